@@ -1,0 +1,62 @@
+# `make` lists the targets; `make run` and `make test` set up everything that they need in .venv.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PROTOS := $(wildcard proto/vdev/pb/*.proto)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint format proto schema lock bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.run: requirements/run.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit("vdev needs Python 3.11 or newer: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few seconds
+	@$(BIN)/python -m vdev demo
+
+test: $(VENV)/.test ## run the tests
+	$(BIN)/python -m pytest -q
+
+check: lint test ## everything that CI checks
+
+lint: $(VENV)/.dev ## ruff, mypy, import contracts, generated files up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/python -m vdev schema | diff -u configs/vdev.schema.json - || { echo 'configs/vdev.schema.json is stale: run make schema'; exit 1; }
+
+format: $(VENV)/.dev ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: $(VENV)/.dev ## generate vdev/pb from proto/
+	$(BIN)/python proto/generate.py
+
+schema: $(VENV)/.run ## write configs/vdev.schema.json
+	$(BIN)/python -m vdev schema > configs/vdev.schema.json
+
+lock: ## compile requirements/*.txt from pyproject.toml (needs uv)
+	for group in dev test run; do \
+	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -c requirements/dev.txt \
+	    $$(test $$group = run || echo --group $$group) -o requirements/$$group.txt; done
+
+bench: $(VENV)/.test ## measure the budgets, as ratios in one run
+	$(BIN)/python -m bench
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,1 @@
+"""Wire messages and stubs, generated from proto/ by `make proto`; never edited."""
