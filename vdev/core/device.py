@@ -1,0 +1,135 @@
+"""The values that devices are made of, from what discovery finds to what the kubelet counts.
+
+    RawDevice   one physical or virtual device, as a discovery source found it
+    Device      a whole raw device, or one partition of it: what a container is given
+    Slot        what the kubelet counts: a device, or one replica of a shared device
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class IdStyle(StrEnum):
+    """How ids of virtual devices look: `<name>-<index>`, or the UUIDs that NVIDIA's driver gives."""
+
+    NAME = "name"
+    NVIDIA = "nvidia"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node handed to a container.
+
+    `host_path` is the path on the host as the runtime sees it. `permissions` is a non-empty combination of `r`, `w`, `m`.
+    `type` ("c" or "b"), `major` and `minor` are set for a node that need not exist on the host (CDI only).
+    """
+
+    host_path: str
+    container_path: str
+    permissions: str = "rw"
+    type: str = ""
+    major: int = 0
+    minor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount: a path of the host shown at a path of the container."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a device works; when not, `reason` says why in a few words."""
+
+    healthy: bool = True
+    reason: str = ""
+
+
+HEALTHY = Health()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawDevice:
+    """One device of an entry, as its discovery source found it.
+
+    `id` is stable: it depends on the entry's name and on the device's own identity (path, serial, port, index), never on
+    list order or time. `index` counts within the entry. `memory` is in bytes, 0 when unknown. `numa` holds the NUMA nodes
+    it belongs to, empty when unknown. `health` is what discovery itself can tell (a required member is missing, say);
+    probes add to it later. `paths` are the host paths that tell a person what it is; `driver_nodes` are the nodes that the
+    real device of a preset has, handed out only under `passDeviceSpecs` and where they exist.
+    """
+
+    id: str
+    entry: str
+    index: int
+    nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    numa: tuple[int, ...] = ()
+    memory: int = 0
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    paths: tuple[str, ...] = ()
+    driver_nodes: tuple[DeviceNode, ...] = ()
+    health: Health = HEALTHY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A whole raw device or one partition of it: the unit that a container is given.
+
+    `ordinal` is NVIDIA's device index: `"2"` for the third device of its resource, `"2:0"` for its first partition.
+    `slices` is the range of memory slices that a partition occupies, empty for a whole device.
+    """
+
+    id: str
+    raw: RawDevice
+    ordinal: str
+    profile: str = ""
+    slices: range = range(0)
+    memory: int = 0
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    health: Health = HEALTHY
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether it is a part of a raw device."""
+        return bool(self.profile)
+
+    @property
+    def sort_key(self) -> tuple[int, ...]:
+        """Numeric order of the ordinals."""
+        return tuple(int(part) for part in self.ordinal.split(":"))
+
+
+REPLICA_MARK = "::"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What the kubelet counts: a device, or replica number `replica` of a shared device.
+
+    `health` is the device's own, or the reason why this slot alone is withheld (it was removed while a pod may hold it, or it
+    overlaps something that a pod still holds).
+    """
+
+    id: str
+    device: Device
+    replica: int | None = None
+    health: Health = HEALTHY
+
+
+def replica_id(device_id: str, number: int) -> str:
+    """The id of a replica, in NVIDIA's form `<id>::<n>`."""
+    return f"{device_id}{REPLICA_MARK}{number}"
+
+
+def base_id(slot_id: str) -> str:
+    """The device's id without the replica's number."""
+    return slot_id.partition(REPLICA_MARK)[0]

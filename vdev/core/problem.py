@@ -1,0 +1,58 @@
+"""Something wrong that a person should know, with its place: errors, warnings, and the text that both take.
+
+Problems are values: they are collected, never raised one by one, so that all of them are shown at once.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad it is: an error stops what it concerns, a warning stops nothing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding: `where` is `file:line:col: path`, or the entry's name for what only the node can tell."""
+
+    severity: Severity
+    where: str
+    message: str
+    hint: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it stops what it concerns."""
+        return self.severity is Severity.ERROR
+
+    def __str__(self) -> str:
+        """`where: message; hint`, with the severity named when it is not an error."""
+        kind = "" if self.is_error else "warning: "
+        where = f"{self.where}: " if self.where else ""
+        return f"{where}{kind}{self.message}" + (f"; {self.hint}" if self.hint else "")
+
+
+def error(where: str, message: str, hint: str = "") -> Problem:
+    """Something that stops what it concerns."""
+    return Problem(Severity.ERROR, where, message, hint)
+
+
+def warning(where: str, message: str, hint: str = "") -> Problem:
+    """Something worth knowing that stops nothing."""
+    return Problem(Severity.WARNING, where, message, hint)
+
+
+def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Those that are errors."""
+    return tuple(problem for problem in problems if problem.is_error)
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the nearest allowed word, or the empty string when none is near."""
+    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else ""

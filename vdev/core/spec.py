@@ -1,0 +1,344 @@
+"""What the configuration says, after validation: the core's view of the file, free of YAML and pydantic.
+
+`config.compile` makes these values; discovery reads the sources, `inventory` the rest. `where` fields name the place in the
+file, for problems that only the node can tell.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from .device import EMPTY, IdStyle
+from .partition import Geometry
+from .template import Template
+
+
+class MigStrategy(StrEnum):
+    """How partitions are advertised: not at all, as the device's own resource, or under names of their own."""
+
+    NONE = "none"
+    SINGLE = "single"
+    MIXED = "mixed"
+
+
+class DeviceListStrategy(StrEnum):
+    """How the list of allocated devices reaches the container's runtime; NVIDIA's names."""
+
+    ENVVAR = "envvar"
+    VOLUME_MOUNTS = "volume-mounts"
+    CDI_ANNOTATIONS = "cdi-annotations"
+    CDI_CRI = "cdi-cri"
+
+    @property
+    def is_cdi(self) -> bool:
+        """Whether a CDI specification file must exist for it."""
+        return self in (DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI)
+
+
+class DeviceIdStrategy(StrEnum):
+    """What names a device inside the container: its id or its index."""
+
+    UUID = "uuid"
+    INDEX = "index"
+
+
+class AllocationPolicy(StrEnum):
+    """How shared devices and partitions are preferred: spread over their parents, or filling one after the other."""
+
+    DISTRIBUTED = "distributed"
+    PACKED = "packed"
+
+
+class SharingKind(StrEnum):
+    """NVIDIA's two kinds of sharing."""
+
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """The options that shape what is advertised and injected; NVIDIA's names, defaults and meaning."""
+
+    mig_strategy: MigStrategy = MigStrategy.NONE
+    fail_on_init_error: bool = True
+    driver_root: str = "/"
+    dev_root: str = "/"
+    mps_root: str = ""
+    pass_device_specs: bool = False
+    device_list_strategies: tuple[DeviceListStrategy, ...] = (DeviceListStrategy.ENVVAR,)
+    device_id_strategy: DeviceIdStrategy = DeviceIdStrategy.UUID
+    cdi_annotation_prefix: str = "cdi.k8s.io/"
+    shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
+
+
+# --- where devices come from -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualSource:
+    """Devices that exist only in the file (or as a preset's data).
+
+    `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's scale: 100
+    per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has.
+    """
+
+    count: int
+    memory: int = 0
+    numa: tuple[int, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    links: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    id_style: IdStyle = IdStyle.NAME
+    preset: str = ""
+    driver_nodes: tuple["NodeTemplate", ...] = ()
+    partition_nodes: tuple["NodeTemplate", ...] = ()
+
+
+class PathType(StrEnum):
+    """How a matched path reaches the container: as a device node, or as a bind mount."""
+
+    DEVICE = "device"
+    MOUNT = "mount"
+
+
+class NodeKind(StrEnum):
+    """What a host path is."""
+
+    CHAR = "char"
+    BLOCK = "block"
+    FILE = "file"
+    DIRECTORY = "directory"
+    SOCKET = "socket"
+    FIFO = "fifo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobPath:
+    """One pattern of a group.
+
+    `container_path` "" keeps the host's path; ending in "/" it is a directory that the node goes into; else a new name, a
+    template. `kinds` empty means the type's default (char and block for devices, anything for mounts). `limit` lets one match
+    serve that many devices of the group. `link` makes a symlink's own path the container's path, the target the node.
+    """
+
+    path: str
+    container_path: str = ""
+    permissions: str = "rw"
+    type: PathType = PathType.DEVICE
+    read_only: bool = False
+    optional: bool = False
+    limit: int = 1
+    kinds: tuple[NodeKind, ...] = ()
+
+
+class GroupBy(StrEnum):
+    """How the matches of several patterns form devices: the i-th with the i-th, or by the text that `*` captured."""
+
+    POSITION = "position"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobSource:
+    """Devices found by path patterns below the host root; several patterns together form one device."""
+
+    paths: tuple[GlobPath, ...]
+    exclude: tuple[str, ...] = ()
+    group_by: GroupBy = GroupBy.POSITION
+    allow_dangerous: bool = False
+
+
+class Operator(StrEnum):
+    """How an attribute is compared."""
+
+    GLOB = "glob"
+    IN = "in"
+    NOT_IN = "notIn"
+    EXISTS = "exists"
+    GT = "gt"
+    GE = "ge"
+    LT = "lt"
+    LE = "le"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition on a sysfs attribute; the path may climb to parents with `../`.
+
+    `values` holds the pattern (GLOB), the allowed values (IN), "true"/"false" (EXISTS) or the number (comparisons).
+    """
+
+    attribute: str
+    operator: Operator
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SysfsSource:
+    """Devices found in sysfs: all of a class or bus that meet every condition.
+
+    `children` names subsystems (`drm`, `hidraw`, `tty`, `input`, `video4linux`, `net`, `vfio`) whose device nodes below the
+    match are handed out with it. `container_path` and `permissions` are as in a glob.
+    """
+
+    kind: str  # "class" or "bus"
+    subsystem: str
+    match: tuple[Condition, ...] = ()
+    children: tuple[str, ...] = ()
+    container_path: str = ""
+    permissions: str = "rw"
+    allow_dangerous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsbSource:
+    """USB devices by identity. Ids are four lower-case hexadecimal digits; `serial` and `port` are globs; "" matches all."""
+
+    vendor: str = ""
+    product: str = ""
+    serial: str = ""
+    port: str = ""
+    device_class: str = ""
+    children: tuple[str, ...] = ()
+    container_path: str = ""
+    permissions: str = "rw"
+
+
+Source = VirtualSource | GlobSource | SysfsSource | UsbSource
+
+# --- what a container gets --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTemplate:
+    """A device node whose paths are rendered per device."""
+
+    host_path: Template
+    container_path: Template
+    permissions: str = "rw"
+
+
+@dataclass(frozen=True, slots=True)
+class MountTemplate:
+    """A bind mount whose paths are rendered per device."""
+
+    host_path: Template
+    container_path: Template
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """What each container gets besides the device list."""
+
+    env: tuple[tuple[str, Template], ...] = ()
+    nodes: tuple[NodeTemplate, ...] = ()
+    mounts: tuple[MountTemplate, ...] = ()
+    annotations: tuple[tuple[str, Template], ...] = ()
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+class Probe(StrEnum):
+    """How a device's health is found out."""
+
+    EXISTS = "exists"
+    OPEN = "open"
+    FILE = "file"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSpec:
+    """A probe over time. Times are in seconds; thresholds count successive equal results.
+
+    FILE: the file at `path` (a template) must hold `content` (stripped; "" = it only has to exist). COMMAND: `command` (argv
+    templates) must exit 0 within `timeout`. `start_grace`: failures this soon after the device appeared do not count.
+    """
+
+    probe: Probe
+    interval: float = 5.0
+    timeout: float = 2.0
+    path: Template | None = None
+    content: str = ""
+    command: tuple[Template, ...] = ()
+    unhealthy_threshold: int = 1
+    healthy_threshold: int = 1
+    start_grace: float = 0.0
+
+
+# --- entries, sharing, names ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntrySpec:
+    """One item of `devices`."""
+
+    name: str
+    resource: str
+    source: Source
+    where: str = ""
+    on_nodes: tuple[str, ...] = ()
+    container: ContainerSpec = ContainerSpec()
+    health: HealthSpec | None = None
+    visible_devices_env: str = ""  # "" = made from the resource's name
+    geometry: Geometry | None = None
+    partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # device index -> profiles, layouts resolved
+    exclude_topology: bool = False
+    gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
+
+    def is_on(self, node: str) -> bool:
+        """Whether the entry concerns the node of that name."""
+        return not self.on_nodes or any(fnmatchcase(node, pattern) for pattern in self.on_nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedResource:
+    """One item of `sharing.*.resources`.
+
+    `devices` is None for all, a count (lowest indices first), or references: `"3"`, `"0:1"`, or ids.
+    """
+
+    name: str
+    replicas: int
+    rename: str = ""
+    devices: int | tuple[str, ...] | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingSpec:
+    """The `timeSlicing` or `mps` block."""
+
+    kind: SharingKind
+    resources: tuple[SharedResource, ...]
+    rename_by_default: bool = False
+    fail_requests_greater_than_one: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamePattern:
+    """One item of `resources.gpus` or `resources.mig`: a whole-string pattern where `*` is any run of characters."""
+
+    pattern: str
+    name: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """Everything the configuration says."""
+
+    entries: tuple[EntrySpec, ...] = ()
+    flags: Flags = Flags()
+    sharing: SharingSpec | None = None
+    gpu_patterns: tuple[NamePattern, ...] = ()
+    mig_patterns: tuple[NamePattern, ...] = ()
+
+    def on_node(self, node: str) -> tuple[EntrySpec, ...]:
+        """The entries that concern that node."""
+        return tuple(entry for entry in self.entries if entry.is_on(node))
+
+
