@@ -269,6 +269,32 @@ class HealthSpec:
     start_grace: float = 0.0
 
 
+# --- actions ------------------------------------------------------------------------------------------------------------
+
+
+class ActionKind(StrEnum):
+    """What an action does: run a program, or one of two things that need none."""
+
+    COMMAND = "command"
+    TRUNCATE = "truncate"
+    CHMOD = "chmod"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSpec:
+    """Something to do to a device when its holder changes, or before its container starts.
+
+    COMMAND runs `command` (argv templates, no shell, no environment but PATH) and waits at most `timeout` seconds; TRUNCATE
+    empties the file at `path`; CHMOD gives it `mode`.
+    """
+
+    kind: ActionKind
+    command: tuple[Template, ...] = ()
+    path: Template | None = None
+    mode: int = 0o660
+    timeout: float = 10.0
+
+
 # --- entries, sharing, names ------------------------------------------------------------------------------------------
 
 
@@ -287,7 +313,15 @@ class EntrySpec:
     geometry: Geometry | None = None
     partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # device index -> profiles, layouts resolved
     exclude_topology: bool = False
+    pre_start: tuple[ActionSpec, ...] = ()
+    on_allocate: tuple[ActionSpec, ...] = ()
+    on_release: tuple[ActionSpec, ...] = ()
     gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
+
+    @property
+    def is_nvidia(self) -> bool:
+        """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
+        return isinstance(self.source, VirtualSource) and self.source.id_style is IdStyle.NVIDIA
 
     def is_on(self, node: str) -> bool:
         """Whether the entry concerns the node of that name."""

@@ -1,0 +1,50 @@
+"""Whether a container's request can be granted, and what it stands for.
+
+The kubelet's Allocate is not exactly-once, not per pod and never followed by a release; so granting keeps no state and the
+same request always gets the same answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import InvalidRequest, UnhealthyDevice, UnknownDevice
+from .device import REPLICA_MARK, Device, Slot
+from .inventory import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A granted request: the slots in the order asked for, and the distinct devices behind them."""
+
+    resource: Resource
+    slots: tuple[Slot, ...]
+    devices: tuple[Device, ...]
+
+
+def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
+    """Grant a container's request, or raise the AllocationError that says why not."""
+    if not ids:
+        raise InvalidRequest(f"invalid request for {resource.name}: it names no device")
+    slots = tuple(_slot(resource, each) for each in ids)
+    if len(set(ids)) != len(ids):
+        twice = next(each for each in ids if list(ids).count(each) > 1)
+        raise InvalidRequest(f"invalid request for {resource.name}: it names device {twice!r} twice")
+    sharing = resource.sharing
+    shared = any(REPLICA_MARK in each for each in ids)
+    if sharing and sharing.fail_requests_greater_than_one and shared and len(ids) > 1:
+        raise InvalidRequest(
+            f'invalid allocation request for "{resource.name}": invalid request: '
+            f"maximum request size for shared resources is 1; found {len(ids)}"
+        )
+    broken = next((slot for slot in slots if not slot.health.healthy), None)
+    if broken is not None:
+        raise UnhealthyDevice(f"device {broken.id!r} of {resource.name} is unhealthy: {broken.health.reason or 'no reason given'}")
+    devices = {slot.device.id: slot.device for slot in slots}
+    return Allocation(resource, slots, tuple(devices.values()))
+
+
+def _slot(resource: Resource, slot_id: str) -> Slot:
+    slot = resource.by_id.get(slot_id)
+    if slot is None:
+        raise UnknownDevice(f"invalid request: unknown device: {slot_id!r} is no device of {resource.name}, which has {len(resource.slots)}")
+    return slot

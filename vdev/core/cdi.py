@@ -1,0 +1,109 @@
+"""CDI specifications as data: kinds, names, per-device edits, and the lowest version that the content needs.
+
+Sources: the CDI specification 0.3.0 to 1.0.0, and what containerd does (one-letter classes kill it, a device named in two
+files is unresolvable, a version too low for the content makes the file ignored, a device without edits is invalid).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .device import DeviceNode, Mount
+from .names import domain_and_name
+
+VENDOR_PREFIX = "k8s.device-plugin."
+ALL = "all"
+_NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
+_V030, _V050, _V060 = "0.3.0", "0.5.0", "0.6.0"
+
+
+@dataclass(frozen=True, slots=True)
+class CdiDevice:
+    """One device of a kind: its name and what a container gets with it."""
+
+    name: str
+    nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def kind(resource: str) -> str:
+    """The CDI kind of a declared resource: `acme.dev/npu` gives `k8s.device-plugin.acme.dev/npu`.
+
+    The class of a name that CDI would not take (one letter, a leading digit) gets a harmless frame, so that no resource name
+    can make a file that is ignored or that kills the runtime.
+    """
+    domain, name = domain_and_name(resource)
+    name = _NOT_IN_CLASS.sub("-", name)
+    if not name[:1].isalpha():
+        name = f"device-{name}"
+    if len(name) == 1:
+        name = f"{name}-device"
+    return f"{VENDOR_PREFIX}{domain}/{name}"
+
+
+def qualified(cdi_kind: str, name: str) -> str:
+    """The fully qualified name of a device."""
+    return f"{cdi_kind}={name}"
+
+
+def file_name(cdi_kind: str) -> str:
+    """The one file of a kind; the prefix marks it as ours."""
+    return f"vdev-{cdi_kind.replace('/', '-')}.json"
+
+
+def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> dict[str, Any]:
+    """The specification of a kind, with a device `all` that holds everything."""
+    members = sorted(devices, key=lambda device: device.name)
+    if members:
+        members.append(_all(members))
+    return {
+        "cdiVersion": _version(cdi_kind, members),
+        "kind": cdi_kind,
+        "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in members],
+    }
+
+
+def _all(devices: Iterable[CdiDevice]) -> CdiDevice:
+    nodes: dict[str, DeviceNode] = {}
+    mounts: dict[str, Mount] = {}
+    env: dict[str, str] = {}
+    for device in devices:
+        nodes |= {node.container_path: node for node in device.nodes}
+        mounts |= {mount.container_path: mount for mount in device.mounts}
+        env |= device.env
+    return CdiDevice(ALL, tuple(nodes.values()), tuple(mounts.values()), env)
+
+
+def _edits(device: CdiDevice) -> dict[str, Any]:
+    edits: dict[str, Any] = {}
+    if device.env:
+        edits["env"] = [f"{key}={value}" for key, value in sorted(device.env.items())]
+    if device.nodes:
+        edits["deviceNodes"] = [_node(node) for node in device.nodes]
+    if device.mounts:
+        edits["mounts"] = [_mount(mount) for mount in device.mounts]
+    return edits
+
+
+def _node(node: DeviceNode) -> dict[str, Any]:
+    fields: dict[str, Any] = {"path": node.container_path, "permissions": node.permissions}
+    if node.type:
+        return fields | {"type": node.type, "major": node.major, "minor": node.minor}
+    return fields if node.host_path == node.container_path else fields | {"hostPath": node.host_path}
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    options = ["rbind", "nosuid", "nodev", "ro" if mount.read_only else "rw"]
+    return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
+
+
+def _version(cdi_kind: str, devices: Iterable[CdiDevice]) -> str:
+    """The lowest version that the content needs; runtimes ignore a file that claims less."""
+    if "." in cdi_kind.partition("/")[2]:
+        return _V060  # dots in the class
+    for device in devices:
+        if not device.name[0].isalpha() or any(not node.type and node.host_path != node.container_path for node in device.nodes):
+            return _V050  # names that start with a digit, hostPath
+    return _V030

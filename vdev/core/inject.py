@@ -1,0 +1,266 @@
+"""What a container gets for an allocation: variables, nodes, mounts, annotations and CDI names.
+
+The forms are the NVIDIA plugin's, byte for byte for NVIDIA presets: the device list through the strategies that are on,
+real nodes whatever the strategy (as device specs, or in the CDI specification where only CDI strategies are on), and the
+entry's own `container` block.
+"""
+
+import posixpath
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from ..errors import AllocationError
+from . import cdi
+from .allocate import Allocation
+from .device import Device, DeviceNode, Mount
+from .inventory import Inventory, Resource
+from .names import visible_devices_env
+from .sharing import mps_share
+from .spec import DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags, NodeTemplate, SharingKind
+
+_NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation keys made here
+_NVIDIA_LIST_ROOT = "/var/run/nvidia-container-devices"
+_LIST_ROOT = "/var/run/vdev-container-devices"
+
+
+@dataclass(slots=True)
+class ContainerEdits:
+    """The answer to one container's request, in a deterministic order; nodes and mounts by container path."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    mounts: dict[str, Mount] = field(default_factory=dict)
+    nodes: dict[str, DeviceNode] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    cdi_devices: list[str] = field(default_factory=list)
+
+
+def inject(allocation: Allocation) -> ContainerEdits:
+    """What the container of an allocation gets.
+
+    Raises AllocationError when two of its devices want the same container path for different things.
+    """
+    edits = ContainerEdits()
+    resource, flags = allocation.resource, allocation.resource.flags
+    strategies = flags.device_list_strategies
+    groups = _by_entry(allocation)
+    _cdi_names(edits, allocation, groups)
+    if resource.sharing and resource.sharing.kind is SharingKind.MPS:
+        _mps(edits, allocation)
+    if DeviceListStrategy.ENVVAR in strategies:
+        for variable, devices in _by_variable(groups).items():
+            edits.env[variable] = ",".join(_list_name(device, flags) for device in devices)
+    if DeviceListStrategy.VOLUME_MOUNTS in strategies:
+        _volume_mounts(edits, groups, flags)
+    for entry, devices in groups:
+        _container_texts(edits, resource.name, entry, devices)
+        if not only_cdi(flags):
+            for device in devices:
+                _merge(edits.nodes, nodes_of(resource.name, entry, device, flags, driver=flags.pass_device_specs), device, _same_node)
+                _merge(edits.mounts, mounts_of(resource.name, entry, device, flags), device, _same_mount)
+    return edits
+
+
+def only_cdi(flags: Flags) -> bool:
+    """Whether the CDI specification is the only road to the container."""
+    strategies = flags.device_list_strategies
+    return bool(strategies) and all(each.is_cdi for each in strategies)
+
+
+def _by_entry(allocation: Allocation) -> list[tuple[EntrySpec, list[Device]]]:
+    groups: dict[str, list[Device]] = {}
+    for device in allocation.devices:
+        groups.setdefault(device.raw.entry, []).append(device)
+    return [(allocation.resource.entries[name], devices) for name, devices in groups.items()]
+
+
+def list_variable(entry: EntrySpec) -> str:
+    """The variable that carries the device list of an entry's devices."""
+    return entry.visible_devices_env or visible_devices_env(entry.resource)
+
+
+def _by_variable(groups: Iterable[tuple[EntrySpec, list[Device]]]) -> dict[str, list[Device]]:
+    variables: dict[str, list[Device]] = {}
+    for entry, devices in groups:
+        variables.setdefault(list_variable(entry), []).extend(devices)
+    return variables
+
+
+def _list_name(device: Device, flags: Flags) -> str:
+    return device.ordinal if flags.device_id_strategy is DeviceIdStrategy.INDEX else device.id
+
+
+def _volume_mounts(edits: ContainerEdits, groups: Iterable[tuple[EntrySpec, list[Device]]], flags: Flags) -> None:
+    for entry, devices in groups:
+        root = _NVIDIA_LIST_ROOT if entry.is_nvidia else _LIST_ROOT
+        edits.env[list_variable(entry)] = root
+        for device in devices:
+            path = posixpath.join(root, _list_name(device, flags))
+            edits.mounts[path] = Mount("/dev/null", path)
+
+
+def _cdi_names(edits: ContainerEdits, allocation: Allocation, groups: Iterable[tuple[EntrySpec, list[Device]]]) -> None:
+    flags = allocation.resource.flags
+    strategies = flags.device_list_strategies
+    if not any(each.is_cdi for each in strategies):
+        return
+    names = [cdi.qualified(cdi.kind(entry.resource), _list_name(device, flags)) for entry, devices in groups for device in devices]
+    if DeviceListStrategy.CDI_ANNOTATIONS in strategies:
+        owner = "nvidia-device-plugin" if any(entry.is_nvidia for entry, _ in groups) else "vdev"
+        # NVIDIA draws this id at random. Ours is made from the request, so that the same request has the same answer.
+        unique = uuid.uuid5(_NAMESPACE, "\n".join((allocation.resource.name, *(slot.id for slot in allocation.slots))))
+        edits.annotations[f"{flags.cdi_annotation_prefix}{owner}_{unique}"] = ",".join(names)
+    if DeviceListStrategy.CDI_CRI in strategies:
+        edits.cdi_devices += names
+
+
+def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
+    """The share of the device that MPS replicas give, as the variables that CUDA's MPS client reads.
+
+    GKE gives n replicas n shares of the memory and threads; so do we, per device, in the order of the device list.
+    """
+    sharing = allocation.resource.sharing
+    assert sharing is not None
+    taken: dict[str, int] = {}
+    for slot in allocation.slots:
+        if slot.device.id in sharing.replicas:
+            taken[slot.device.id] = taken.get(slot.device.id, 0) + 1
+    if not taken:
+        return
+    limits, threads = [], []
+    for position, device in enumerate(allocation.devices):
+        if device.id in taken:
+            mib, percent = mps_share(sharing, device)
+            if mib:
+                limits.append(f"{position}={mib * taken[device.id]}M")
+            threads.append(min(100, percent * taken[device.id]))
+    if limits:
+        edits.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
+    edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(threads))
+    root = allocation.resource.flags.mps_root
+    if root:
+        resource = allocation.resource.name
+        edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{resource}/pipe"
+        edits.mounts[f"/mps/{resource}/pipe"] = Mount(posixpath.join(root, resource, "pipe"), f"/mps/{resource}/pipe")
+        edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # noqa: S108 - a path of the container
+
+
+# --- the entry's own block ----------------------------------------------------------------------------------------------
+
+
+def placeholders(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, str]:
+    """What a device's `{placeholders}` stand for."""
+    return {
+        "id": device.id,
+        "index": device.ordinal,
+        "name": entry.name,
+        "resource": resource,
+        "numa": ",".join(str(node) for node in device.raw.numa),
+        "profile": device.profile,
+        "memory.mib": str(device.memory // 2**20),
+        "memory.bytes": str(device.memory),
+        "path": device.raw.paths[0] if device.raw.paths else "",
+        **{f"attributes.{key}": value for key, value in device.attributes.items()},
+    }
+
+
+def _container_texts(edits: ContainerEdits, resource: str, entry: EntrySpec, devices: Iterable[Device]) -> None:
+    """Variables and annotations: joined with commas over the devices, constants once."""
+    if not entry.container.env and not entry.container.annotations:
+        return
+    values = [placeholders(resource, entry, device) for device in devices]
+    for target, templates in ((edits.env, entry.container.env), (edits.annotations, entry.container.annotations)):
+        for key, template in templates:
+            shown = values[:1] if template.is_constant else values
+            text = ",".join(template.render(each) for each in shown)
+            target[key] = f"{target[key]},{text}" if key in target and not template.is_constant else text
+
+
+def nodes_of(resource: str, entry: EntrySpec, device: Device, flags: Flags, *, driver: bool) -> tuple[DeviceNode, ...]:
+    """The nodes of a device: those found, those of the entry's block, and with `driver` those of the preset's real driver."""
+    values = placeholders(resource, entry, device) if entry.container.nodes else {}
+    root = flags.dev_root if entry.is_nvidia else "/"
+    own = tuple(_below(root, render_node(template, values)) for template in entry.container.nodes)
+    preset = tuple(_below(root, node) for node in device.raw.driver_nodes) if driver else ()
+    return (*preset, *device.raw.nodes, *own)
+
+
+def render_node(template: NodeTemplate, values: Mapping[str, str]) -> DeviceNode:
+    """A device node of one device."""
+    return DeviceNode(template.host_path.render(values), template.container_path.render(values), template.permissions)
+
+
+def mounts_of(resource: str, entry: EntrySpec, device: Device, flags: Flags) -> tuple[Mount, ...]:
+    """The bind mounts of a device: those found and those of the entry's block."""
+    values = placeholders(resource, entry, device) if entry.container.mounts else {}
+    root = flags.driver_root if entry.is_nvidia else "/"
+    own = (
+        Mount(_join(root, template.host_path.render(values)), template.container_path.render(values), template.read_only)
+        for template in entry.container.mounts
+    )
+    return (*device.raw.mounts, *own)
+
+
+def _below(root: str, node: DeviceNode) -> DeviceNode:
+    return node if root == "/" else replace(node, host_path=_join(root, node.host_path))
+
+
+def _join(root: str, path: str) -> str:
+    return path if root == "/" else posixpath.join(root, path.lstrip("/"))
+
+
+_Edit = TypeVar("_Edit", DeviceNode, Mount)
+
+
+def _merge(target: dict[str, _Edit], wanted: Iterable[_Edit], device: Device, same: Any) -> None:
+    for each in wanted:
+        present = target.get(each.container_path)
+        merged = each if present is None else same(present, each)
+        if merged is None:
+            raise AllocationError(
+                f"the container path {each.container_path} would stand for {present.host_path} and for {each.host_path} "  # type: ignore[union-attr]
+                f"(device {device.id}); end containerPath in '/', or put {{index}} in it"
+            )
+        target[each.container_path] = merged
+
+
+def _same_node(one: DeviceNode, other: DeviceNode) -> DeviceNode | None:
+    if replace(one, permissions=other.permissions) != other:
+        return None
+    return replace(one, permissions="".join(flag for flag in "rwm" if flag in one.permissions + other.permissions))
+
+
+def _same_mount(one: Mount, other: Mount) -> Mount | None:
+    return one if one.host_path == other.host_path and one.read_only == other.read_only else None
+
+
+# --- the CDI specification ------------------------------------------------------------------------------------------------
+
+
+def cdi_documents(inventory: Inventory) -> dict[str, dict[str, Any]]:
+    """The CDI specifications that the inventory needs, by kind; none where no CDI strategy is on."""
+    kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
+    for resource in inventory.resources.values():
+        if not any(each.is_cdi for each in resource.flags.device_list_strategies):
+            continue
+        for slot in resource.slots:
+            device = slot.device
+            entry = resource.entries[device.raw.entry]
+            members = kinds.setdefault(cdi.kind(entry.resource), {})
+            name = _list_name(device, resource.flags)
+            if name not in members:
+                members[name] = _cdi_device(name, resource, entry, device)
+    return {kind: cdi.document(kind, members.values()) for kind, members in kinds.items()}
+
+
+def _cdi_device(name: str, resource: Resource, entry: EntrySpec, device: Device) -> cdi.CdiDevice:
+    """A device's edits. The variable names the device, because a CDI device without any edit is invalid."""
+    prefix = visible_devices_env(entry.resource).removesuffix("_VISIBLE_DEVICES")
+    variable = f"{prefix}_DEVICE_{device.ordinal.replace(':', '_')}"
+    return cdi.CdiDevice(
+        name=name,
+        nodes=nodes_of(resource.name, entry, device, resource.flags, driver=True),
+        mounts=mounts_of(resource.name, entry, device, resource.flags),
+        env={variable: device.id},
+    )

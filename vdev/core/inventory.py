@@ -1,0 +1,249 @@
+"""Everything a node advertises at one moment, built from the configuration and what discovery found, and the difference of two.
+
+    arrange()       configuration + raw devices  -> Inventory, as discovery sees it          (slow road, on a change of either)
+    with_health()   Inventory + probes' verdicts -> Inventory                                (fast road, touches what changed)
+    diff()          old, new                     -> changes, nothing for a resource that stayed the same
+
+What a pod may still hold is added by `retain`, between these two roads and the diff.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from . import names, sharing, strategy, wire
+from .device import Health, RawDevice, Slot
+from .problem import Problem, error, warning
+from .sharing import Sharing
+from .spec import DeviceListStrategy, EntrySpec, Flags, Spec
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One extended resource: its slots in order, and what answers for its devices need.
+
+    `entries` maps an entry's name to its specification; several entries may feed one resource. `draining`: the configuration
+    no longer has it, and it lives on only for what pods may hold.
+    """
+
+    name: str
+    slots: tuple[Slot, ...]
+    entries: Mapping[str, EntrySpec] = field(default_factory=dict)
+    sharing: Sharing | None = None
+    flags: Flags = Flags()
+    draining: bool = False
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Slot]:
+        """Slots by id."""
+        return {slot.id: slot for slot in self.slots}
+
+    @cached_property
+    def by_raw(self) -> Mapping[str, tuple[int, ...]]:
+        """Positions in `slots` by raw device id."""
+        positions: dict[str, list[int]] = {}
+        for position, slot in enumerate(self.slots):
+            positions.setdefault(slot.device.raw.id, []).append(position)
+        return {raw: tuple(where) for raw, where in positions.items()}
+
+    @cached_property
+    def healthy(self) -> int:
+        """How many slots are Healthy: the kubelet's allocatable."""
+        return sum(slot.health.healthy for slot in self.slots)
+
+    @property
+    def pre_start_required(self) -> bool:
+        """Whether the kubelet must call PreStartContainer before each container start."""
+        return any(entry.pre_start for entry in self.entries.values())
+
+    @cached_property
+    def list_bytes(self) -> int:
+        """Bytes of its device list on the wire."""
+        return wire.list_size(self.slots)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All resources of the node by name, and what a person should know about them."""
+
+    resources: Mapping[str, Resource] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)  # device id -> why its resource is named so
+
+
+EMPTY = Inventory()
+
+
+def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
+    """The inventory of a node: partitions, names, replicas; every error leaves out what it concerns and nothing else."""
+    advertised = strategy.advertise(spec, node, found)
+    shared = sharing.share(advertised.devices, spec.sharing)
+    problems = [*advertised.problems, *shared.problems]
+    entries = {entry.name: entry for entry in spec.on_node(node)}
+    resources: dict[str, Resource] = {}
+    seen: dict[str, str] = {}
+    for name, slots in shared.slots.items():
+        where = _where(slots, entries, name)
+        kept = _unique(slots, name, seen, problems, entries)
+        replicas = shared.sharing.get(name)
+        resource = Resource(
+            name=name,
+            slots=tuple(kept),
+            entries=_entries_of(kept, entries, name),
+            sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
+            if spec.sharing and replicas
+            else None,
+            flags=spec.flags,
+        )
+        complaint = names.resource_name_problem(name)
+        if complaint:
+            problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
+        elif resource.list_bytes > wire.LIST_LIMIT:
+            problems.append(_too_large(resource, where))
+        else:
+            resources[name] = resource
+            if wire.list_size(kept, healthy=False) > wire.LIST_LIMIT:
+                problems.append(_nearly_too_large(resource, where))
+    problems += _flag_problems(spec, resources)
+    return Inventory(resources, tuple(problems), advertised.reasons)
+
+
+def _entries_of(slots: Iterable[Slot], entries: Mapping[str, EntrySpec], name: str) -> dict[str, EntrySpec]:
+    used = {slot.device.raw.entry: entries[slot.device.raw.entry] for slot in slots}
+    return used or {key: entry for key, entry in entries.items() if entry.resource == name}
+
+
+def _where(slots: Sequence[Slot], entries: Mapping[str, EntrySpec], name: str) -> str:
+    if slots:
+        return entries[slots[0].device.raw.entry].where
+    return next((entry.where for entry in entries.values() if entry.resource == name), "")
+
+
+def _unique(
+    slots: Iterable[Slot], name: str, seen: dict[str, str], problems: list[Problem], entries: Mapping[str, EntrySpec]
+) -> list[Slot]:
+    """The slots whose ids are new on this node: the kubelet looks health up by the bare id, over all resources."""
+    kept = []
+    for slot in slots:
+        where = entries[slot.device.raw.entry].where
+        if slot.id in seen:
+            problems.append(error(where, f"device id {slot.id!r} exists twice on this node: in {seen[slot.id]!r} and {name!r}"))
+        elif len(slot.id) > names.MAX_ID:
+            problems.append(error(where, f"device id {slot.id!r} has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"))
+        else:
+            seen[slot.id] = name
+            kept.append(slot)
+    return kept
+
+
+def _too_large(resource: Resource, where: str) -> Problem:
+    count, size = len(resource.slots), resource.list_bytes
+    fits = count * wire.LIST_LIMIT // size
+    return error(
+        where,
+        f"{resource.name}: the list of {count} devices takes {size} bytes, more than the {wire.LIST_LIMIT} that the kubelet receives",
+        f"about {fits} devices of this kind fit",
+    )
+
+
+def _nearly_too_large(resource: Resource, where: str) -> Problem:
+    size = wire.list_size(resource.slots, healthy=False)
+    return warning(
+        where,
+        f"{resource.name}: were all of its {len(resource.slots)} devices Unhealthy, the list would take {size} bytes, "
+        f"more than the {wire.LIST_LIMIT} that the kubelet receives",
+    )
+
+
+def _flag_problems(spec: Spec, resources: Mapping[str, Resource]) -> list[Problem]:
+    strategies = spec.flags.device_list_strategies
+    only_cdi = bool(strategies) and all(each.is_cdi for each in strategies)
+    problems = []
+    if only_cdi and spec.flags.pass_device_specs and resources:
+        problems.append(
+            warning("flags.plugin.passDeviceSpecs", "has no effect where only CDI strategies are on", "the nodes are in the CDI specification")
+        )
+    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= set(strategies):
+        problems.append(
+            warning("flags.plugin.deviceListStrategy", "cdi-annotations and cdi-cri together inject every device twice", "one of them is enough")
+        )
+    return problems
+
+
+def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
+    """The inventory with probes' (or faults') verdicts by raw device id; a failed device fails all its replicas and partitions.
+
+    What discovery itself found broken stays so. Resources without a verdict are the same objects as before.
+    """
+    resources = {name: _judged(resource, verdicts) for name, resource in inventory.resources.items()}
+    return replace(inventory, resources=resources)
+
+
+def _judged(resource: Resource, verdicts: Mapping[str, Health]) -> Resource:
+    slots: list[Slot] | None = None
+    for raw, verdict in verdicts.items():
+        for position in resource.by_raw.get(raw, ()):
+            slot = resource.slots[position]
+            health = slot.health if not slot.device.raw.health.healthy else verdict
+            if health != slot.health:
+                slots = slots if slots is not None else list(resource.slots)
+                slots[position] = replace(slot, health=health)
+    return resource if slots is None else replace(resource, slots=tuple(slots))
+
+
+# --- the difference of two inventories ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A resource that must be served and registered."""
+
+    resource: Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A resource that nothing needs any more."""
+
+    resource: Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A resource whose devices, or what they give to containers, changed; its open stream carries the news."""
+
+    old: Resource
+    new: Resource
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Ids that are new."""
+        return tuple(slot.id for slot in self.new.slots if slot.id not in self.old.by_id)
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Ids that are gone."""
+        return tuple(slot.id for slot in self.old.slots if slot.id not in self.new.by_id)
+
+    @property
+    def health(self) -> tuple[tuple[str, Health], ...]:
+        """Ids whose health or its reason changed, with the new one."""
+        old = self.old.by_id
+        return tuple((slot.id, slot.health) for slot in self.new.slots if slot.id in old and old[slot.id].health != slot.health)
+
+
+Change = Added | Removed | Changed
+
+
+def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:
+    """What must be done to get from `old` to `new`; empty for equal inventories."""
+    changes: list[Change] = [Removed(resource) for name, resource in old.resources.items() if name not in new.resources]
+    for name, resource in new.resources.items():
+        before = old.resources.get(name)
+        if before is None:
+            changes.append(Added(resource))
+        elif before is not resource and before != resource:
+            changes.append(Changed(before, resource))
+    return tuple(changes)
+
+

@@ -1,0 +1,157 @@
+"""A device id that a pod may hold is never dropped: what vanished stays in the list, Unhealthy, until that is safe.
+
+Dropping an id while an Allocate for it is in flight crashes a 1.36 kubelet, and a dropped id shows as Healthy in the
+pod's status for ever. So what the fresh inventory no longer has is *retired*: listed as Unhealthy until no Allocate names it,
+it has been listed so for a while, and the kubelet's PodResources answer, read after that while, says that no pod has it (or,
+without that answer, for ten minutes).
+
+And what overlaps a retired device that a pod may still hold (a new partition over an old one, say) is Unhealthy until then.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from .device import Health, Slot
+from .inventory import Inventory, Resource
+
+Key = tuple[str, str]  # resource name, slot id
+
+SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
+BLIND = 600.0  # seconds that it stays when nobody can say who holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What is known of who holds what.
+
+    `holders` maps (resource, id) to the pod that the kubelet named at time `read_at`; None where its answer cannot be had.
+    `in_flight` are ids that an unfinished RPC names; `allocated` the time of the last Allocate of an id in this process.
+    """
+
+    holders: Mapping[Key, str] | None = None
+    read_at: float = float("-inf")
+    in_flight: frozenset[Key] = frozenset()
+    allocated: Mapping[Key, float] = field(default_factory=dict)
+
+    def may_hold(self, key: Key) -> bool:
+        """Whether a pod may hold it, as far as is known now."""
+        if key in self.in_flight:
+            return True
+        if self.holders is None:
+            return key in self.allocated
+        return key in self.holders or self.allocated.get(key, float("-inf")) >= self.read_at
+
+    def by_whom(self, key: Key) -> str:
+        """The holder, in words."""
+        pod = (self.holders or {}).get(key)
+        return f"pod {pod}" if pod else "a pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A slot that is listed only because a pod may hold it; `since` is when it was first listed as Unhealthy."""
+
+    resource: Resource
+    slot: Slot
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting)."""
+
+    inventory: Inventory
+    retired: Mapping[Key, Retired]
+    again_at: float | None
+
+
+def retain(
+    served: Inventory,
+    fresh: Inventory,
+    retired: Mapping[Key, Retired],
+    holdings: Holdings,
+    now: float,
+    *,
+    settle: float = SETTLE,
+    blind: float = BLIND,
+) -> Retained:
+    """What to serve instead of `fresh`, given what is served now and which of that pods may hold."""
+    waiting = _waiting(served, fresh, retired, now)
+    kept = {key: each for key, each in waiting.items() if not _may_go(key, each, holdings, now, settle=settle, blind=blind)}
+    inventory = _block(fresh, kept, holdings)
+    inventory = _list_retired(inventory, kept, holdings)
+    again_at = min((_look_again(each, holdings, now, settle, blind) for each in kept.values()), default=None)
+    return Retained(inventory, kept, again_at)
+
+
+def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
+    waiting: dict[Key, Retired] = {}
+    for name, resource in served.resources.items():
+        new = fresh.resources.get(name)
+        if new is resource:
+            continue
+        for slot in resource.slots:
+            if new is None or slot.id not in new.by_id:
+                key = (name, slot.id)
+                waiting[key] = retired.get(key) or Retired(resource, slot, now)
+    return waiting
+
+
+def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, *, settle: float, blind: float) -> bool:
+    if key in holdings.in_flight:
+        return False
+    if holdings.holders is None:
+        return now - each.since >= blind
+    return holdings.read_at - each.since >= settle and not holdings.may_hold(key)
+
+
+def _look_again(each: Retired, holdings: Holdings, now: float, settle: float, blind: float) -> float:
+    due = each.since + (settle if holdings.holders is not None else blind)
+    return due if due > now else now + settle
+
+
+def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
+    """`fresh` with what overlaps a possibly held retired slot turned Unhealthy."""
+    held: dict[str, list[tuple[Key, Slot]]] = {}
+    for key, each in kept.items():
+        if holdings.may_hold(key):
+            held.setdefault(each.slot.device.raw.id, []).append((key, each.slot))
+    if not held:
+        return fresh
+    resources = {}
+    for name, resource in fresh.resources.items():
+        slots = tuple(_blocked(slot, held.get(slot.device.raw.id, ()), holdings) for slot in resource.slots)
+        resources[name] = resource if all(a is b for a, b in zip(slots, resource.slots, strict=True)) else replace(resource, slots=slots)
+    return replace(fresh, resources=resources)
+
+
+def _blocked(slot: Slot, held: Iterable[tuple[Key, Slot]], holdings: Holdings) -> Slot:
+    for key, other in held:
+        if overlaps(slot, other):
+            reason = f"overlaps {other.id}, which {holdings.by_whom(key)} still holds"
+            return replace(slot, health=Health(healthy=False, reason=reason))
+    return slot
+
+
+def overlaps(one: Slot, other: Slot) -> bool:
+    """Whether two slots stand for the same hardware and cannot both be handed out; replicas of one device can."""
+    if one.device.raw.id != other.device.raw.id:
+        return False
+    if one.device.id == other.device.id:
+        return one.replica is None or other.replica is None
+    a, b = one.device.slices, other.device.slices
+    return not a or not b or max(a.start, b.start) < min(a.stop, b.stop)
+
+
+def _list_retired(inventory: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
+    if not kept:
+        return inventory
+    resources = dict(inventory.resources)
+    for key, each in kept.items():
+        name = key[0]
+        base = resources.get(name) or replace(each.resource, slots=(), draining=True)
+        reason = "removed; " + (f"{holdings.by_whom(key)} may still hold it" if holdings.may_hold(key) else "waiting until no pod can hold it")
+        slot = replace(each.slot, health=Health(healthy=False, reason=reason))
+        entries = {**each.resource.entries, **base.entries}
+        resources[name] = replace(base, slots=(*base.slots, slot), entries=entries)
+    return replace(inventory, resources=resources)

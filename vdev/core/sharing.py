@@ -1,0 +1,123 @@
+"""Replicas of shared devices: which devices are shared, under which name, and what one replica's share is.
+
+NVIDIA's form and ids (`<id>::<n>`), with what it parses but disables: `devices`, `rename`, several entries for one name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .device import Device, Slot, replica_id
+from .problem import Problem, did_you_mean, error, warning
+from .spec import SharedResource, SharingKind, SharingSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How one advertised resource is shared; `replicas` maps a shared device's id to its number of replicas."""
+
+    kind: SharingKind
+    fail_requests_greater_than_one: bool
+    replicas: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Shared:
+    """Slots by resource name after sharing, and what went wrong."""
+
+    slots: dict[str, list[Slot]] = field(default_factory=dict)
+    sharing: dict[str, dict[str, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def share(devices: Mapping[str, Sequence[Device]], spec: SharingSpec | None) -> Shared:
+    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects."""
+    result = Shared()
+    rules = spec.resources if spec else ()
+    for rule in rules:
+        if rule.name not in devices:
+            hint = did_you_mean(rule.name, devices)
+            result.problems.append(warning(rule.where, f"sharing names {rule.name!r}, which this node does not have", hint))
+    for resource, members in devices.items():
+        chosen = _chosen(result, resource, members, rules)
+        plain = [device for device in members if device.id not in chosen]
+        if plain or not members or any(_target(spec, chosen[device.id]) == resource for device in members if device.id in chosen):
+            result.slots.setdefault(resource, [])
+        for device in members:
+            rule = chosen.get(device.id)
+            if rule is None:
+                result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
+                continue
+            target = _target(spec, rule)
+            if target != resource and target in devices:
+                result.problems.append(
+                    error(rule.where, f"renaming {resource!r} to {target!r} collides with a resource of that name")
+                )
+                continue
+            slots = result.slots.setdefault(target, [])
+            slots += (Slot(replica_id(device.id, n), device, n, device.health) for n in range(rule.replicas))
+            result.sharing.setdefault(target, {})[device.id] = rule.replicas
+    result.problems = list(dict.fromkeys(result.problems))
+    return result
+
+
+def _target(spec: SharingSpec | None, rule: SharedResource) -> str:
+    if rule.rename:
+        return rule.rename
+    return f"{rule.name}.shared" if spec and spec.rename_by_default else rule.name
+
+
+def _chosen(
+    result: Shared, resource: str, members: Sequence[Device], rules: Sequence[SharedResource]
+) -> dict[str, SharedResource]:
+    """The rule that shares each device; a device that two rules claim is an error and stays with the first."""
+    chosen: dict[str, SharedResource] = {}
+    for rule in rules:
+        if rule.name != resource:
+            continue
+        for device in _selected(result, members, rule):
+            if device.id in chosen:
+                result.problems.append(
+                    error(rule.where, f"device {device.ordinal} of {resource!r} is already shared by {chosen[device.id].where}")
+                )
+            else:
+                chosen[device.id] = rule
+    return chosen
+
+
+def _selected(result: Shared, members: Sequence[Device], rule: SharedResource) -> list[Device]:
+    ordered = sorted(members, key=lambda device: device.sort_key)
+    match rule.devices:
+        case None:
+            return ordered
+        case int(count):
+            if count > len(ordered):
+                result.problems.append(
+                    error(rule.where, f"{count} devices of {rule.name!r} shall be shared, but this node has {len(ordered)}")
+                )
+            return ordered[:count]
+        case references:
+            return _referenced(result, ordered, rule, references)
+
+
+def _referenced(
+    result: Shared, ordered: list[Device], rule: SharedResource, references: tuple[str, ...]
+) -> list[Device]:
+    names = {device.ordinal: device for device in ordered} | {device.id: device for device in ordered}
+    picked: dict[str, Device] = {}
+    for reference in references:
+        device = names.get(reference)
+        if device is None:
+            known = ", ".join(device.ordinal for device in ordered[:16]) or "none"
+            kind = "index" if reference.replace(":", "").isdigit() else "id"
+            result.problems.append(
+                error(rule.where, f"{rule.name!r} has no device with {kind} {reference!r} on this node", f"its indices: {known}")
+            )
+        else:
+            picked[device.id] = device
+    return list(picked.values())
+
+
+def mps_share(sharing: Sharing, device: Device) -> tuple[int, int]:
+    """What one MPS replica of the device gets: memory in MiB, and per cent of the threads."""
+    replicas = sharing.replicas[device.id]
+    return device.memory // replicas // 2**20, 100 // replicas

@@ -1,0 +1,42 @@
+"""How large a device list is on the wire, without building it.
+
+The kubelet receives at most 4 MiB per message (grpc-go's default, which it does not raise), and a list has no pages: what
+is larger ends the stream and takes the whole resource down. The sizes follow the protobuf encoding of
+`v1beta1.ListAndWatchResponse`; the plugin's encoder is tested against them.
+"""
+
+from collections.abc import Iterable
+
+from .device import Slot
+
+LIST_LIMIT = 4 * 1024 * 1024  # bytes; a message of exactly this size still passes
+_HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")
+
+
+def varint_size(value: int) -> int:
+    """Bytes of an unsigned varint."""
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+def _field(length: int) -> int:
+    return 1 + varint_size(length) + length
+
+
+def numa_size(numa: tuple[int, ...]) -> int:
+    """Bytes of the topology field; node 0 is the default value and takes an empty message."""
+    if not numa:
+        return 0
+    nodes = sum(_field(1 + varint_size(node) if node else 0) for node in numa)
+    return _field(nodes)
+
+
+def slot_size(slot: Slot, *, healthy: bool | None = None) -> int:
+    """Bytes that one slot adds to a list, with its own health or a given one."""
+    works = slot.health.healthy if healthy is None else healthy
+    body = _field(len(slot.id.encode())) + _field(_HEALTHY if works else _UNHEALTHY) + numa_size(slot.device.raw.numa)
+    return _field(body)
+
+
+def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
+    """Bytes of the whole list."""
+    return sum(slot_size(slot, healthy=healthy) for slot in slots)

@@ -1,0 +1,112 @@
+"""The kubelet's directory: where its socket is, whether it is a new one, and which socket files there are ours.
+
+A kubelet that starts deletes every socket in the directory and then makes its own; one that dies leaves its socket behind.
+So the file says little and its identity says much: a new inode is a new kubelet.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import stat
+from pathlib import Path
+
+import structlog
+
+from ..core import names
+
+log = structlog.get_logger(__name__)
+
+POLL = 5.0  # seconds between looks when no event comes: inotify can be missing or lose events
+_OURS = "vdev-*.sock"
+
+
+class KubeletLink:
+    """Where the kubelet is to be found, and a generation that counts its appearances.
+
+    Whoever depends on it waits on `subscribe()`'s event; `look()` finds out whether anything changed.
+    """
+
+    def __init__(self, socket_path: Path, plugin_dir: Path | None = None) -> None:
+        self.socket = socket_path
+        self.directory = plugin_dir or socket_path.parent
+        self.generation = 0
+        self._identity: tuple[int, int, int] | None = None
+        self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
+        self._made = 0
+        self._subscribers: set[asyncio.Event] = set()
+
+    def subscribe(self) -> asyncio.Event:
+        """An event that is set at each change."""
+        event = asyncio.Event()
+        self._subscribers.add(event)
+        return event
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        """Forget an event."""
+        self._subscribers.discard(event)
+
+    def new_socket_path(self, resource: str) -> Path:
+        """A path for a resource's socket that nobody had before."""
+        self._made += 1
+        return self.directory / names.socket_name(resource, f"{self._instance}{self._made:x}")
+
+    @property
+    def kubelet_present(self) -> bool:
+        """Whether the kubelet's socket was there at the last look."""
+        return self._identity is not None
+
+    async def look(self) -> bool:
+        """Look at the kubelet's socket; tell all subscribers. True when it is another one than before."""
+        identity = await asyncio.to_thread(_identity, self.socket)
+        changed = identity != self._identity
+        if changed:
+            appeared = identity is not None
+            if appeared and self.generation:
+                log.info("kubelet socket appeared", socket=str(self.socket))
+            elif not appeared:
+                log.warning("kubelet socket vanished", socket=str(self.socket))
+            self._identity = identity
+            self.generation += appeared
+        for event in self._subscribers:
+            event.set()
+        return changed
+
+    async def remove_leftovers(self) -> None:
+        """Remove sockets of our name pattern on which nobody listens any more; never another one's."""
+        for path in await asyncio.to_thread(_leftovers, self.directory):
+            log.info("removed the socket of a process that is gone", socket=str(path))
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_ctime_ns) if stat.S_ISSOCK(status.st_mode) else None
+
+
+def _leftovers(directory: Path) -> list[Path]:
+    removed = []
+    for path in directory.glob(_OURS):
+        if _is_dead(path):
+            try:
+                path.unlink()
+            except OSError:
+                continue
+            removed.append(path)
+    return removed
+
+
+def _is_dead(path: Path) -> bool:
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            probe.connect(str(path))
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

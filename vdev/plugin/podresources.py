@@ -1,0 +1,50 @@
+"""Who holds what, as the kubelet's PodResources API says it.
+
+Only `List` is called: at changes and at a slow pace, because the kubelet allows 100 calls a second over all its clients.
+Containers of finished pods are absent; so are regular init containers, whose devices an app container reuses or frees.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import grpc
+
+from ..core.retain import Key
+from ..pb import podresources_v1_pb2 as pb
+from ..pb import podresources_v1_pb2_grpc as rpc
+from .server import MAX_SOCKET_PATH
+
+TIMEOUT = 5.0  # seconds
+_CHANNEL = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+)
+
+
+class RateLimited(Exception):
+    """The kubelet is asked too often at the moment; ask again soon."""
+
+
+async def holders(socket: Path, *, timeout: float = TIMEOUT) -> Mapping[Key, str] | None:
+    """(resource, device id) -> `namespace/pod` of all active pods; None when the API does not answer.
+
+    Raises RateLimited when the kubelet's limit is hit.
+    """
+    if len(str(socket).encode()) > MAX_SOCKET_PATH:
+        return None
+    async with grpc.aio.insecure_channel(f"unix:{socket}", options=_CHANNEL) as channel:
+        try:
+            answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=timeout)
+        except grpc.aio.AioRpcError as failed:
+            if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise RateLimited from failed
+            return None
+    return {
+        (devices.resource_name, device): f"{pod.namespace}/{pod.name}"
+        for pod in answer.pod_resources
+        for container in pod.containers
+        for devices in container.devices
+        for device in devices.device_ids
+    }

@@ -1,0 +1,40 @@
+"""Telling the kubelet of a resource: one Register call, with its answers sorted into refusals and everything else.
+
+Inside Register the kubelet dials the plugin back (up to 10 s) and asks for its options, so the plugin must be serving
+already and wait longer than that. Its refusals come as UNKNOWN with a text; two of them are final.
+"""
+
+from pathlib import Path
+
+import grpc
+
+from ..errors import RegistrationRefused, SocketError
+from ..pb import deviceplugin_v1beta1_pb2 as pb
+from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
+from .server import check_socket_path
+
+VERSION = "v1beta1"
+TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
+_FINAL = ("is invalid", "is not supported")
+_CHANNEL = (("grpc.default_authority", "localhost"), ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+
+
+async def register(
+    kubelet_socket: Path, *, endpoint: str, resource: str, options: pb.DevicePluginOptions, timeout: float = TIMEOUT
+) -> None:
+    """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
+
+    Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work later.
+    """
+    check_socket_path(kubelet_socket)
+    request = pb.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource, options=options)
+    async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL) as channel:
+        try:
+            await rpc.RegistrationStub(channel).Register(request, timeout=timeout)
+        except grpc.aio.AioRpcError as failed:
+            text = failed.details() or failed.code().name
+            if failed.code() is grpc.StatusCode.UNKNOWN and any(mark in text for mark in _FINAL):
+                raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
+            if failed.code() is grpc.StatusCode.UNAVAILABLE:
+                raise SocketError(f"no kubelet answers on {kubelet_socket}") from failed
+            raise SocketError(f"the kubelet did not take {resource}: {text}") from failed

@@ -1,0 +1,247 @@
+"""One resource's gRPC server: a socket of its own, the five RPCs, and every open ListAndWatch stream.
+
+The server holds the resource as it is now and answers from that; it decides nothing. A new state is a new value of
+`resource`, which all streams are told of. Registration is not its business (see `service`).
+
+A server never outlives its socket: gRPC does not recreate a deleted one, so after a kubelet restart a new server is made.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import grpc
+import structlog
+
+from ..core import allocate, inject
+from ..core.inventory import Resource
+from ..errors import SocketError, VdevError
+from ..pb import deviceplugin_v1beta1_pb2 as pb
+from .encode import ListEncoder, container_response
+
+log = structlog.get_logger(__name__)
+
+MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
+_SERVICE = "v1beta1.DevicePlugin"
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),  # GetPreferredAllocation carries every available id
+    ("grpc.max_send_message_length", -1),  # the list's limit is judged where it is made
+    ("grpc.so_reuseport", 0),
+)
+_Answer = TypeVar("_Answer")
+
+
+class Desk(Protocol):
+    """What a server needs from the agent: choices, actions before a container starts, and who is told of requests."""
+
+    allocate_deadline: float
+    """Seconds after which an Allocate or a preference is given up; the kubelet itself would wait for ever."""
+
+    def prefer(self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
+        """The devices to prefer, or nothing."""
+
+    def begin(self, resource: str, ids: Sequence[str] | None) -> Callable[[], None]:
+        """An RPC that names these ids (None: any of the resource) is in flight until the returned function is called."""
+
+    def allocated(self, resource: str, ids: Sequence[str]) -> None:
+        """A request was granted."""
+
+    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Do what must be done before a container with these devices starts."""
+
+    def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
+        """An RPC ended."""
+
+
+class ResourceServer:
+    """Serves one resource on one socket; `streams` counts the open ListAndWatch calls.
+
+    `on_stream_end` is called when the kubelet ends a stream that this server would have kept.
+    """
+
+    def __init__(self, resource: Resource, path: Path, desk: Desk, *, on_stream: Callable[[], None]) -> None:
+        self.resource = resource
+        self.path = path
+        self.streams = 0
+        self.stream_opened = 0  # how many streams there have been
+        self._desk = desk
+        self._on_stream = on_stream
+        self._encoder = ListEncoder()
+        self._list = self._encoder.encode(resource.slots)
+        self._version = 0
+        self._news: set[asyncio.Event] = set()
+        self._closing = False
+        self._server: grpc.aio.Server | None = None
+        self._inode = 0
+
+    async def start(self) -> None:
+        """Bind the socket and serve; raises SocketError with the reason."""
+        check_socket_path(self.path)
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((self._handlers(),))
+        try:
+            server.add_insecure_port(f"unix:{self.path}")
+            await server.start()
+            self._inode = await asyncio.to_thread(lambda: os.stat(self.path).st_ino)
+        except (RuntimeError, OSError) as failed:
+            await server.stop(None)
+            raise SocketError(await asyncio.to_thread(_why_not_bound, self.path, failed)) from failed
+        self._server = server
+
+    async def stop(self) -> None:
+        """End the streams, finish what is in flight, close the socket; safe to call twice."""
+        self._closing = True
+        self._tell()
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop(grace=2.0)
+
+    def owns_socket(self) -> bool:
+        """Whether the socket's path still leads here; a kubelet deletes all sockets when it starts. Blocking, but brief."""
+        try:
+            return self.path.lstat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def update(self, resource: Resource) -> None:
+        """Serve this state from now on; every open stream gets the list when it differs from the last one."""
+        self.resource = resource
+        encoded = self._encoder.encode(resource.slots)
+        if encoded != self._list:
+            self._list = encoded
+            self._version += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        for event in self._news:
+            event.set()
+
+    # --- RPCs ---------------------------------------------------------------------------------------------------------
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        unary = grpc.unary_unary_rpc_method_handler
+        methods = {
+            "GetDevicePluginOptions": unary(
+                self._guard("GetDevicePluginOptions", self._get_options), pb.Empty.FromString, pb.DevicePluginOptions.SerializeToString
+            ),
+            "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
+            "GetPreferredAllocation": unary(
+                self._guard("GetPreferredAllocation", self._get_preferred),
+                pb.PreferredAllocationRequest.FromString,
+                pb.PreferredAllocationResponse.SerializeToString,
+            ),
+            "Allocate": unary(
+                self._guard("Allocate", self._allocate), pb.AllocateRequest.FromString, pb.AllocateResponse.SerializeToString
+            ),
+            "PreStartContainer": unary(
+                self._guard("PreStartContainer", self._pre_start),
+                pb.PreStartContainerRequest.FromString,
+                pb.PreStartContainerResponse.SerializeToString,
+            ),
+        }
+        return grpc.method_handlers_generic_handler(_SERVICE, methods)
+
+    def _guard(
+        self, rpc: str, handler: Callable[[Any], Awaitable[_Answer]]
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[_Answer]]:
+        """Translate errors once: to a gRPC status and a sentence that a pod's event can show."""
+        loop = asyncio.get_running_loop()
+
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> _Answer:
+            begun, code = loop.time(), "OK"
+            try:
+                return await handler(request)
+            except VdevError as refusal:
+                code = refusal.grpc_status
+                log.warning("request refused", rpc=rpc, resource=self.resource.name, reason=str(refusal))
+                await context.abort(grpc.StatusCode[code], str(refusal))
+            except TimeoutError:
+                code = "DEADLINE_EXCEEDED"
+                log.error("request timed out", rpc=rpc, resource=self.resource.name)  # noqa: TRY400 - no trace, it says nothing
+                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"vdev could not answer {rpc} for {self.resource.name} in time")
+            except Exception as failed:
+                code = "INTERNAL"
+                log.exception("request failed", rpc=rpc, resource=self.resource.name)
+                await context.abort(grpc.StatusCode.INTERNAL, f"vdev failed in {rpc} for {self.resource.name}: {failed}")
+            finally:
+                self._desk.observe_rpc(rpc, self.resource.name, code, loop.time() - begun)
+            raise AssertionError("abort raises")
+
+        return guarded
+
+    def options(self) -> pb.DevicePluginOptions:
+        """The same in the registration and in GetDevicePluginOptions; the kubelet reads only the latter."""
+        return pb.DevicePluginOptions(
+            pre_start_required=self.resource.pre_start_required, get_preferred_allocation_available=True
+        )
+
+    async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
+        return self.options()
+
+    async def _list_and_watch(self, _request: pb.Empty, _context: object) -> AsyncIterator[bytes]:
+        news = asyncio.Event()
+        self._news.add(news)
+        self.streams += 1
+        self.stream_opened += 1
+        sent = -1
+        try:
+            self._on_stream()
+            while not self._closing:
+                if sent != self._version:
+                    sent = self._version
+                    yield self._list
+                    continue  # a newer list may have come while this one was written
+                news.clear()
+                await news.wait()
+        finally:
+            self._news.discard(news)
+            self.streams -= 1
+            self._on_stream()
+
+    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+        done = self._desk.begin(self.resource.name, None)
+        try:
+            async with asyncio.timeout(self._desk.allocate_deadline):
+                answers = [
+                    self._desk.prefer(self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size)
+                    for each in request.container_requests
+                ]
+        finally:
+            done()
+        return pb.PreferredAllocationResponse(
+            container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+        )
+
+    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        wanted = [each.devices_ids for each in request.container_requests]
+        done = self._desk.begin(self.resource.name, [slot for ids in wanted for slot in ids])
+        try:
+            async with asyncio.timeout(self._desk.allocate_deadline):
+                edits = [inject.inject(allocate.allocate(self.resource, ids)) for ids in wanted]
+            for ids in wanted:
+                self._desk.allocated(self.resource.name, ids)
+        finally:
+            done()
+        return pb.AllocateResponse(container_responses=[container_response(each) for each in edits])
+
+    async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
+        await self._desk.pre_start(self.resource, request.devices_ids)
+        return pb.PreStartContainerResponse()
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise SocketError for a path that no socket can have; gRPC itself would hide the reason."""
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH:
+        raise SocketError(f"the socket path {path} has {length} bytes; the system allows {MAX_SOCKET_PATH}: use a shorter --kubelet-dir")
+
+
+def _why_not_bound(path: Path, failed: Exception) -> str:
+    directory = path.parent
+    if not directory.is_dir():
+        return f"cannot create the socket {path}: the directory {directory} does not exist; is --kubelet-dir right, and mounted?"
+    if not os.access(directory, os.W_OK):
+        return f"cannot create the socket {path}: the directory {directory} is not writable; the plugin must run as root or be given access"
+    return f"cannot create the socket {path}: {failed}"

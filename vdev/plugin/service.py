@@ -1,0 +1,218 @@
+"""Keeping one resource served and registered, whatever the kubelet does.
+
+    serve ──► register ──► streaming ──┬─ the kubelet ended the stream ─────────────► register again
+      ▲                                ├─ the socket is gone, the kubelet is new ───► serve anew
+      └── backoff ◄── nobody answers ──┘
+
+Never registered while one of its streams is open: on 1.36 each registration opens another stream, and the end of an old one
+takes the new one down. So the streams are ended first, by stopping the server.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+from ..core.inventory import Resource
+from ..errors import RegistrationRefused, SocketError
+from . import registration
+from .link import KubeletLink
+from .server import Desk, ResourceServer
+
+log = structlog.get_logger(__name__)
+
+_FIRST_STREAM = 15.0  # seconds within which a kubelet that took a registration must open its stream
+_EMPTY_LIST = 1.0  # seconds that a kubelet has to take in the empty list of a resource that goes
+
+
+class State(StrEnum):
+    """What a resource's service is doing."""
+
+    STARTING = "starting"
+    WAITING = "waiting for the kubelet"
+    REGISTERED = "registered"
+    REFUSED = "refused by the kubelet"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Growing, jittered pauses between attempts, in seconds."""
+
+    first: float = 0.2
+    most: float = 10.0
+
+    def pause(self, attempt: int) -> float:
+        """The pause after failed attempt number `attempt` (0 for the first)."""
+        return min(self.most, self.first * 2 ** min(attempt, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+
+
+class ResourceService:
+    """One resource's life: `run()` until `stop()`; `update()` at any time in between."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        link: KubeletLink,
+        desk: Desk,
+        *,
+        on_state: Callable[[str, State], None],
+        backoff: Backoff = Backoff(),
+    ) -> None:
+        self.resource = resource
+        self.state = State.STARTING
+        self.trouble = ""
+        self.registrations = 0
+        self._link = link
+        self._desk = desk
+        self._on_state = on_state
+        self._backoff = backoff
+        self._server: ResourceServer | None = None
+        self._wake = link.subscribe()
+        self._stopping = False
+
+    @property
+    def name(self) -> str:
+        """The resource's name."""
+        return self.resource.name
+
+    @property
+    def streams(self) -> int:
+        """How many ListAndWatch streams are open."""
+        return self._server.streams if self._server else 0
+
+    @property
+    def ready(self) -> bool:
+        """Registered, and the kubelet listens."""
+        return self.state is State.REGISTERED and self.streams > 0
+
+    @property
+    def socket(self) -> str:
+        """The path of its socket, empty when it has none."""
+        return str(self._server.path) if self._server else ""
+
+    def update(self, resource: Resource) -> None:
+        """Serve this state from now on. Options are read once per registration, so a change of them starts anew."""
+        anew = resource.pre_start_required != self.resource.pre_start_required
+        self.resource = resource
+        if self._server is None:
+            return
+        if anew:
+            self._server.path.unlink(missing_ok=True)  # the loop finds its socket gone, and serves and registers anew
+            self._wake.set()
+        self._server.update(resource)
+
+    def stop(self) -> None:
+        """Make `run` end soon."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serve and register until stopped; nothing that goes wrong with this resource gets out."""
+        attempt = 0
+        try:
+            while not self._stopping:
+                generation = self._link.generation
+                try:
+                    server = await self._serving()
+                    opened = server.stream_opened
+                    await self._register(server)
+                    attempt = 0
+                    await self._until_dropped(server, generation, opened)
+                except RegistrationRefused as refused:
+                    self._become(State.REFUSED, str(refused))
+                    await self._sleep(None, generation)
+                except SocketError as failed:
+                    self._become(State.WAITING, str(failed))
+                    await self._sleep(self._backoff.pause(attempt), generation)
+                    attempt += 1
+        finally:
+            await self._close()
+            self._link.unsubscribe(self._wake)
+            self._become(State.STOPPED)
+
+    async def retire(self) -> None:
+        """Take the resource off the node: an empty list first, so that its capacity becomes 0, then the end."""
+        if self._server is not None and self._server.streams:
+            self._server.update(Resource(name=self.name, slots=(), flags=self.resource.flags))
+            await asyncio.sleep(_EMPTY_LIST)
+        self.stop()
+
+    async def _serving(self) -> ResourceServer:
+        if self._server is not None and await asyncio.to_thread(self._server.owns_socket):
+            return self._server
+        await self._close()
+        server = ResourceServer(self.resource, self._link.new_socket_path(self.name), self._desk, on_stream=self._wake.set)
+        await server.start()
+        server.update(self.resource)
+        self._server = server
+        return server
+
+    async def _register(self, server: ResourceServer) -> None:
+        await registration.register(
+            self._link.socket, endpoint=server.path.name, resource=self.name, options=server.options()
+        )
+        self.registrations += 1
+        self._become(State.REGISTERED)
+
+    async def _until_dropped(self, server: ResourceServer, generation: int, opened: int) -> None:
+        """Return when it is time to register again; the server is closed where it cannot be used any more."""
+        deadline = asyncio.get_running_loop().time() + _FIRST_STREAM
+        while not self._stopping:
+            self._wake.clear()
+            if self._link.generation != generation or not await asyncio.to_thread(server.owns_socket):
+                log.info("kubelet restarted; serving and registering anew", resource=self.name)
+                await self._close()
+                return
+            if server.streams == 0 and server.stream_opened > opened:
+                log.warning("the kubelet ended the stream; registering again", resource=self.name)
+                await self._sleep(self._backoff.pause(0), generation)
+                return
+            left = deadline - asyncio.get_running_loop().time()
+            if server.stream_opened == opened and left <= 0:
+                raise SocketError(f"the kubelet took {self.name} but opened no stream within {_FIRST_STREAM:g} s")
+            await self._wait(left if server.stream_opened == opened else None)
+
+    async def _sleep(self, seconds: float | None, generation: int) -> None:
+        """Pause, but not longer than until the kubelet is a new one or this resource shall stop."""
+        loop = asyncio.get_running_loop()
+        end = None if seconds is None else loop.time() + seconds
+        while not self._stopping and self._link.generation == generation:
+            left = None if end is None else end - loop.time()
+            if left is not None and left <= 0:
+                return
+            self._wake.clear()
+            await self._wait(left)
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop()
+
+    def _become(self, state: State, trouble: str = "") -> None:
+        if (state, trouble) == (self.state, self.trouble):
+            return
+        self.state, self.trouble = state, trouble
+        match state:
+            case State.REGISTERED:
+                healthy, total = self.resource.healthy, len(self.resource.slots)
+                log.info("registered", resource=self.name, devices=total, healthy=healthy, socket=self.socket)
+            case State.WAITING:
+                log.warning("not registered; trying again", resource=self.name, reason=trouble)
+            case State.REFUSED:
+                log.error("refused for good", resource=self.name, reason=trouble)
+            case State.STOPPED:
+                log.info("stopped", resource=self.name)
+            case State.STARTING:
+                pass
+        self._on_state(self.name, state)
