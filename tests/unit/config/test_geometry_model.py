@@ -1,0 +1,144 @@
+"""The `partitioning` block: its values and its faults."""
+
+import pytest
+from pydantic import ValidationError
+
+from vdev.config.geometry import PartitioningModel
+from vdev.core.geometry import Geometry, Profile
+
+NPU = {
+    "slices": 4,
+    "profiles": {
+        "1x.4gb": {"slices": 1, "memory": "4Gi"},
+        "2x.8gb": {"slices": 2, "memory": "8Gi", "placements": [0, 2]},
+    },
+}
+
+
+def test_a_small_block():
+    """The shortest block says slices and profiles, and the rest has its defaults."""
+    assert (
+        Geometry(
+            slices=4,
+            profiles=(
+                Profile(name="1x.4gb", slices=1, memory=4 * 2**30),
+                Profile(name="2x.8gb", slices=2, memory=8 * 2**30, placements=(0, 2)),
+            ),
+        )
+        == PartitioningModel.model_validate(NPU).to_geometry()
+    )
+
+
+def test_a_full_block():
+    """Every key reaches the core."""
+    block = {
+        "slices": 8,
+        "compute": 7,
+        "resourcePrefix": "part-",
+        "wholeDevice": True,
+        "profiles": {
+            "a+m": {
+                "slices": 8,
+                "memory": 1024,
+                "placements": [0],
+                "compute": 7,
+                "max": 1,
+                "attributes": {"cores": 64, "model": "X"},
+                "exclusive": "m",
+            }
+        },
+        "layouts": {"one": ["a+m"]},
+    }
+    profile = Profile(
+        name="a+m",
+        slices=8,
+        memory=1024,
+        placements=(0,),
+        compute=7,
+        max=1,
+        attributes={"cores": "64", "model": "X"},
+        exclusive="m",
+    )
+    assert (
+        Geometry(
+            slices=8,
+            compute=7,
+            profiles=(profile,),
+            layouts={"one": ("a+m",)},
+            resource_prefix="part-",
+            whole_device=True,
+        )
+        == PartitioningModel.model_validate(block).to_geometry()
+    )
+
+
+def changed(**more):
+    return {**NPU, **more}
+
+
+def with_profile(name="2x.8gb", **more):
+    return {**NPU, "profiles": {**NPU["profiles"], name: {"slices": 2, "memory": "8Gi", **more}}}
+
+
+@pytest.mark.parametrize(
+    ("block", "where", "text"),
+    [
+        (changed(slices="4"), ("slices",), "valid integer"),
+        (changed(slices=0), ("slices",), "greater than or equal to 1"),
+        (changed(slices=257), ("slices",), "less than or equal to 256"),
+        (changed(profiles={}), ("profiles",), "at least 1 item"),
+        (changed(slice=4), ("slice",), "not permitted"),
+        (with_profile(memory="8GB"), ("profiles", "2x.8gb", "memory"), "did you mean 'G'?"),
+        (with_profile(slices=5), ("profiles", "2x.8gb", "slices"), "5 slices do not fit a device of 4"),
+        (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "at least 1 item"),
+        (
+            with_profile(placements=[0, 3]),
+            ("profiles", "2x.8gb", "placements", 1),
+            "cannot start at slice 3: it fits at 0 to 2",
+        ),
+        (with_profile(placements=[0, -1]), ("profiles", "2x.8gb", "placements", 1), "cannot start at slice -1"),
+        (with_profile(placements=[0, 0]), ("profiles", "2x.8gb", "placements", 1), "slice 0 is listed twice"),
+        (with_profile(compute=1), ("profiles", "2x.8gb", "compute"), "only where the block says how many there are"),
+        (changed(compute=2), ("profiles", "1x.4gb"), "each profile must say how many it takes"),
+        (with_profile(attributes={"cc": 8.9}), ("profiles", "2x.8gb", "attributes", "cc"), "valid string"),
+        (
+            with_profile(name="a b"),
+            ("profiles", "a b"),
+            "'a b' names the resource <domain>/mig-a b, which Kubernetes would refuse",
+        ),
+        (with_profile(name="a@1"), ("profiles", "a@1"), "Kubernetes would refuse"),
+        (with_profile(name="x" * 60), ("profiles", "x" * 60), "Kubernetes would refuse"),
+        (
+            changed(layouts={"all-1x.4gb": ["1x.4gb"]}),
+            ("layouts", "all-1x.4gb"),
+            "exists for every device with this profile",
+        ),
+        (changed(layouts={"a": ["1x.4gb", "3x"]}), ("layouts", "a", 1), "unknown profile '3x'; allowed: 1x.4gb, 2x.8gb"),
+        (changed(layouts={"a": ["2x.8gb"] * 3}), ("layouts", "a", 2), "a device holds at most 2 of 2x.8gb"),
+    ],
+)
+def test_faults_are_at_their_place(block, where, text):
+    """Each impossible value is one fault, at its path in the block, and says what is wrong."""
+    with pytest.raises(ValidationError) as refused:
+        PartitioningModel.model_validate(block)
+    first = refused.value.errors()[0]
+    # The members of a union of types come last in pydantic's paths; they are no part of the block.
+    assert (where, True) == (first["loc"][: len(where)], text in first["msg"]), first
+
+
+def test_two_profiles_for_one_resource():
+    """`a+me` and `a.me` would both be `mig-a.me`."""
+    block = with_profile(name="a+me") | {}
+    block["profiles"]["a.me"] = {"slices": 1, "memory": 1}
+    with pytest.raises(ValidationError, match=r"'a.me' and 'a\+me' would name the same resource, <domain>/mig-a.me"):
+        PartitioningModel.model_validate(block)
+
+
+def test_all_faults_at_once():
+    """Two wrong profiles are two faults."""
+    block = changed(profiles={"a": {"slices": 9, "memory": 1}, "b": {"slices": 1, "memory": 1, "placements": [4]}})
+    with pytest.raises(ValidationError) as refused:
+        PartitioningModel.model_validate(block)
+    assert [("profiles", "a", "slices"), ("profiles", "b", "placements", 0)] == [
+        each["loc"] for each in refused.value.errors()
+    ]

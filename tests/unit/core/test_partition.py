@@ -1,0 +1,350 @@
+"""Where partitions sit, and what is said when they cannot."""
+
+from collections import Counter
+from itertools import combinations_with_replacement, permutations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.geometry import Geometry, LayoutError, Profile, layout, layouts_of, resource_suffix
+from vdev.core.partition import Placement, place, uniform
+
+GIB = 2**30
+
+
+def profile(name, slices, placements, compute, **more):
+    return Profile(name=name, slices=slices, memory=slices * GIB, placements=placements, compute=compute, **more)
+
+
+A100 = Geometry(
+    slices=8,
+    compute=7,
+    profiles=(
+        profile("1g.5gb", 1, tuple(range(7)), 1),
+        profile("1g.5gb+me", 1, tuple(range(7)), 1, max=1, exclusive="media"),
+        profile("1g.10gb", 2, (0, 2, 4, 6), 1),
+        profile("2g.10gb", 2, (0, 2, 4), 2),
+        profile("3g.20gb", 4, (0, 4), 3),
+        profile("4g.20gb", 4, (0,), 4),
+        profile("7g.40gb", 8, (0,), 7),
+    ),
+    layouts={"all-balanced": ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")},
+)
+MODES = Geometry(
+    slices=8,
+    profiles=tuple(
+        Profile(name=name, slices=slices, memory=slices * 24 * GIB, placements=tuple(range(0, 8, slices)))
+        for name, slices in (("spx_nps1", 8), ("dpx_nps1", 4), ("qpx_nps4", 2), ("cpx_nps4", 1))
+    ),
+    resource_prefix="",
+    whole_device=True,
+)
+
+
+def shown(placements):
+    return [str(placement) for placement in placements]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ([], []),
+        (["7g.40gb"], ["7g.40gb@0"]),
+        (["3g.20gb", "3g.20gb"], ["3g.20gb@4", "3g.20gb@0"]),
+        (["3g.20gb", "4g.20gb"], ["3g.20gb@4", "4g.20gb@0"]),
+        (["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"], ["1g.5gb@0", "1g.5gb@1", "2g.10gb@2", "3g.20gb@4"]),
+        (["1g.5gb"] * 7, [f"1g.5gb@{start}" for start in range(7)]),
+        (["1g.10gb"] * 4, ["1g.10gb@6", "1g.10gb@4", "1g.10gb@2", "1g.10gb@0"]),
+        (["2g.10gb", "2g.10gb", "2g.10gb", "1g.10gb"], ["2g.10gb@4", "2g.10gb@2", "2g.10gb@0", "1g.10gb@6"]),
+        (["4g.20gb", "2g.10gb", "1g.5gb+me"], ["4g.20gb@0", "2g.10gb@4", "1g.5gb+me@6"]),
+        (["1g.5gb@4", "3g.20gb"], ["1g.5gb@4", "3g.20gb@0"]),
+    ],
+)
+def test_layouts_of_real_hardware_are_placed(wanted, expected):
+    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
+    assert expected == shown(place(A100, wanted))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "position", "text"),
+    [
+        (
+            ["3g.20gb", "3g.20gb", "1g.5gb"],
+            2,
+            "1g.5gb needs one of slices 0-6; 0-3 are taken by 3g.20gb at 0; 4-6 are taken by 3g.20gb at 4",
+        ),
+        (
+            ["1g.5gb"] * 5 + ["3g.20gb"],
+            5,
+            "3g.20gb needs slices 0-3 or 4-7; 0-3 are taken by 1g.5gb at 0, 1, 2, 3; 4-7 are taken by 1g.5gb at 4",
+        ),
+        (["7g.40gb", "1g.5gb"], 1, "1g.5gb needs one of slices 0-6; 0-6 are taken by 7g.40gb at 0"),
+        (["1g.5gb"] * 8, 7, "a device holds at most 7 of 1g.5gb, and the list has 8"),
+        (["1g.5gb+me", "2g.10gb", "1g.5gb+me"], 2, "a device holds one 1g.5gb+me at most, and the list has 2"),
+        (["1g.5gb@2", "1g.5gb", "1g.5gb@2"], 2, "1g.5gb needs slice 2; 2 is taken by 1g.5gb at 2"),
+        (["2g.10gb@1"], 0, "'2g.10gb@1': 2g.10gb cannot start at slice 1"),
+        (["2g.10gb@"], 0, "'2g.10gb@': 2g.10gb cannot start at slice (nothing)"),
+        (["1g.5gb", "3g.2gb"], 1, "unknown profile '3g.2gb'"),
+        (
+            ["1c.3g.20gb"],
+            0,
+            "'1c.3g.20gb' is a compute instance inside a 3g.20gb; only whole partitions can be advertised",
+        ),
+    ],
+)
+def test_refused_layouts_name_the_clash(wanted, position, text):
+    """A list that real hardware refuses says which item cannot be had, and what is in its way."""
+    with pytest.raises(LayoutError) as refused:
+        place(A100, wanted)
+    assert (text, position) == (str(refused.value), refused.value.position)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hint"),
+    [
+        ("3g.2gb", "did you mean '3g.20gb'? allowed: 1g.5gb, 1g.5gb+me, 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb"),
+        ("1c.3g.20gb", "use '3g.20gb'"),
+        ("2g.10gb@1", "it starts at 0, 2 or 4"),
+    ],
+)
+def test_refusals_say_what_is_allowed(wanted, hint):
+    """Unknown names and starts come with what would have been right."""
+    with pytest.raises(LayoutError) as refused:
+        place(A100, [wanted])
+    assert hint == refused.value.hint
+
+
+def test_compute_slices_are_a_budget_of_their_own():
+    """A list whose memory slices fit is refused where the compute slices do not."""
+    tight = Geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
+    with pytest.raises(LayoutError, match=r"^2x needs 2 compute slices, and those before it leave 1 of 3$"):
+        place(tight, ["1x", "1x", "2x"])
+
+
+def test_a_compute_instance_of_an_unknown_profile_lists_the_known_ones():
+    """The hint never names a profile that the device lacks."""
+    with pytest.raises(LayoutError) as refused:
+        place(A100, ["1c.6g.20gb"])
+    assert "allowed: 1g.5gb" in refused.value.hint
+
+
+def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
+    """A list that would take ages to decide is an error that says how to help, not a hang."""
+    comb = tuple(
+        Profile(name=f"p{number}", slices=3, memory=1, placements=tuple(range(number % 3, 190, 2)))
+        for number in range(64)
+    )
+    with pytest.raises(LayoutError, match="no arrangement of the 64 partitions was found in 200000 steps"):
+        place(Geometry(slices=192, profiles=comb), [each.name for each in comb])
+
+
+def test_named_layouts():
+    """Every profile has an all- layout with as many as fit; the geometry adds its own."""
+    counts = {name: len(profiles) for name, profiles in layouts_of(A100).items()}
+    assert {
+        "all-1g.5gb": 7,
+        "all-1g.5gb+me": 1,
+        "all-1g.5gb.me": 1,
+        "all-1g.10gb": 4,
+        "all-2g.10gb": 3,
+        "all-3g.20gb": 2,
+        "all-4g.20gb": 1,
+        "all-7g.40gb": 1,
+        "all-balanced": 4,
+    } == counts
+
+
+def test_unknown_layout():
+    """A layout's name is checked as a profile's is."""
+    with pytest.raises(LayoutError, match="unknown layout 'all-balancd'") as refused:
+        layout(A100, "all-balancd")
+    assert refused.value.hint.startswith("did you mean 'all-balanced'? allowed: all-1g.5gb, ")
+
+
+@pytest.mark.parametrize(("mode", "count"), [("spx_nps1", 1), ("dpx_nps1", 2), ("qpx_nps4", 4), ("cpx_nps4", 8)])
+def test_a_mode_cuts_the_whole_device(mode, count):
+    """AMD's modes are layouts of their own name that fill the device with equal parts."""
+    placements = place(MODES, layout(MODES, mode))
+    assert ([mode] * count, set(range(8))) == (
+        [placement.profile.name for placement in placements],
+        {each for placement in placements for each in placement.slices},
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (["cpx_nps4"] * 3, "a device in mode cpx_nps4 has 8 partitions, and the list has 3"),
+        (["dpx_nps1", "cpx_nps4"], "the device is cut in one mode, with all partitions alike"),
+        (["spx_nps4"], "unknown profile 'spx_nps4'"),
+    ],
+)
+def test_modes_that_the_hardware_lacks(wanted, text):
+    """Half a mode, two modes at once, and a pair of modes that does not exist are refused."""
+    with pytest.raises(LayoutError, match=text):
+        place(MODES, wanted)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "name", "expected"),
+    [
+        (A100, "1g.5gb", "mig-1g.5gb"),
+        (A100, "1g.5gb+me", "mig-1g.5gb.me"),
+        (A100, "1g.24gb+me.all", "mig-1g.24gb.me.all"),
+        (A100, "1g.24gb-me", "mig-1g.24gb-me"),
+        (MODES, "cpx_nps4", "cpx_nps4"),
+    ],
+)
+def test_resource_suffix(geometry, name, expected):
+    """NVIDIA's names have mig- and no plus; AMD's are the mode itself."""
+    assert expected == resource_suffix(geometry, name)
+
+
+def test_media_extensions_make_another_kind():
+    """`single` counts all attributes: a partition with media extensions is not like one without."""
+    plain, media = place(A100, ["1g.5gb", "1g.5gb+me"])
+    assert (True, True, True, False) == (
+        uniform([]),
+        uniform([plain]),
+        uniform([plain, plain]),
+        uniform([plain, media]),
+    )
+
+
+def test_overlap():
+    """Two placements overlap when they share a slice, and neighbours do not."""
+    small, big = A100.profile("1g.5gb"), A100.profile("3g.20gb")
+    at_four = Placement(big, 4, 4)
+    assert [False, True, True, False] == [
+        at_four.overlaps(other)
+        for other in (
+            Placement(small, 3, 1),
+            Placement(small, 4, 1),
+            Placement(A100.profile("7g.40gb"), 0, 8),
+            Placement(big, 0, 4),
+        )
+    ]
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+NAMES = [each.name for each in A100.profiles]
+
+
+@st.composite
+def geometries(draw):
+    """Small grids of any shape, with budgets and exclusive parts."""
+    slices = draw(st.integers(1, 6))
+    compute = draw(st.none() | st.integers(1, 6))
+    profiles = []
+    for number in range(draw(st.integers(1, 3))):
+        size = draw(st.integers(1, slices))
+        starts = st.lists(st.integers(0, slices - size), unique=True)
+        profiles.append(
+            Profile(
+                name=f"p{number}",
+                slices=size,
+                memory=1,
+                placements=tuple(draw(starts)),
+                compute=None if compute is None else draw(st.integers(0, compute)),
+                max=draw(st.none() | st.integers(1, 3)),
+                exclusive=draw(st.none() | st.just("x")),
+            )
+        )
+    return Geometry(slices=slices, compute=compute, profiles=tuple(profiles))
+
+
+@st.composite
+def geometry_and_list(draw):
+    geometry = draw(geometries())
+    return geometry, draw(st.lists(st.sampled_from([each.name for each in geometry.profiles]), max_size=4))
+
+
+def rules_hold(geometry, placements):
+    """The definition of a valid layout, spelled out on its own."""
+    slices = [each for placement in placements for each in placement.slices]
+    kinds = Counter(placement.profile.name for placement in placements)
+    holders = Counter(placement.profile.exclusive for placement in placements if placement.profile.exclusive)
+    return (
+        len(slices) == len(set(slices))
+        and all(0 <= each < geometry.slices for each in slices)
+        and all(not p.profile.placements or p.start in p.profile.placements for p in placements)
+        and all(p.size == p.profile.slices for p in placements)
+        and (geometry.compute is None or sum(p.profile.compute for p in placements) <= geometry.compute)
+        and all(each.max is None or kinds[each.name] <= each.max for each in geometry.profiles)
+        and all(count == 1 for count in holders.values())
+    )
+
+
+def brute_force(geometry, wanted):
+    """Whether any combination of starts obeys the rules."""
+    profiles = [geometry.profile(name) for name in wanted]
+    return any(
+        rules_hold(geometry, [Placement(p, start, p.slices) for p, start in zip(profiles, starts, strict=True)])
+        for starts in product(*(geometry.starts(p) for p in profiles))
+    )
+
+
+def arranged(geometry, wanted):
+    try:
+        return place(geometry, wanted)
+    except LayoutError:
+        return None
+
+
+def refused_at(geometry, wanted):
+    try:
+        place(geometry, wanted)
+    except LayoutError as refused:
+        return refused.position
+    return None
+
+
+@given(geometry_and_list())
+def test_place_finds_an_arrangement_exactly_when_one_exists(case):
+    """Whatever the grid, the answer is valid, and a no is a proof."""
+    geometry, wanted = case
+    found = arranged(geometry, wanted)
+    assert brute_force(geometry, wanted) == (found is not None)
+    assert found is None or (wanted == [p.profile.name for p in found] and rules_hold(geometry, found))
+
+
+@given(geometry_and_list(), st.randoms(use_true_random=False))
+def test_the_order_of_the_list_moves_nothing(case, random):
+    """The same parts sit in the same places however the list is written."""
+    geometry, wanted = case
+    shuffled = random.sample(wanted, len(wanted))
+    first, second = arranged(geometry, wanted), arranged(geometry, shuffled)
+    assert (first and sorted(map(str, first))) == (second and sorted(map(str, second)))
+
+
+@given(geometry_and_list())
+def test_an_arrangement_pinned_to_itself_stays(case):
+    """The starts that were chosen can be written into the list, and change nothing."""
+    geometry, wanted = case
+    found = arranged(geometry, wanted)
+    assert found is None or found == place(geometry, [str(each) for each in found])
+
+
+@given(geometry_and_list())
+def test_every_refusal_blames_an_item_that_is_too_many(case):
+    """The list up to the blamed item cannot be had, and without it it can."""
+    geometry, wanted = case
+    position = refused_at(geometry, wanted)
+    assert position is None or brute_force(geometry, wanted[:position])
+    assert position is None or not brute_force(geometry, wanted[: position + 1])
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_every_list_of_an_a100_is_decided_as_brute_force_does(count):
+    """All short lists of the real grid, exhaustively."""
+    for wanted in combinations_with_replacement(NAMES, count):
+        assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted
+
+
+def test_one_more_small_partition_moves_no_other():
+    """Growing a layout by a smallest part keeps every part where it was, while there is room."""
+    for wanted in permutations(["3g.20gb", "2g.10gb", "1g.5gb"]):
+        before, after = place(A100, wanted), place(A100, [*wanted, "1g.5gb"])
+        assert set(map(str, before)) < set(map(str, after))

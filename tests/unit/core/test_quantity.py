@@ -1,0 +1,88 @@
+"""Amounts of memory in Kubernetes' notation."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.quantity import QuantityError, parse_quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (0, 0),
+        (512, 512),
+        ("512", 512),
+        ("+5", 5),
+        ("4Gi", 4 * 2**30),
+        ("40960Mi", 40960 * 2**20),
+        ("1.5Gi", 3 * 2**29),
+        (".5Ki", 512),
+        ("5.Mi", 5 * 2**20),
+        ("16k", 16_000),
+        ("96G", 96 * 10**9),
+        ("1Ti", 2**40),
+        ("7Ei", 7 * 2**60),
+        ("1E", 10**18),
+        ("12e3", 12_000),
+        ("12E3", 12_000),
+        ("5000e-3", 5),
+        ("9223372036854775807", 2**63 - 1),
+    ],
+)
+def test_amounts(text, expected):
+    """Every suffix of Kubernetes' quantities gives its exact number of bytes."""
+    assert expected == parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is no amount of memory; expected a whole number of bytes, or"),
+        ("Gi", "'Gi' is no amount of memory"),
+        ("4 Gi", "'4 Gi' is no amount of memory"),
+        ("1_000", "'1_000' is no amount of memory"),
+        ("\uff14Gi", "'\uff14Gi' is no amount of memory"),
+        (True, "True is no amount of memory"),
+        (1.5, r"1\.5 is no amount of memory"),
+        (None, "None is no amount of memory"),
+        ("4GB", "'4GB' has the unknown suffix 'GB'; did you mean 'G'?"),
+        ("4GiB", "'4GiB' has the unknown suffix 'GiB'; did you mean 'Gi'?"),
+        ("4gi", "'4gi' has the unknown suffix 'gi'; did you mean 'Gi'?"),
+        ("4K", "'4K' has the unknown suffix 'K'; did you mean 'k'?"),
+        ("4x", "'4x' has the unknown suffix 'x'; expected a whole number"),
+        ("500m", "'500m' has the unknown suffix 'm'; memory is counted in whole bytes, and M is"),
+        ("-4Gi", "'-4Gi' is negative"),
+        (-4, "-4 is negative"),
+        ("0.1Ki", "'0.1Ki' is not a whole number of bytes"),
+        ("1e-3", "'1e-3' is not a whole number of bytes"),
+        ("8Ei", r"'8Ei' is more than Kubernetes can count: the amount must be below 2\^63 bytes"),
+        ("1e999", "'1e999' is more than Kubernetes can count"),
+    ],
+)
+def test_refusals_say_what_is_wrong(text, message):
+    """What is no amount of memory is refused with the reason, and the suffix that was meant where it is near."""
+    with pytest.raises(QuantityError, match=message.replace("?", r"\?")):
+        parse_quantity(text)
+
+
+@given(st.integers(0, 2**40), st.sampled_from(["", "Ki", "Mi", "k", "M"]))
+def test_whole_amounts_are_exact(number, suffix):
+    """No precision is lost on the way, however large the number."""
+    scale = {"": 1, "Ki": 1024, "Mi": 1024**2, "k": 1000, "M": 1000**2}[suffix]
+    assert number * scale == parse_quantity(f"{number}{suffix}")
+
+
+def refusal(text):
+    try:
+        parse_quantity(text)
+    except QuantityError as refused:
+        return str(refused)
+    return None
+
+
+@given(st.text(max_size=12))
+def test_strange_text_is_named_in_its_refusal(text):
+    """Nothing but a number of bytes or a QuantityError with the text comes out of any text."""
+    message = refusal(text)
+    assert repr(text) in message if message else 0 <= parse_quantity(text) < 2**63

@@ -1,0 +1,165 @@
+"""What a device can be cut into: profiles on memory slices, budgets, and named layouts; values only.
+
+It knows nothing of vendors: MIG's grid and AMD's modes are data (`vdev/presets`), which `config.geometry` turns into a
+`Geometry`. Where the parts of a list sit is decided by `partition`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import VdevError
+from .device import EMPTY
+from .problem import did_you_mean
+
+_COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
+PIN = "@"
+
+
+class LayoutError(VdevError, ValueError):
+    """A layout that the device cannot have. The text says what clashes; `hint` says what to do, or is empty.
+
+    `position` is the index of the first item of the list that cannot be had beside those before it, or None when the
+    whole list is meant.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "", position: int | None = None) -> None:
+        self.hint = hint
+        self.position = position
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One kind of partition.
+
+    `slices` counts the memory slices it occupies and `placements` holds the slices it may start at; empty means every
+    one from which it fits. `memory` is in bytes. `compute` counts the compute slices it takes from the geometry's
+    budget. `max` limits how many of it a device may hold, beside what the slices allow. Of all profiles with the same
+    `exclusive` word at most one partition may exist on a device (NVIDIA's media extensions, `+me`).
+    """
+
+    name: str
+    slices: int
+    memory: int
+    placements: tuple[int, ...] = ()
+    compute: int | None = None
+    max: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY, hash=False)
+    exclusive: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """What a device can be cut into: memory slices, a budget of compute slices (None: no limit), and profiles.
+
+    `layouts` holds named lists of profiles, beside the `all-<profile>` that every profile has (see `layouts_of`). With
+    `whole_device` the hardware cuts the device in one mode, as AMD's does: all partitions are alike and fill it. A
+    partition's resource is named `resource_prefix` + profile.
+    """
+
+    slices: int
+    compute: int | None = None
+    profiles: tuple[Profile, ...]
+    layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    resource_prefix: str = "mig-"
+    whole_device: bool = False
+
+    def profile(self, name: str) -> Profile:
+        """The profile of that name. Raises LayoutError, with the allowed names, when there is none."""
+        for profile in self.profiles:
+            if profile.name == name:
+                return profile
+        if split := _COMPUTE_SPLIT.fullmatch(name):
+            raise LayoutError(
+                f"{name!r} is a compute instance inside a {split[1]}; only whole partitions can be advertised",
+                hint=f"use {split[1]!r}" if self._has(split[1]) else self._allowed(split[1]),
+            )
+        raise LayoutError(f"unknown profile {name!r}", hint=self._allowed(name))
+
+    def starts(self, profile: Profile) -> tuple[int, ...]:
+        """The slices that `profile` may start at, ascending."""
+        return tuple(sorted(profile.placements)) or tuple(range(self.slices - profile.slices + 1))
+
+    def _has(self, name: str) -> bool:
+        return any(profile.name == name for profile in self.profiles)
+
+    def _allowed(self, name: str) -> str:
+        names = [profile.name for profile in self.profiles]
+        near = did_you_mean(name, names)
+        return f"{near} " * bool(near) + "allowed: " + ", ".join(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A partition on its slices: `size` of them, from `start`."""
+
+    profile: Profile
+    start: int
+    size: int
+
+    @property
+    def slices(self) -> range:
+        """The memory slices it occupies."""
+        return range(self.start, self.start + self.size)
+
+    def overlaps(self, other: "Placement") -> bool:
+        """Whether both occupy a common slice, so that one cannot exist beside the other."""
+        return self.start < other.start + other.size and other.start < self.start + self.size
+
+    def __str__(self) -> str:
+        """`1g.5gb@4`: the pinned form that `place` takes."""
+        return f"{self.profile.name}{PIN}{self.start}"
+
+
+def resource_suffix(geometry: Geometry, profile: str) -> str:
+    """The name part of a profile's resource: `mig-1g.5gb.me` for `1g.5gb+me`, as NVIDIA's plugin writes it."""
+    return geometry.resource_prefix + profile.replace("+", ".")
+
+
+def layouts_of(geometry: Geometry) -> dict[str, tuple[str, ...]]:
+    """Every named layout: those of the geometry, and `all-<profile>` with as many as fit.
+
+    NVIDIA's tools write `all-1g.5gb.me` for the profile `1g.5gb+me`; both forms are there. Where the whole device is
+    cut in one mode, the mode's name alone is a layout as well.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for profile in geometry.profiles:
+        full = (profile.name,) * most_of(geometry, profile)
+        found |= {f"all-{profile.name}": full, f"all-{profile.name.replace('+', '.')}": full}
+        if geometry.whole_device:
+            found[profile.name] = full
+    return found | dict(geometry.layouts)
+
+
+def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
+    """The profiles of a named layout. Raises LayoutError, with the allowed names, when there is none."""
+    known = layouts_of(geometry)
+    if name in known:
+        return known[name]
+    near = did_you_mean(name, known)
+    raise LayoutError(f"unknown layout {name!r}", hint=f"{near} " * bool(near) + "allowed: " + ", ".join(known))
+
+
+def most_of(geometry: Geometry, profile: Profile) -> int:
+    """How many of one profile fit an otherwise empty device."""
+    count, end = 0, 0
+    for start in geometry.starts(profile):  # parts of one length: taking the first free one is optimal
+        if start >= end:
+            count, end = count + 1, start + profile.slices
+    limits = [count, 1 if profile.exclusive else count, count if profile.max is None else profile.max]
+    if geometry.compute is not None and profile.compute:
+        limits.append(geometry.compute // profile.compute)
+    return min(limits)
+
+
+def either(words: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 partition`, `2 partitions`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
