@@ -1,0 +1,246 @@
+"""A device plugin written by hand, and a kubelet for it: what every test here stands on.
+
+The plugin shares no code with vdev's own. Each RPC is a plain attribute that a test may replace, and is recorded.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from vdev.pb import deviceplugin_v1beta1_pb2 as api
+from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from vdev.sim import Kubelet, ManualClock
+
+_serial = itertools.count(1)
+
+
+def device(id_, health="Healthy", numa=()):
+    """An entry of a device list."""
+    topology = api.TopologyInfo(nodes=[api.NUMANode(ID=node) for node in numa]) if numa else None
+    return api.Device(ID=id_, health=health, topology=topology)
+
+
+class StubPlugin(api_grpc.DevicePluginServicer):
+    """Serves one resource. `calls` are the names and requests of all RPCs, in order."""
+
+    def __init__(self, kubelet, resource, devices, *, pre_start=False, preferred=False, socket=None):
+        self.kubelet = kubelet
+        self.resource = resource
+        self.devices = [d if isinstance(d, api.Device) else device(d) for d in devices or ()]
+        self.silent = devices is None
+        self.options = api.DevicePluginOptions(
+            pre_start_required=pre_start, get_preferred_allocation_available=preferred
+        )
+        self.endpoint = socket or f"stub-{next(_serial)}.sock"
+        self.calls = []
+        self.streams = []
+        self.server = None
+        self.answer_options: Callable[[], Awaitable] = self._options
+        self.answer_allocate: Callable[[api.AllocateRequest], Awaitable] = self._allocate
+        self.answer_preferred: Callable[[api.PreferredAllocationRequest], Awaitable] = self._preferred
+        self.answer_pre_start: Callable[[api.PreStartContainerRequest], Awaitable] = self._pre_start
+        self.fail_streams = None
+
+    async def serve(self):
+        """Listen on an own socket in the kubelet's directory."""
+        self.server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
+        api_grpc.add_DevicePluginServicer_to_server(self, self.server)
+        self.server.add_insecure_port(f"unix:{self.kubelet.device_plugin_dir / self.endpoint}")
+        await self.server.start()
+        return self
+
+    async def register(self, *, version="v1beta1", name=None, endpoint=None, options=None, timeout=20):
+        """Register with the kubelet; raises grpc.aio.AioRpcError when refused."""
+        request = api.RegisterRequest(
+            version=version,
+            endpoint=self.endpoint if endpoint is None else endpoint,
+            resource_name=self.resource if name is None else name,
+            options=self.options if options is None else options,
+        )
+        async with grpc.aio.insecure_channel(
+            f"unix:{self.kubelet.socket}", options=[("grpc.use_local_subchannel_pool", 1)]
+        ) as channel:
+            await api_grpc.RegistrationStub(channel).Register(request, timeout=timeout)
+        return self
+
+    def list(self, *devices):
+        """Send a new list on every open stream."""
+        self.devices = [d if isinstance(d, api.Device) else device(d) for d in devices]
+        for queue in self.streams:
+            queue.put_nowait(list(self.devices))
+
+    def end_streams(self):
+        """Let every ListAndWatch return, as if the plugin's handler ended."""
+        for queue in self.streams:
+            queue.put_nowait(None)
+
+    async def stop(self):
+        """End at once: connections break, the socket goes."""
+        if self.server is not None:
+            await self.server.stop(None)
+            self.server = None
+
+    def names(self):
+        """The names of the RPCs so far."""
+        return [name for name, _ in self.calls]
+
+    def requests(self, name):
+        """The requests of one RPC."""
+        return [request for called, request in self.calls if called == name]
+
+    async def GetDevicePluginOptions(self, request, context):
+        self.calls.append(("GetDevicePluginOptions", request))
+        return await _answer(self.answer_options(), context)
+
+    async def ListAndWatch(self, request, context):
+        self.calls.append(("ListAndWatch", request))
+        if self.fail_streams is not None:
+            await context.abort(*self.fail_streams)
+        queue = asyncio.Queue()
+        self.streams.append(queue)
+        try:
+            if not self.silent:
+                yield api.ListAndWatchResponse(devices=self.devices)
+            while (devices := await queue.get()) is not None:
+                yield api.ListAndWatchResponse(devices=devices)
+        finally:
+            self.streams.remove(queue)
+            self.kubelet.journal.changed()
+
+    async def GetPreferredAllocation(self, request, context):
+        self.calls.append(("GetPreferredAllocation", request))
+        return await _answer(self.answer_preferred(request), context)
+
+    async def Allocate(self, request, context):
+        self.calls.append(("Allocate", request))
+        return await _answer(self.answer_allocate(request), context)
+
+    async def PreStartContainer(self, request, context):
+        self.calls.append(("PreStartContainer", request))
+        return await _answer(self.answer_pre_start(request), context)
+
+    async def _options(self):
+        return self.options
+
+    async def _allocate(self, request):
+        return api.AllocateResponse(
+            container_responses=[
+                api.ContainerAllocateResponse(envs={"STUB_DEVICES": ",".join(sorted(wanted.devices_ids))})
+                for wanted in request.container_requests
+            ]
+        )
+
+    async def _preferred(self, request):
+        return api.PreferredAllocationResponse(
+            container_responses=[
+                api.ContainerPreferredAllocationResponse(
+                    deviceIDs=sorted(r.available_deviceIDs, key=lambda i: (i not in r.must_include_deviceIDs, i))[
+                        : r.allocation_size
+                    ]
+                )
+                for r in request.container_requests
+            ]
+        )
+
+    async def _pre_start(self, request):
+        return api.PreStartContainerResponse()
+
+
+class Refusal(Exception):
+    """Raised by a test's answer: the RPC fails with this code and text."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+async def _answer(answer, context):
+    try:
+        return await answer
+    except Refusal as refusal:
+        await context.abort(refusal.code, str(refusal))
+
+
+@pytest.fixture
+def clock():
+    """A clock that the test moves."""
+    return ManualClock()
+
+
+@pytest.fixture
+async def kubelet(clock):
+    """A kubelet of 1.36 in a directory of its own; its node status follows at once, its grace the test's clock."""
+    async with Kubelet(clock=clock, rate_limit=False) as running:
+        yield running
+
+
+@pytest.fixture
+async def plugins(kubelet):
+    """Make plugins: `await plugins("acme.dev/npu", ["d1"])` serves and registers, with `register=False` only serves."""
+    made = []
+
+    async def make(resource="acme.dev/npu", devices=("d1", "d2"), *, register=True, on=None, **options):
+        plugin = StubPlugin(on or kubelet, resource, devices, **options)
+        made.append(plugin)
+        await plugin.serve()
+        if register:
+            await plugin.register()
+            if devices is not None:
+                await shows(on or kubelet, resource, len({d.ID for d in plugin.devices}))
+        return plugin
+
+    yield make
+    for plugin in made:
+        await plugin.stop()
+
+
+async def shows(kubelet, resource, capacity=None, allocatable=None):
+    """Wait until the node shows these numbers."""
+
+    def condition():
+        node = kubelet.node()
+        return (capacity is None or node.capacity.get(resource) == capacity) and (
+            allocatable is None or node.allocatable.get(resource) == allocatable
+        )
+
+    await kubelet.wait_until(condition, what=f"{resource} {capacity}/{allocatable}")
+
+
+@pytest.fixture(name="shows")
+def shows_fixture():
+    """`await shows(kubelet, resource, capacity, allocatable)`: wait for the node's numbers."""
+    return shows
+
+
+@pytest.fixture(name="device")
+def device_fixture():
+    """`device(id, health, numa)`: an entry of a device list."""
+    return device
+
+
+@pytest.fixture
+def refusal():
+    """`refusal(code, text)`: what an answer raises to fail its RPC."""
+    return Refusal
+
+
+@pytest.fixture
+def plugin_class():
+    """The plugin's class, for tests that bring their own kubelet."""
+    return StubPlugin
+
+
+@pytest.fixture
+def short_dir():
+    """A directory whose path is short enough for sockets, removed at the end."""
+    import shutil
+    import tempfile
+
+    path = Path(tempfile.mkdtemp(prefix="sim-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

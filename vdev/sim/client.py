@@ -1,0 +1,155 @@
+"""One connection from the kubelet to a plugin, with the real client's parameters.
+
+Owns the channel: 10 s blocking dial, authority `localhost`, a receive limit of 4 MiB, no keepalive. The real kubelet
+sets no deadline for Allocate and GetPreferredAllocation; here a slow one is reported while it is waited for, and one
+that passes the bound is given up and reported. What an answer means is not decided here.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from ..pb import deviceplugin_v1beta1_pb2 as api
+from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from .lint import LIST_LIMIT_BYTES, Finding, Severity
+
+_T = TypeVar("_T")
+_TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
+_CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long the kubelet waits, in seconds. The first three are the real kubelet's; `dial` and `pre_start` end a
+    call, `slow` reports one that takes longer, `bound` ends one for which the real kubelet would wait for ever.
+    """
+
+    dial: float = 10.0
+    pre_start: float = 30.0
+    tick: float = 10.0
+    slow: float = 1.0
+    bound: float = 120.0
+
+
+class PluginError(Exception):
+    """A plugin answered with an error, or not at all. The text is as Go's gRPC would write it."""
+
+
+def go_text(error: grpc.aio.AioRpcError) -> str:
+    """A gRPC error in the words of Go: `rpc error: code = NotFound desc = …`."""
+    name = "".join(part.capitalize() for part in error.code().name.split("_"))
+    name = {"Ok": "OK", "Cancelled": "Canceled"}.get(name, name)
+    return f"rpc error: code = {name} desc = {error.details() or ''}"
+
+
+class PluginClient:
+    """The connection of one registration. `streaming` is true while ListAndWatch is open."""
+
+    def __init__(
+        self, resource: str, socket: str, *, timings: Timings, report: Callable[[list[Finding]], None]
+    ) -> None:
+        self.resource = resource
+        self.socket = socket
+        self.streaming = False
+        self._timings = timings
+        self._report = report
+        self._closed = False
+        self._channel = grpc.aio.insecure_channel(
+            f"unix:{socket}",
+            options=[
+                ("grpc.default_authority", "localhost"),
+                ("grpc.max_receive_message_length", LIST_LIMIT_BYTES),
+                ("grpc.max_send_message_length", -1),
+                # Without a pool of its own, a new channel to the same path would inherit the old connection.
+                ("grpc.use_local_subchannel_pool", 1),
+            ],
+        )
+        self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self._channel)
+
+    async def dial(self) -> None:
+        """Connect, retrying for as long as the limit allows. Raises PluginError."""
+        try:
+            async with asyncio.timeout(self._timings.dial):
+                with self._closing():
+                    await self._channel.channel_ready()
+        except TimeoutError:
+            raise PluginError("context deadline exceeded") from None
+
+    async def options(self) -> api.DevicePluginOptions:
+        """GetDevicePluginOptions. Raises PluginError."""
+        return await self._call("GetDevicePluginOptions", self._stub.GetDevicePluginOptions(api.Empty()))
+
+    async def watch(self, receive: Callable[[api.ListAndWatchResponse], Awaitable[None]]) -> str:
+        """Hand every message of ListAndWatch to `receive`; returns why it ended, `EOF` if the plugin just returned."""
+        self.streaming = True
+        try:
+            with self._closing():
+                async for response in self._stub.ListAndWatch(api.Empty()):
+                    await receive(response)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and (size := _TOO_LARGE.search(error.details() or "")):
+                text = f"a list of {size[1]} bytes, the kubelet receives at most {LIST_LIMIT_BYTES}"
+                self._report([Finding("list-over-limit", Severity.ERROR, self.resource, text)])
+                return f"rpc error: code = ResourceExhausted desc = grpc: received message larger than max {size[0]}"
+            return go_text(error)
+        except PluginError as error:
+            return str(error)
+        finally:
+            self.streaming = False
+        return "EOF"
+
+    async def preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
+        """GetPreferredAllocation, without a deadline but the bound. Raises PluginError."""
+        return await self._call("GetPreferredAllocation", self._stub.GetPreferredAllocation(request))
+
+    async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
+        """Allocate, without a deadline but the bound. Raises PluginError."""
+        return await self._call("Allocate", self._stub.Allocate(request))
+
+    async def pre_start(self, request: api.PreStartContainerRequest) -> None:
+        """PreStartContainer, the only call that has a deadline, 30 s. Raises PluginError."""
+        call = self._stub.PreStartContainer(request, timeout=self._timings.pre_start)
+        await self._call("PreStartContainer", call)
+
+    async def close(self) -> None:
+        """Drop the connection at once, whatever is under way on it."""
+        self._closed = True
+        await self._channel.close(None)
+
+    async def _call(self, name: str, call: Awaitable[_T]) -> _T:
+        slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, name)
+        try:
+            async with asyncio.timeout(self._timings.bound):
+                with self._closing():
+                    return await call
+        except TimeoutError:
+            text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait for ever"
+            self._report([Finding("hung-rpc", Severity.ERROR, self.resource, text)])
+            raise PluginError("rpc error: code = DeadlineExceeded desc = context deadline exceeded") from None
+        except grpc.aio.AioRpcError as error:
+            raise PluginError(go_text(error)) from None
+        finally:
+            slow.cancel()
+
+    def _say_slow(self, name: str) -> None:
+        text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node waits for it"
+        self._report([Finding("slow-rpc", Severity.WARNING, self.resource, text)])
+
+    @contextlib.contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Closing a channel cancels who waits on it; that is the plugin's loss, not the waiting task's end."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and not (task is not None and task.cancelling()):
+                raise PluginError(_CLOSING) from None
+            raise
+        except grpc.aio.UsageError:
+            raise PluginError(_CLOSING) from None

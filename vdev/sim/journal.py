@@ -1,0 +1,163 @@
+"""What happened, kept over restarts: entries for a person, findings, Warning events, counters.
+
+Owns the record and tells its listeners. It outlives every kubelet process, as the API server and the runtime do. It
+decides nothing; `render` turns entries into lines.
+"""
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .lint import Finding
+from .pods import PodStatus
+from .state import Capacity, Options
+
+KEPT_ENTRIES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """The kubelet started, stopped, crashed or panicked. `detail` says more, where there is more."""
+
+    what: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A plugin registered; `again` if the resource was known before."""
+
+    resource: str
+    endpoint: str
+    options: Options
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationFailed:
+    """A registration was answered with an error, whose text this is."""
+
+    resource: str
+    endpoint: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A device list arrived."""
+
+    resource: str
+    healthy: int
+    unhealthy: int
+
+
+@dataclass(frozen=True, slots=True)
+class PluginLost:
+    """A ListAndWatch stream ended and took the resource's devices with it."""
+
+    resource: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """The node status changed."""
+
+    node: Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanged:
+    """A pod's status changed."""
+
+    pod: PodStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod is gone."""
+
+    pod: PodStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRefused:
+    """A file of the pods directory holds no pod that can run."""
+
+    path: str
+    error: str
+
+
+Entry: TypeAlias = (
+    Lifecycle
+    | Registered
+    | RegistrationFailed
+    | Listed
+    | PluginLost
+    | NodeChanged
+    | PodChanged
+    | PodDeleted
+    | ManifestRefused
+    | Finding
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A Warning event on a pod, as `kubectl describe` shows it."""
+
+    pod: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Metrics:
+    """The kubelet's counters that concern devices, by their label value (section of the real metric's name)."""
+
+    registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
+    alloc_seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    admission_rejections: Counter[str] = field(default_factory=Counter)  # admission_rejections_total{reason}
+    pod_resources_requests: Counter[str] = field(default_factory=Counter)  # by method: list, get, get_allocatable
+    pod_resources_errors: Counter[str] = field(default_factory=Counter)
+
+
+class Journal:
+    """The record of one embedded kubelet, over all its restarts."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque(maxlen=KEPT_ENTRIES)
+        self.findings: list[Finding] = []
+        self.events: list[Event] = []
+        self.metrics = Metrics()
+        self._listeners: list[Callable[[Entry], None]] = []
+        self._changed = asyncio.Event()
+
+    def listen(self, listener: Callable[[Entry], None]) -> None:
+        """Call `listener` with each entry from now on, on the event loop; it must not block."""
+        self._listeners.append(listener)
+
+    def note(self, entry: Entry) -> None:
+        """Write an entry down and tell everyone."""
+        self.entries.append(entry)
+        for listener in self._listeners:
+            listener(entry)
+        self.changed()
+
+    def find(self, findings: Iterable[Finding]) -> None:
+        """Write findings down; one that says the same as an earlier one is not repeated."""
+        for finding in findings:
+            if finding not in self.findings:
+                self.findings.append(finding)
+                self.note(finding)
+
+    def changed(self) -> None:
+        """Wake everyone who waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def next_change(self) -> None:
+        """Return at the next change."""
+        await self._changed.wait()

@@ -1,0 +1,380 @@
+"""The embedded kubelet: what a test holds in its hands.
+
+Composition root of `sim` and its public face. Owns what outlives a kubelet process: pods, node status, journal, and the
+order of start and end. One process' life is in `process`, pods' in `workers`, devices' in `state`.
+"""
+
+import asyncio
+import contextlib
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from ..errors import UsageError, VdevError
+from . import pods
+from .client import Timings
+from .clock import Clock, SystemClock
+from .journal import Event, Journal, Lifecycle, Metrics, NodeChanged, PodDeleted
+from .lint import Finding, Severity
+from .pods import Phase, PodStatus
+from .process import KubeletProcess, Paths, Settings
+from .registration import Compat
+from .state import Capacity, DeviceVanishedError
+from .workers import ContainerRecord, PodRecord, PodStore, ProcessGoneError, Workers
+
+_CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
+_POLL_SECONDS = 0.05
+
+
+class KubeletPanic(VdevError):  # noqa: N818  # what it is, not an error of ours
+    """The plugin did what makes a real 1.36 kubelet panic. The embedded one is down until it is started again."""
+
+
+class Kubelet:
+    """A kubelet's device manager with real sockets, as an async context manager.
+
+    `root` is the kubelet's directory (default: a new one that is removed at the end); `clock` measures the node-status
+    tick and the five minutes of grace; with `status_on_change` the node status follows every change at once, as a person
+    would like it, without it only each tick, every 10 s, as in the real one. `compat` chooses whose re-registration
+    behaviour to show, `seed` the random choices of devices, `capacity` what else pods may ask the node for (quantities of
+    `pods`, `cpu`, `memory`; what is absent is not limited), `host_root` where device nodes must exist (None: not checked).
+    """
+
+    def __init__(
+        self,
+        root: Path | str | None = None,
+        *,
+        node_name: str = "sim-node",
+        clock: Clock | None = None,
+        compat: Compat | str = Compat.V1_36,
+        seed: int = 0,
+        status_on_change: bool = True,
+        capacity: Mapping[str, Any] = _CAPACITY,
+        timings: Timings | None = None,
+        rate_limit: bool = True,
+        host_root: Path | str | None = None,
+    ) -> None:
+        self.node_name = node_name
+        self.journal = Journal()
+        self._temporary = root is None
+        self._root = None if root is None else Path(root).absolute()
+        self._clock: Clock = clock or SystemClock()
+        self._dice = random.Random(seed)  # noqa: S311  # a choice that tests can repeat, no secret
+        self._settings = Settings(Compat(compat), timings or Timings(), rate_limit)
+        self._status_on_change = status_on_change
+        self._other = {name: pods.quantity(amount, f"capacity[{name}]") for name, amount in capacity.items()}
+        self._host_root = None if host_root is None else Path(host_root)
+        self._store = PodStore()
+        self._serial = 0
+        self._node = Capacity({}, {})
+        self._process: KubeletProcess | None = None
+        self._workers: Workers | None = None
+        self._stop_ticking: Callable[[], None] | None = None
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        if self._temporary and self._root is not None:
+            await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+
+    async def start(self, *, readmit: bool = True) -> None:
+        """Start the kubelet: sockets in the directory are removed, the checkpoint is read, pods are admitted again.
+
+        With `readmit=False` the pods wait for `readmit()`, as they do while the API server is out of reach. Raises
+        SocketError if a kubelet answers there already or the path is too long, HostError if the directory is unusable.
+        """
+        if self._process is not None:
+            raise UsageError("the kubelet is running; stop or crash it first")
+        if self._root is None:
+            self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="kubelet-"))
+        process = KubeletProcess(
+            paths=Paths(self._root),
+            settings=self._settings,
+            journal=self.journal,
+            pods=self._store,
+            dice=self._dice,
+            now=self._clock.now,
+            changed=self._devices_changed,
+        )
+        running = {
+            key: frozenset(c.spec.name for c in pod.containers if c.running) for key, pod in self._store.records.items()
+        }
+        try:
+            await process.start()
+        except BaseException:
+            await process.kill()
+            raise
+        self._process = process
+        self._workers = Workers(
+            process,
+            self._store,
+            journal=self.journal,
+            allocatable=self.node_allocatable,
+            host_root=self._host_root,
+        )
+        if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
+            zeros = dict.fromkeys(self._node.capacity, 0)
+            self._set_node(Capacity(zeros, zeros))
+        self.journal.note(Lifecycle("started", str(process.paths.registration_socket)))
+        self._stop_ticking = self._clock.every(self._settings.timings.tick, self.tick)
+        self.tick()
+        if readmit:
+            await self.readmit(running)
+
+    async def readmit(self, running: Mapping[str, frozenset[str]] | None = None) -> None:
+        """Admit every pod that is not over, as a kubelet does when it hears of its pods after a start."""
+        process, workers = self._up()
+        for key, record in list(self._store.records.items()):
+            names = {c.spec.name for c in record.containers if c.running} if running is None else running.get(key, ())
+            await self._work(workers.add(record, running=frozenset(names)))
+            if not process.alive:
+                return
+        process.sources_ready = True
+
+    async def crash(self) -> None:
+        """End as by kill -9: connections drop, sockets stay behind and refuse, containers go on running."""
+        await self._end("crashed")
+
+    async def stop(self) -> None:
+        """End as by SIGTERM. On disk it looks like a crash, as with the real kubelet. Does nothing if it is down."""
+        if self._process is not None:
+            await self._end("stopped")
+
+    async def restart(self) -> None:
+        """End and start again. Running containers keep their devices without any call to the plugin."""
+        await self.stop()
+        await self.start()
+
+    async def reboot(self, *, readmit: bool = True) -> None:
+        """The node goes down and comes back: no container runs, and pods are admitted before any plugin is there.
+
+        With `readmit=False` they wait for `readmit()`, which is a boot whose plugins were faster.
+        """
+        await self.stop()
+        for record in self._store.records.values():
+            for container in record.containers:
+                container.running = container.done = False
+        await self.start(readmit=readmit)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the kubelet process runs."""
+        return self._process is not None and self._process.alive
+
+    # --- places --------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Path:
+        """The kubelet's directory, what `vdev run --kubelet-dir` takes. Known once it was started."""
+        if self._root is None:
+            raise UsageError("the kubelet's directory is made at its first start")
+        return self._root
+
+    @property
+    def device_plugin_dir(self) -> Path:
+        """Where plugins put their sockets."""
+        return Paths(self.root).device_plugins
+
+    @property
+    def socket(self) -> Path:
+        """Where plugins register."""
+        return Paths(self.root).registration_socket
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Where the PodResources API is served."""
+        return Paths(self.root).pod_resources_socket
+
+    # --- what it shows -------------------------------------------------------------------------------------------
+
+    def node(self) -> Capacity:
+        """Capacity and allocatable of plugin resources as the node status shows them: as of the last tick."""
+        return self._node
+
+    def devices(self) -> Capacity:
+        """The same as the device manager sees it this moment; empty while the kubelet is down."""
+        return Capacity({}, {}) if self._process is None else self._process.table.view()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was wrong and the real kubelet would not have said, oldest first."""
+        return list(self.journal.findings)
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that break something; a test that ends with `assert not kubelet.errors` is a good test."""
+        return [finding for finding in self.journal.findings if finding.severity is Severity.ERROR]
+
+    @property
+    def events(self) -> list[Event]:
+        """The Warning events on pods, oldest first."""
+        return list(self.journal.events)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The kubelet's counters."""
+        return self.journal.metrics
+
+    def tick(self) -> None:
+        """What happens every 10 s: the node status follows the devices, and plugins gone for too long are given up."""
+        if self._process is None or not self._process.alive:
+            return
+        view = self._process.table.capacity(now=self._clock.now())
+        zeros = dict.fromkeys(view.removed, 0)
+        capacity = {**self._node.capacity, **view.capacity, **zeros}
+        allocatable = {**self._node.allocatable, **view.allocatable, **zeros}
+        self._set_node(Capacity(capacity, allocatable))
+        if view.removed:
+            self._process.spawn(self._process.save(), "save checkpoint")
+
+    async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:  # noqa: ASYNC109  # the bound is part of what is waited for
+        """Return once `condition()` holds, looked at on every change. TimeoutError says how things stood, in full."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    # The poll is for conditions on things that are not the kubelet's.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_POLL_SECONDS):
+                            await self.journal.next_change()
+        except TimeoutError:
+            shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
+            raise TimeoutError(
+                f"waited {timeout:g} s for {what or 'a condition'}; node {dict(self._node.capacity)} capacity, "
+                f"{dict(self._node.allocatable)} allocatable; pods {shown}; findings {[str(f) for f in self.findings]}"
+            ) from None
+
+    # --- pods ----------------------------------------------------------------------------------------------------
+
+    async def run_pod(
+        self, manifest: Mapping[str, Any], *, numa_affinity: Iterable[int] | None = None
+    ) -> PodStatus:
+        """Create a pod, admit it and start its containers; returns how that went.
+
+        `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager would align with (None: its
+        policy is `none`). A refused pod is no exception: its phase is Failed. While the kubelet is down the pod stays
+        Pending. Raises ManifestError, and KubeletPanic where the real kubelet would panic.
+        """
+        self._serial += 1
+        spec = pods.parse(manifest, serial=self._serial)
+        if spec.key in self._store.records:
+            raise pods.ManifestError(f"pod {spec.key} exists already")
+        affinity = None if numa_affinity is None else frozenset(numa_affinity)
+        record = PodRecord(spec, affinity, [ContainerRecord(container) for container in spec.containers])
+        self._store.records[spec.key] = record
+        if self._workers is not None:
+            await self._work(self._workers.add(record))
+        return record.status()
+
+    async def delete_pod(self, name: str, *, namespace: str = "default") -> None:
+        """Delete a pod. Its devices are free from the next admission or PodResources call on; no plugin is told."""
+        record = self._record(name, namespace)
+        del self._store.records[record.spec.key]
+        self.journal.note(PodDeleted(record.status()))
+
+    async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
+        """The pod's containers end for good; `phase` is Succeeded or Failed."""
+        record = self._record(name, namespace)
+        record.phase = phase
+        for container in record.containers:
+            container.running = False
+        self._update(record)
+        return record.status()
+
+    async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
+        """A container dies, and nobody restarts it until the kubelet does (`restart_container`, or at its start)."""
+        record = self._record(pod, namespace)
+        self._container(record, container).running = False
+        self._update(record)
+        return record.status()
+
+    async def restart_container(
+        self, pod: str, container: str | None = None, *, namespace: str = "default"
+    ) -> PodStatus:
+        """A container (default: the first app container) dies and is started again, or is tried again if it waits."""
+        record = self._record(pod, namespace)
+        _, workers = self._up()
+        await self._work(workers.restart(record, self._container(record, container)))
+        return record.status()
+
+    def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
+        """A pod as it is now. KeyError if there is none."""
+        return self._record(name, namespace).status()
+
+    def pods(self) -> list[PodStatus]:
+        """All pods, in the order of their creation."""
+        return [record.status() for record in self._store.records.values()]
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    async def _end(self, how: str) -> None:
+        process, _ = self._up()
+        self._process = self._workers = None
+        if self._stop_ticking is not None:
+            self._stop_ticking()
+        try:
+            await process.kill()
+        finally:
+            self.journal.note(Lifecycle(how))
+
+    async def _work(self, work: Any) -> None:
+        """Let the workers do something; a kubelet that ends meanwhile leaves the pod for its next start."""
+        try:
+            await work
+        except ProcessGoneError:
+            self.journal.changed()
+        except DeviceVanishedError as error:
+            text = (
+                f"device {error} was dropped from its list while its Allocate was in flight: the kubelet panics with "
+                "'invalid memory address or nil pointer dereference'"
+            )
+            self.journal.find([Finding("panic", Severity.ERROR, "", text)])
+            await self._end("panicked")
+            raise KubeletPanic(text) from error
+
+    def _devices_changed(self, uids: frozenset[str]) -> None:
+        if self._workers is not None:
+            self._workers.push(uids)
+        if self._status_on_change:
+            self.tick()
+        self.journal.changed()
+
+    def _set_node(self, node: Capacity) -> None:
+        if (node.capacity, node.allocatable) != (self._node.capacity, self._node.allocatable):
+            self._node = node
+            self.journal.note(NodeChanged(node))
+
+    def _up(self) -> tuple[KubeletProcess, Workers]:
+        if self._process is None or self._workers is None:
+            raise UsageError("the kubelet is down; start it first")
+        return self._process, self._workers
+
+    def _update(self, record: PodRecord) -> None:
+        if self._workers is not None:
+            self._workers.update(record)
+        self.journal.changed()
+
+    def _record(self, name: str, namespace: str) -> PodRecord:
+        key = f"{namespace}/{name}"
+        if key not in self._store.records:
+            raise KeyError(f"no pod {key}; there are {sorted(self._store.records)}")
+        return self._store.records[key]
+
+    def _container(self, record: PodRecord, name: str | None) -> ContainerRecord:
+        wanted = record.status().container(name).name
+        return next(container for container in record.containers if container.spec.name == wanted)
+
+    def node_allocatable(self) -> dict[str, Decimal]:
+        """All that predicates count, plugin resources and the rest."""
+        return {**self._other, **{r: Decimal(n) for r, n in self._node.allocatable.items()}}

@@ -1,0 +1,215 @@
+"""What the real kubelet lets pass although it is wrong, found in what a plugin says.
+
+Owns the rules, one function per message of the API, as pure functions from values to findings. ERROR is what breaks a
+container, a pod or the kubelet; WARNING is what works by luck. Who calls them, and when, is `process` and its parts.
+"""
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ..pb import deviceplugin_v1beta1_pb2 as api
+from .state import HEALTHY, UNHEALTHY, Device, Options
+
+LIST_LIMIT_BYTES = 4 * 1024 * 1024  # the default receive limit of grpc-go, which the kubelet leaves as it is
+LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
+ID_LIMIT = 63  # of the API's comment on Device.ID
+SUN_PATH_LIMIT = 107  # bytes of a unix socket's path on Linux
+_ENV_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_CDI_VENDOR = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_CDI_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+_ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_SOME = 3  # names that a message quotes before it says how many more there are
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong that the real kubelet would not have said. `resource` is empty where no resource is to blame."""
+
+    code: str
+    severity: Severity
+    resource: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.severity.value}: {self.code}: {self.resource + ': ' if self.resource else ''}{self.message}"
+
+
+def registration(request: api.RegisterRequest, directory: str, *, streams_open: int) -> Iterator[Finding]:
+    """Of a RegisterRequest; `streams_open` counts the ListAndWatch streams of that resource that are open now."""
+    resource = request.resource_name
+    if "/" in request.endpoint:
+        yield _error("endpoint-with-slash", resource, f"endpoint {request.endpoint!r}: expected a bare file name")
+    elif request.endpoint in ("", ".", ".."):
+        yield _error("endpoint-not-a-file", resource, f"endpoint {request.endpoint!r}: expected a socket's file name")
+    path = posixpath.join(directory, request.endpoint)
+    if len(path.encode()) > SUN_PATH_LIMIT:
+        text = f"{path} has {len(path.encode())} bytes, a socket's path at most {SUN_PATH_LIMIT}"
+        yield _error("socket-path-too-long", resource, text)
+    if streams_open:
+        text = "registered while a ListAndWatch stream is open; when that stream ends, 1.36 closes the new connection"
+        yield _warning("registered-while-streaming", resource, text)
+
+
+def options(request: api.RegisterRequest, answered: Options) -> Iterator[Finding]:
+    """Of the request's options, which the kubelet ignores, against those of GetDevicePluginOptions."""
+    if request.HasField("options"):
+        said = Options(request.options.pre_start_required, request.options.get_preferred_allocation_available)
+        if said != answered:
+            text = f"the registration says {said}, GetDevicePluginOptions {answered}; only the second counts"
+            yield _warning("options-differ", request.resource_name, text)
+
+
+def device_list(
+    resource: str,
+    devices: Collection[Device],
+    *,
+    size: int,
+    held: Collection[str] = (),
+    elsewhere: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Of a ListAndWatch message. `held`: ids of this resource that pods hold or that an Allocate in flight names;
+    `elsewhere`: ids that other resources list, and which.
+    """
+    by_id: dict[str, list[str]] = {}
+    for device in devices:
+        by_id.setdefault(device.id, []).append(device.health)
+    if size > LIST_NEAR_BYTES:
+        text = f"the list has {size} bytes; beyond {LIST_LIMIT_BYTES} the kubelet drops the plugin"
+        yield _warning("list-near-limit", resource, text)
+    if dropped := sorted(set(held) - by_id.keys()):
+        text = f"held device {_quote(dropped)} dropped from the list; keep it as Unhealthy"
+        yield _error("held-device-dropped", resource, text)
+    if "" in by_id:
+        yield _error("empty-id", resource, "a device has an empty id")
+    if long := [id_ for id_ in by_id if len(id_) > ID_LIMIT]:
+        yield _warning("id-too-long", resource, f"{_quote(long)}: the API allows at most {ID_LIMIT} characters")
+    repeated = {id_: healths for id_, healths in by_id.items() if len(healths) > 1}
+    if differ := [id_ for id_, healths in repeated.items() if len({h == HEALTHY for h in healths}) > 1]:
+        text = f"{_quote(differ)} listed twice with differing health: counted twice in capacity, once in allocatable"
+        yield _error("duplicate-id-health", resource, text)
+    if same := [id_ for id_ in repeated if id_ not in differ]:
+        yield _error("duplicate-id", resource, f"{_quote(same)} listed more than once")
+    if odd := sorted({h for healths in by_id.values() for h in healths} - {HEALTHY, UNHEALTHY}):
+        text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; the kubelet takes it as unhealthy"
+        yield _error("health-text", resource, text)
+    if negative := [device.id for device in devices if any(node < 0 for node in device.numa)]:
+        yield _error("numa-negative", resource, f"{_quote(negative)}: a NUMA node is never negative")
+    if shared := sorted(by_id.keys() & (elsewhere or {}).keys()):
+        text = f"{_quote(shared)} is also a device of {(elsewhere or {})[shared[0]]}; health is looked up by bare id"
+        yield _error("id-in-two-resources", resource, text)
+
+
+def preferred(
+    resource: str, request: api.ContainerPreferredAllocationRequest, response: api.PreferredAllocationResponse
+) -> Iterator[Finding]:
+    """Of a GetPreferredAllocation answer, which the kubelet only intersects with what it would take anyway."""
+    answers = response.container_responses
+    if len(answers) > 1:
+        text = f"{len(answers)} container responses to one request; only the first is read"
+        yield _error("extra-container-responses", resource, f"GetPreferredAllocation: {text}")
+    if not answers:
+        text = "GetPreferredAllocation: no container response; the kubelet picks at random"
+        yield _error("preferred-empty", resource, text)
+        return
+    ids = list(answers[0].deviceIDs)
+    if len(set(ids)) != len(ids):
+        yield _error("preferred-duplicate", resource, f"GetPreferredAllocation names a device twice: {_quote(ids)}")
+    if bogus := sorted(set(ids) - set(request.available_deviceIDs)):
+        yield _error("preferred-bogus-id", resource, f"GetPreferredAllocation names {_quote(bogus)}, not available")
+    if missing := sorted(set(request.must_include_deviceIDs) - set(ids)):
+        yield _error("preferred-must-include", resource, f"GetPreferredAllocation leaves out {_quote(missing)}")
+    if len(ids) != request.allocation_size:
+        text = f"GetPreferredAllocation names {len(ids)} devices, asked for {request.allocation_size}"
+        yield _error("preferred-size", resource, text)
+
+
+def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Finding]:
+    """Of an Allocate answer: the number of container responses, and all that stands in the first."""
+    answers = response.container_responses
+    if len(answers) > 1:
+        text = f"Allocate: {len(answers)} container responses to one request; only the first is read"
+        yield _error("extra-container-responses", resource, text)
+    if answers:
+        if not answers[0].ByteSize():
+            text = "Allocate answers with nothing: the container gets no trace of its devices"
+            yield _warning("empty-response", resource, text)
+        yield from _edits(resource, answers[0])
+
+
+def cdi_name(name: str) -> str | None:
+    """What is wrong with a qualified CDI device name (`vendor/class=device`), or None."""
+    kind, equals, device = name.partition("=")
+    vendor, slash, class_ = kind.partition("/")
+    if not (equals and slash):
+        return "expected vendor/class=device"
+    if not _CDI_VENDOR.fullmatch(vendor) or not _CDI_CLASS.fullmatch(class_):
+        return "vendor and class start with a letter and hold letters, digits, '_', '-' and '.'"
+    if len(vendor) == 1 or len(class_) == 1:
+        return "a vendor or class of one letter makes containerd panic as soon as it reads the spec"
+    if "::" in device:
+        return "'::' in the device name cannot be resolved; a replica's suffix must be stripped"
+    if not _CDI_DEVICE.fullmatch(device):
+        return "the device name starts and ends with a letter or digit and holds also '_', '-', '.' and ':'"
+    return None
+
+
+def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
+    for name in sorted(response.envs):
+        if not _ENV_NAME.fullmatch(name):
+            yield _error("env-name", resource, f"environment variable {name!r} is no C identifier")
+    for spec in response.devices:
+        if not spec.permissions or set(spec.permissions) - set("rwm") or len(set(spec.permissions)) < len(
+            spec.permissions
+        ):
+            text = f"device {spec.host_path}: permissions {spec.permissions!r}, expected a combination of r, w and m"
+            yield _error("device-permissions", resource, text)
+        yield from _paths(resource, "device", spec.host_path, spec.container_path)
+    for mount in response.mounts:
+        yield from _paths(resource, "mount", mount.host_path, mount.container_path)
+    for kind, paths in (
+        ("device", [spec.container_path for spec in response.devices]),
+        ("mount", [mount.container_path for mount in response.mounts]),
+    ):
+        if twice := sorted({path for path in paths if paths.count(path) > 1}):
+            text = f"{kind} {_quote(twice)} given more than once; the kubelet keeps the first"
+            yield _error("duplicate-container-path", resource, text)
+    for key in sorted(response.annotations):
+        prefix, slash, name = key.rpartition("/")
+        if not _ANNOTATION_NAME.fullmatch(name) or len(name) > ID_LIMIT or (slash and not prefix):
+            yield _error("annotation-key", resource, f"annotation {key!r} is no qualified name")
+    names = [device.name for device in response.cdi_devices]
+    for name in names:
+        if problem := cdi_name(name):
+            yield _error("cdi-name", resource, f"CDI device {name!r}: {problem}")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield _warning("duplicate-cdi-device", resource, f"CDI device {_quote(twice)} given more than once")
+
+
+def _paths(resource: str, kind: str, host: str, container: str) -> Iterator[Finding]:
+    for side, path in (("host", host), ("container", container)):
+        if not path.startswith("/"):
+            yield _error("relative-path", resource, f"{kind}: {side} path {path!r} is not absolute")
+
+
+def _quote(names: Iterable[str]) -> str:
+    found = [repr(name) for name in names]
+    return ", ".join(found[:_SOME]) + (f" and {len(found) - _SOME} more" if len(found) > _SOME else "")
+
+
+def _error(code: str, resource: str, message: str) -> Finding:
+    return Finding(code, Severity.ERROR, resource, message)
+
+
+def _warning(code: str, resource: str, message: str) -> Finding:
+    return Finding(code, Severity.WARNING, resource, message)

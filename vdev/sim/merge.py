@@ -1,0 +1,80 @@
+"""What a container gets: the Allocate responses of its resources, merged as the kubelet merges them.
+
+Owns the merge and the report of its conflicts. The kubelet takes the first of two that disagree, in random order, and
+only logs it; here every conflict is named. What a single response may contain is `lint`'s business.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
+
+from ..pb import deviceplugin_v1beta1_pb2 as api
+
+_V = TypeVar("_V")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount from the host."""
+
+    host_path: str
+    container_path: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node of the host, made in the container. `permissions` is made of r, w and m."""
+
+    host_path: str
+    container_path: str
+    permissions: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """Everything that the plugins change in one container. The pod's own environment would override `envs`."""
+
+    envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceNode, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    cdi_devices: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+
+
+def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edits:
+    """Merge in the given order, the first one wins: envs by name, nodes and mounts by container path, CDI by name."""
+    envs: dict[str, str] = {}
+    mounts: dict[str, Mount] = {}
+    nodes: dict[str, DeviceNode] = {}
+    annotations: dict[str, str] = {}
+    cdi: dict[str, None] = {}
+    conflicts: list[str] = []
+
+    def put(kind: str, table: dict[str, _V], key: str, value: _V, resource: str) -> None:
+        if table.setdefault(key, value) != value:
+            conflicts.append(f"{kind} {key}: {resource} gives {value!r}, but {table[key]!r} was there first")
+
+    for resource, response in responses:
+        for name, text in response.envs.items():
+            put("environment variable", envs, name, text, resource)
+        for spec in response.devices:
+            node = DeviceNode(spec.host_path, spec.container_path, spec.permissions)
+            put("device", nodes, spec.container_path, node, resource)
+        for item in response.mounts:
+            mount = Mount(item.host_path, item.container_path, item.read_only)
+            put("mount", mounts, item.container_path, mount, resource)
+        for name, text in response.annotations.items():
+            put("annotation", annotations, name, text, resource)
+        cdi.update(dict.fromkeys(device.name for device in response.cdi_devices))
+    return Edits(
+        MappingProxyType(envs),
+        tuple(mounts.values()),
+        tuple(nodes.values()),
+        MappingProxyType(annotations),
+        tuple(cdi),
+        tuple(conflicts),
+    )

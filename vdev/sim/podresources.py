@@ -1,0 +1,175 @@
+"""The PodResources API on pod-resources/kubelet.sock: who holds what.
+
+Owns both service versions, their shapes and the rate limit of the real server, 100 calls per second with a burst of 10.
+It only reads: pods from whoever has them, devices from `state`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+
+from ..pb import podresources_v1_pb2 as v1
+from ..pb import podresources_v1_pb2_grpc as v1_grpc
+from ..pb import podresources_v1alpha1_pb2 as v1alpha1
+from ..pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
+from .journal import Journal
+from .pods import Kind, PodSpec
+from .state import NO_NUMA, DeviceTable
+
+QUERIES_PER_SECOND = 100.0
+BURST = 10
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class Pods(Protocol):
+    """The pods that count: admitted and not over."""
+
+    def active(self) -> list[PodSpec]:
+        """In the order in which they were created."""
+
+
+class RateLimit:
+    """A token bucket; `now` gives seconds."""
+
+    def __init__(self, now: Callable[[], float], *, rate: float = QUERIES_PER_SECOND, burst: int = BURST) -> None:
+        self._now = now
+        self._rate = rate
+        self._burst = burst
+        self._tokens = float(burst)
+        self._last = now()
+
+    def allow(self) -> bool:
+        """Whether one more call is fine now."""
+        now = self._now()
+        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
+        self._last = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class PodResources:
+    """What both versions of the service answer from."""
+
+    def __init__(self, table: DeviceTable, pods: Pods, *, journal: Journal, limit: RateLimit | None) -> None:
+        self._table = table
+        self._pods = pods
+        self._journal = journal
+        self._limit = limit
+
+    def serve_on(self, server: grpc.aio.Server) -> None:
+        """Add both services to a server."""
+        v1_grpc.add_PodResourcesListerServicer_to_server(_V1(self), server)
+        v1alpha1_grpc.add_PodResourcesListerServicer_to_server(_V1Alpha1(self), server)
+
+    async def admit(self, method: str, context: _Context) -> None:
+        """Count a call, and refuse it beyond the rate limit."""
+        if self._limit is not None and not self._limit.allow():
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        self._journal.metrics.pod_resources_requests[method] += 1
+
+    def failed(self, method: str) -> None:
+        """Count an answer that was an error."""
+        self._journal.metrics.pod_resources_errors[method] += 1
+
+    def active(self) -> list[PodSpec]:
+        """The pods that count; forgets what the others held, as the real List does."""
+        active = self._pods.active()
+        self._table.free_all_but({pod.uid for pod in active})
+        return active
+
+    def entries(self, pod: PodSpec) -> Iterable[tuple[str, list[tuple[str, str, int]]]]:
+        """Per container that is not a regular init container: resource, device id and NUMA node of each device."""
+        for container in pod.containers:
+            if container.kind is not Kind.INIT:
+                held = self._table.holders.get(pod.uid, {}).get(container.name, {})
+                yield (
+                    container.name,
+                    [(r, id_, node) for r, devices in held.items() for node, ids in devices.by_numa for id_ in ids],
+                )
+
+    def allocatable(self) -> Iterable[tuple[str, str, int]]:
+        """Resource, id and NUMA node of each device that is healthy now, held or not."""
+        for resource, devices in self._table.allocatable_devices().items():
+            for device in devices:
+                for node in device.numa or (NO_NUMA,):
+                    yield resource, device.id, node
+
+
+class _V1(v1_grpc.PodResourcesListerServicer):
+    def __init__(self, answers: PodResources) -> None:
+        self._answers = answers
+
+    async def List(  # noqa: N802  # the name of the RPC
+        self, request: v1.ListPodResourcesRequest, context: _Context
+    ) -> v1.ListPodResourcesResponse:
+        del request
+        await self._answers.admit("list", context)
+        return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in self._answers.active()])
+
+    async def Get(  # noqa: N802  # the name of the RPC
+        self, request: v1.GetPodResourcesRequest, context: _Context
+    ) -> v1.GetPodResourcesResponse:
+        await self._answers.admit("get", context)
+        for pod in self._answers.active():
+            if (pod.name, pod.namespace) == (request.pod_name, request.pod_namespace):
+                return v1.GetPodResourcesResponse(pod_resources=self._pod(pod))
+        self._answers.failed("get")
+        text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+        await context.abort(grpc.StatusCode.UNKNOWN, text)
+
+    async def GetAllocatableResources(  # noqa: N802  # the name of the RPC
+        self, request: v1.AllocatableResourcesRequest, context: _Context
+    ) -> v1.AllocatableResourcesResponse:
+        del request
+        await self._answers.admit("get_allocatable", context)
+        return v1.AllocatableResourcesResponse(devices=[_device(*entry) for entry in self._answers.allocatable()])
+
+    def _pod(self, pod: PodSpec) -> v1.PodResources:
+        return v1.PodResources(
+            name=pod.name,
+            namespace=pod.namespace,
+            containers=[
+                v1.ContainerResources(name=name, devices=[_device(*entry) for entry in entries])
+                for name, entries in self._answers.entries(pod)
+            ],
+        )
+
+
+class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
+    def __init__(self, answers: PodResources) -> None:
+        self._answers = answers
+
+    async def List(  # noqa: N802  # the name of the RPC
+        self, request: v1alpha1.ListPodResourcesRequest, context: _Context
+    ) -> v1alpha1.ListPodResourcesResponse:
+        del request
+        await self._answers.admit("list", context)
+        return v1alpha1.ListPodResourcesResponse(
+            pod_resources=[
+                v1alpha1.PodResources(
+                    name=pod.name,
+                    namespace=pod.namespace,
+                    containers=[
+                        v1alpha1.ContainerResources(
+                            name=name,
+                            devices=[v1alpha1.ContainerDevices(resource_name=r, device_ids=[i]) for r, i, _ in entries],
+                        )
+                        for name, entries in self._answers.entries(pod)
+                    ],
+                )
+                for pod in self._answers.active()
+            ]
+        )
+
+
+def _device(resource: str, id_: str, node: int) -> v1.ContainerDevices:
+    """One entry per device and NUMA node, never grouped; no topology means that the field is absent."""
+    topology = None if node == NO_NUMA else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])
+    return v1.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)

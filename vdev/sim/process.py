@@ -1,0 +1,196 @@
+"""One life of the kubelet process: from start to its end, whichever way it ends.
+
+Owns the sockets, the tasks, the device table and its checkpoint; all that dies with the process. It starts no pod:
+that is `workers`. What outlives it (pods, journal, node status) comes from `kubelet`.
+"""
+
+import asyncio
+import functools
+import random
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from ..errors import SocketError
+from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from . import checkpoint, wire
+from .admission import Admission
+from .client import Timings
+from .journal import Journal
+from .lint import Finding, Severity
+from .podresources import PodResources, Pods, RateLimit
+from .registration import Compat, Registry
+from .state import DeviceTable
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The kubelet's directories and sockets below its root."""
+
+    root: Path
+
+    @property
+    def device_plugins(self) -> Path:
+        """Where plugins put their sockets."""
+        return self.root / "device-plugins"
+
+    @property
+    def registration_socket(self) -> Path:
+        """Where plugins register."""
+        return self.device_plugins / "kubelet.sock"
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Where the PodResources API is served."""
+        return self.root / "pod-resources" / "kubelet.sock"
+
+    @property
+    def private(self) -> Path:
+        """Where the servers really listen; see `wire`."""
+        return self.root / ".sim"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What does not change over restarts."""
+
+    compat: Compat
+    timings: Timings
+    rate_limit: bool
+
+
+@dataclass(slots=True)
+class KubeletProcess:
+    """A running kubelet. `sources_ready` becomes true once all pods that it found were admitted again."""
+
+    paths: Paths
+    settings: Settings
+    journal: Journal
+    pods: Pods
+    dice: random.Random
+    now: Callable[[], float]
+    changed: Callable[[frozenset[str]], None]
+    table: DeviceTable = field(default_factory=DeviceTable)
+    fresh: bool = True
+    alive: bool = False
+    sources_ready: bool = False
+    admission_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    admission: Admission = field(init=False)
+    _registry: Registry = field(init=False)
+    _servers: list[grpc.aio.Server] = field(default_factory=list)
+    _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
+    _supervisor: asyncio.Task[None] | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _end: asyncio.Event = field(default_factory=asyncio.Event)
+    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _write: asyncio.Future[str] | None = None
+
+    async def start(self) -> None:
+        """Read the checkpoint, remove every socket of the directory, and serve. Raises SocketError, HostError."""
+        paths = self.paths
+        await asyncio.to_thread(self._prepare)
+        found, problem = await asyncio.to_thread(checkpoint.read, paths.device_plugins)
+        if problem:
+            self.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
+        self.fresh = found is None and not problem
+        if found is not None:
+            self.table = checkpoint.restore(found, now=self.now())
+        self._build()
+        # A TaskGroup is entered and left by one task, while fixtures start and stop a kubelet in two: hence this task.
+        up = asyncio.get_running_loop().create_future()
+        self._supervisor = asyncio.create_task(self._supervise(up), name="kubelet")
+        await up
+        self.alive = True
+        await asyncio.to_thread(wire.remove_sockets, paths.device_plugins)
+        registration, pod_resources = grpc.aio.server(), grpc.aio.server()
+        api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
+        limit = RateLimit(time.monotonic) if self.settings.rate_limit else None
+        PodResources(self.table, self.pods, journal=self.journal, limit=limit).serve_on(pod_resources)
+        await self._serve(pod_resources, paths.pod_resources_socket, "p")
+        await self._serve(registration, paths.registration_socket, "r")
+
+    async def kill(self) -> None:
+        """End at once, as by kill -9: connections drop, sockets stay behind and refuse."""
+        self.alive = False
+        await asyncio.gather(*(server.stop(None) for server in self._servers))
+        for task in self._tasks:
+            task.cancel()
+        await self._registry.close()
+        self._end.set()
+        if self._supervisor is not None:
+            await self._supervisor
+        if self._write is not None:
+            await asyncio.wait([self._write])
+
+    async def save(self) -> None:
+        """Write the checkpoint; on return it is on disk."""
+        async with self._saving:
+            text = checkpoint.take(self.table)
+            write = functools.partial(_write_checkpoint, self.paths.device_plugins, text)
+            self._write = asyncio.get_running_loop().run_in_executor(None, write)
+            if problem := await asyncio.shield(self._write):
+                self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", problem)])
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something for as long as the process lives."""
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _build(self) -> None:
+        self._registry = Registry(
+            self.table,
+            directory=str(self.paths.device_plugins),
+            compat=self.settings.compat,
+            timings=self.settings.timings,
+            journal=self.journal,
+            now=self.now,
+            spawn=self.spawn,
+            in_flight=lambda resource: self.admission.in_flight.get(resource, set()),
+            changed=self._devices_changed,
+        )
+        self.admission = Admission(
+            self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint
+        )
+
+    def _prepare(self) -> None:
+        paths = self.paths
+        for socket in (paths.registration_socket, paths.pod_resources_socket):
+            wire.check_path(socket)
+            wire.refuse_live(socket)
+        if checkpoint.belongs_to_real_kubelet(paths.device_plugins):
+            raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use a directory of its own")
+        wire.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
+        wire.remove_sockets(paths.private)
+
+    async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
+        private = self.paths.private / name
+        try:
+            server.add_insecure_port(f"unix:{private}")
+        except RuntimeError as error:
+            raise SocketError(f"{private}: cannot listen: {error}") from error
+        await server.start()
+        self._servers.append(server)
+        await asyncio.to_thread(wire.publish, private, public)
+
+    async def _supervise(self, up: asyncio.Future[None]) -> None:
+        async with self._group:
+            up.set_result(None)
+            await self._end.wait()
+
+    async def _devices_changed(self, pods: frozenset[str]) -> None:
+        self.changed(pods)
+        await self.save()
+
+
+def _write_checkpoint(directory: Path, text: str) -> str:
+    """Write, and say what went wrong instead of raising: the real kubelet logs it and goes on."""
+    try:
+        checkpoint.write(directory, text)
+    except OSError as error:
+        return f"{directory}: {error}"
+    return ""

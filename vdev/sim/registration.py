@@ -1,0 +1,160 @@
+"""The registration service on kubelet.sock, and the connections that follow from it.
+
+Owns validation with its exact order and texts, the dial back inside Register, one task per ListAndWatch, and which
+connection dies with which stream. Kubernetes 1.36 keys connections by resource alone, so that the end of an old
+instance's stream closes the new instance's connection; 1.37 keys them by socket. What a list changes is in `state`.
+"""
+
+import asyncio
+import posixpath
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from ..pb import deviceplugin_v1beta1_pb2 as api
+from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from . import lint
+from .client import PluginClient, PluginError, Timings
+from .journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
+from .names import is_extended_resource_name
+from .state import Device, DeviceTable, Options
+
+VERSION = "v1beta1"
+
+
+class Compat(Enum):
+    """Whose re-registration behaviour to show."""
+
+    V1_36 = "1.36"
+    V1_37 = "1.37"
+
+
+class RegistrationError(Exception):
+    """A registration is refused. The text is the kubelet's."""
+
+
+class Registry(api_grpc.RegistrationServicer):
+    """Takes registrations and keeps the connections to plugins."""
+
+    def __init__(
+        self,
+        table: DeviceTable,
+        *,
+        directory: str,
+        compat: Compat,
+        timings: Timings,
+        journal: Journal,
+        now: Callable[[], float],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        in_flight: Callable[[str], set[str]],
+        changed: Callable[[frozenset[str]], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._table = table
+        self._directory = directory
+        self._compat = compat
+        self._timings = timings
+        self._journal = journal
+        self._now = now
+        self._spawn = spawn
+        self._in_flight = in_flight
+        self._changed = changed
+        self._clients: dict[str, list[PluginClient]] = {}  # 1.36: at most one per resource
+        self._endpoints: dict[str, PluginClient] = {}  # where Allocate goes
+        self._opened: list[PluginClient] = []
+
+    def endpoint(self, resource: str) -> PluginClient | None:
+        """The connection that Allocate, GetPreferredAllocation and PreStartContainer go to."""
+        return self._endpoints.get(resource)
+
+    async def Register(  # noqa: N802  # the name of the RPC
+        self, request: api.RegisterRequest, context: grpc.aio.ServicerContext[api.RegisterRequest, api.Empty]
+    ) -> api.Empty:
+        """Answer a plugin's registration, after having called it back."""
+        try:
+            await self._register(request)
+        except RegistrationError as error:
+            self._journal.note(RegistrationFailed(request.resource_name, request.endpoint, str(error)))
+            await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        return api.Empty()
+
+    async def close(self) -> None:
+        """Drop every connection at once."""
+        await asyncio.gather(*(client.close() for client in self._opened))
+
+    async def _register(self, request: api.RegisterRequest) -> None:
+        resource = request.resource_name
+        self._journal.metrics.registrations[resource] += 1
+        if request.version != VERSION:
+            raise RegistrationError(
+                f'requested API version "{request.version}" is not supported by kubelet. '
+                f'Supported version is ["{VERSION}"]'
+            )
+        if not is_extended_resource_name(resource):
+            raise RegistrationError(f'the ResourceName "{resource}" is invalid')
+        streams = sum(client.streaming for client in self._opened if client.resource == resource)
+        self._journal.find(lint.registration(request, self._directory, streams_open=streams))
+        # As Go's filepath.Join: an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
+        socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
+        client, options = await self._connect(resource, socket)
+        self._journal.find(lint.options(request, options))
+        again = resource in self._table.endpoints
+        self._table.connected(resource, socket=socket, options=options)
+        self._endpoints[resource] = client
+        self._spawn(self._run(client), f"list-and-watch {resource}")
+        self._journal.note(Registered(resource, request.endpoint, options, again))
+
+    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, Options]:
+        client = PluginClient(resource, socket, timings=self._timings, report=self._journal.find)
+        self._opened.append(client)
+        others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
+        self._clients[resource] = [*others, client]
+        step = "failed to dial device plugin"
+        try:
+            await client.dial()
+            step = "failed to get device plugin options"
+            answer = await client.options()
+        except (PluginError, asyncio.CancelledError) as error:
+            self._forget(client)
+            if isinstance(error, PluginError):
+                raise RegistrationError(f"{step}: {error}") from error
+            raise
+        return client, Options(answer.pre_start_required, answer.get_preferred_allocation_available)
+
+    async def _run(self, client: PluginClient) -> None:
+        """One ListAndWatch, never retried. Its end takes down whatever connection the table has for it by now."""
+        resource = client.resource
+        error = await client.watch(lambda response: self._received(resource, response))
+        victim = self._forget(client)
+        if victim is None:
+            return  # A failed registration took the entry away: the devices stay healthy for ever, as in the kubelet.
+        await victim.close()
+        socket = victim.socket if self._compat is Compat.V1_37 else None
+        if self._table.disconnected(resource, now=self._now(), socket=socket):
+            self._journal.note(PluginLost(resource, error))
+            await self._changed(frozenset())
+
+    async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
+        devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
+        held = self._table.holders_of(resource).keys() | self._in_flight(resource)
+        elsewhere = {id_: other for other, ids in self._table.devices.items() if other != resource for id_ in ids}
+        size = response.ByteSize()
+        self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
+        touched = self._table.listed(resource, devices)
+        self._journal.note(
+            Listed(resource, len(self._table.healthy[resource]), len(self._table.unhealthy[resource]))
+        )
+        await self._changed(touched)
+
+    def _forget(self, client: PluginClient) -> PluginClient | None:
+        """Take a connection out of the table and return it: not always the one that is asked for.
+
+        1.36 finds it by resource only; 1.37 takes the first one with the same socket.
+        """
+        found = self._clients.get(client.resource, [])
+        victim = next((c for c in found if self._compat is Compat.V1_36 or c.socket == client.socket), None)
+        if victim is not None:
+            found.remove(victim)
+        return victim

@@ -1,0 +1,224 @@
+"""What the kubelet's device manager knows, and how each event changes it.
+
+Owns the tables of one kubelet process: endpoints, device lists, what is allocated and who holds it. Pure: no I/O, no
+clock, no gRPC. Everything is keyed by resource name only, as in the kubelet; which connection speaks for a resource is
+`registration`'s business, which ids a container gets is `admission`'s.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+NO_NUMA = -1
+GRACE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One entry of a device list. Every health but exactly `Healthy` counts as unhealthy."""
+
+    id: str
+    health: str
+    numa: tuple[int, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the kubelet would give it out."""
+        return self.health == HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a plugin asked for through GetDevicePluginOptions."""
+
+    pre_start_required: bool = False
+    preferred_allocation: bool = False
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """The plugin that Allocate goes to. `options` is None, and `stopped` set, after a kubelet restart."""
+
+    socket: str
+    options: Options | None
+    stopped: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The devices of one resource that one container has, and the encoded response that came with them."""
+
+    by_numa: tuple[tuple[int, tuple[str, ...]], ...]
+    response: bytes
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The device ids, whatever their NUMA node."""
+        return frozenset(id_ for _, ids in self.by_numa for id_ in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What goes to the node status: counts per resource, and the resources given up since the last time."""
+
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    removed: frozenset[str] = frozenset()
+
+
+class DeviceVanishedError(Exception):
+    """A device was dropped from its list while its Allocate was in flight; the real kubelet dereferences nil here."""
+
+
+@dataclass(slots=True)
+class DeviceTable:
+    """The device manager's memory. `holders` is keyed by pod UID, container name and resource."""
+
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    devices: dict[str, dict[str, Device]] = field(default_factory=dict)
+    healthy: dict[str, set[str]] = field(default_factory=dict)
+    unhealthy: dict[str, set[str]] = field(default_factory=dict)
+    allocated: dict[str, set[str]] = field(default_factory=dict)
+    holders: dict[str, dict[str, dict[str, Held]]] = field(default_factory=dict)
+
+    # --- what plugins do ---------------------------------------------------------------------------------------
+
+    def connected(self, resource: str, *, socket: str, options: Options) -> None:
+        """A plugin registered. The health sets stay as they are until its first list."""
+        self.endpoints[resource] = Endpoint(socket, options)
+
+    def listed(self, resource: str, devices: Iterable[Device]) -> frozenset[str]:
+        """Replace the resource's list as a whole; returns the UIDs of pods whose device changed or came back."""
+        before = self.devices.get(resource, {})
+        now: dict[str, Device] = {}
+        healthy: set[str] = set()
+        unhealthy: set[str] = set()
+        touched: set[str] = set()
+        for device in devices:
+            now[device.id] = device
+            (healthy if device.healthy else unhealthy).add(device.id)
+            old = before.get(device.id)
+            if old is None or old.health != device.health:
+                touched.add(device.id)
+        self.devices[resource], self.healthy[resource], self.unhealthy[resource] = now, healthy, unhealthy
+        return frozenset(pod for pod in map(self._first_holder, touched) if pod is not None)
+
+    def disconnected(self, resource: str, *, now: float, socket: str | None = None) -> bool:
+        """The plugin of a resource is gone: its devices turn unhealthy and the grace starts.
+
+        With `socket`, only if that is the endpoint's (1.37's rule). Returns whether anything changed.
+        """
+        endpoint = self.endpoints.get(resource)
+        if endpoint is None or (socket is not None and endpoint.socket != socket):
+            return False
+        if resource in self.healthy:
+            self.unhealthy.setdefault(resource, set()).update(self.healthy[resource])
+            self.healthy[resource] = set()
+        else:
+            self.unhealthy.setdefault(resource, set())
+        endpoint.stopped = now
+        return True
+
+    # --- what the node shows -----------------------------------------------------------------------------------
+
+    def view(self) -> Capacity:
+        """Capacity and allocatable of every resource, now, without giving any up."""
+        known = [r for r in {**self.healthy, **self.unhealthy} if r in self.endpoints]
+        return Capacity(
+            {r: len(self.healthy.get(r, ())) + len(self.unhealthy.get(r, ())) for r in known},
+            {r: len(self.healthy.get(r, ())) for r in known},
+        )
+
+    def capacity(self, *, now: float) -> Capacity:
+        """As the node-status tick asks: resources whose plugin is gone for more than five minutes are dropped."""
+        removed = set()
+        for resource in {**self.healthy, **self.unhealthy}:
+            endpoint = self.endpoints.get(resource)
+            if endpoint is None or (endpoint.stopped is not None and now - endpoint.stopped > GRACE_SECONDS):
+                removed.add(resource)
+                self.endpoints.pop(resource, None)
+                self.healthy.pop(resource, None)
+                self.unhealthy.pop(resource, None)
+        view = self.view()
+        return Capacity(view.capacity, view.allocatable, frozenset(removed))
+
+    def is_plugin_resource(self, resource: str) -> bool:
+        """Whether the device manager feels responsible; everything else it silently skips."""
+        return resource in self.healthy or resource in self.allocated
+
+    def has_topology(self, resource: str) -> bool:
+        """Whether any device of the resource says a NUMA node, which makes the whole resource NUMA-aware."""
+        return any(device.numa for device in self.devices.get(resource, {}).values())
+
+    def allocatable_devices(self) -> dict[str, list[Device]]:
+        """The devices that are healthy now, per resource, whether held or not."""
+        return {r: [self.devices[r][id_] for id_ in sorted(ids)] for r, ids in sorted(self.healthy.items()) if ids}
+
+    def health_of(self, resource: str, id_: str) -> str:
+        """The health as pod status shows it. A device that is not in the list shows as Healthy, as in 1.36."""
+        device = self.devices.get(resource, {}).get(id_)
+        return HEALTHY if device is None or device.healthy else UNHEALTHY
+
+    # --- who holds what ----------------------------------------------------------------------------------------
+
+    def held(self, pod: str, container: str, resource: str) -> frozenset[str] | None:
+        """The ids that a container has of a resource, or None if it has none."""
+        held = self.holders.get(pod, {}).get(container, {}).get(resource)
+        return None if held is None else held.ids
+
+    def take(self, resource: str, id_: str) -> None:
+        """Mark a device as allocated; its holder is known only once the plugin has answered."""
+        self.allocated.setdefault(resource, set()).add(id_)
+
+    def hold(self, pod: str, container: str, resource: str, ids: Collection[str], response: bytes) -> None:
+        """A container got its devices. Raises DeviceVanishedError if one of them is no longer in the list."""
+        by_numa: dict[int, list[str]] = {}
+        listed = self.devices.get(resource, {})
+        for id_ in sorted(ids):
+            device = listed.get(id_)
+            if device is None:
+                raise DeviceVanishedError(id_)
+            for node in device.numa or (NO_NUMA,):
+                by_numa.setdefault(node, []).append(id_)
+        held = Held(tuple((node, tuple(members)) for node, members in sorted(by_numa.items())), response)
+        self.holders.setdefault(pod, {}).setdefault(container, {})[resource] = held
+
+    def free_all_but(self, active: Collection[str]) -> bool:
+        """Forget the pods that are not active (UIDs) and what they held; returns whether there were any."""
+        gone = [pod for pod in self.holders if pod not in active]
+        for pod in gone:
+            del self.holders[pod]
+        if gone:
+            self.recount()
+        return bool(gone)
+
+    def recount(self) -> None:
+        """Take from the holders what counts as allocated, as the kubelet does after a failed Allocate."""
+        allocated: dict[str, set[str]] = {}
+        for resource, held in self._everything_held():
+            allocated.setdefault(resource, set()).update(held.ids)
+        self.allocated = allocated
+
+    def holders_of(self, resource: str) -> dict[str, str]:
+        """Every held device id of a resource and the UID of a pod that holds it."""
+        return {
+            id_: pod
+            for pod, containers in self.holders.items()
+            for resources in containers.values()
+            if resource in resources
+            for id_ in resources[resource].ids
+        }
+
+    def _everything_held(self) -> Iterable[tuple[str, Held]]:
+        for containers in self.holders.values():
+            for resources in containers.values():
+                yield from resources.items()
+
+    def _first_holder(self, id_: str) -> str | None:
+        """By bare id over all resources, as the kubelet looks it up: ids should be unique on a node."""
+        for pod, containers in self.holders.items():
+            for resources in containers.values():
+                if any(id_ in held.ids for held in resources.values()):
+                    return pod
+        return None

@@ -1,0 +1,69 @@
+"""The kubelet's files: its directories and its sockets, as they look from outside.
+
+Owns what a plugin can see on disk. Every function here blocks and is called through `to_thread`. gRPC removes a
+server's socket when the server stops, while a kubelet that ends leaves its own behind; so servers listen on a private
+path and the public one is a hard link, which appears as a CREATE and survives.
+"""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+from ..errors import HostError, SocketError
+from .lint import SUN_PATH_LIMIT
+
+_DIRECTORY_MODE = 0o750
+
+
+def make_directories(*directories: Path) -> None:
+    """Make the directories as the kubelet does, mode 0750. Raises HostError."""
+    for directory in directories:
+        try:
+            directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise HostError(f"{directory}: cannot make the kubelet's directory: {error.strerror}") from error
+
+
+def check_path(path: Path) -> None:
+    """Raise SocketError if a socket's path is too long for the system."""
+    if (length := len(os.fsencode(path))) > SUN_PATH_LIMIT:
+        raise SocketError(f"{path}: {length} bytes, a socket's path has at most {SUN_PATH_LIMIT}; use a shorter directory")
+
+
+def refuse_live(path: Path) -> None:
+    """Raise SocketError if somebody answers on this socket: another kubelet lives here."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(os.fspath(path))
+        except TimeoutError:
+            pass  # A backlog that is full belongs to somebody alive.
+        except OSError:
+            return
+    raise SocketError(f"{path}: another kubelet answers here; use a directory of its own")
+
+
+def remove_sockets(directory: Path) -> list[str]:
+    """Unlink every socket in the directory, also of live plugins; files and directories stay. Returns the names."""
+    removed = []
+    for entry in sorted(directory.iterdir()):
+        try:
+            if stat.S_ISSOCK(entry.stat().st_mode):  # follows links, as the kubelet does
+                entry.unlink()
+                removed.append(entry.name)
+        except FileNotFoundError:
+            continue
+    return removed
+
+
+def publish(private: Path, public: Path) -> None:
+    """Let a server that listens on `private` be found at `public`, and only there."""
+    public.unlink(missing_ok=True)
+    public.hardlink_to(private)
+    private.unlink()
+
+
+def missing_host_paths(paths: list[str], host_root: Path) -> list[str]:
+    """Those of the absolute host paths that do not exist below `host_root`."""
+    return [path for path in paths if not os.path.lexists(host_root / path.lstrip("/"))]

@@ -1,0 +1,253 @@
+"""The life of pods: admission, container starts, restarts, and what their status says.
+
+Owns the records of pods, which outlive the kubelet process as the API server's objects and the runtime's containers do.
+Which devices a container gets is `admission`'s; when a kubelet comes and goes is `kubelet`'s.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType
+
+from ..pb import deviceplugin_v1beta1_pb2 as api
+from . import merge, predicates, wire
+from .admission import AdmissionError
+from .client import PluginError
+from .journal import Event, Journal, PodChanged
+from .lint import Finding, Severity
+from .pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
+from .process import KubeletProcess
+
+WAITING_REASON = "CreateContainerConfigError"
+
+
+class ProcessGoneError(Exception):
+    """The kubelet ended while it was working on a pod; the next one takes the pod up again."""
+
+
+@dataclass(slots=True)
+class ContainerRecord:
+    """One container as the runtime and the pod's status know it."""
+
+    spec: ContainerSpec
+    running: bool = False
+    done: bool = False
+    waiting: str = ""
+    message: str = ""
+    starts: int = 0
+    allocations: int = 0
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    edits: merge.Edits = field(default_factory=merge.Edits)
+    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def status(self) -> ContainerStatus:
+        """As a frozen value."""
+        return ContainerStatus(
+            name=self.spec.name,
+            kind=self.spec.kind,
+            running=self.running,
+            waiting=self.waiting,
+            message=self.message,
+            restarts=max(0, self.starts - 1),
+            allocations=self.allocations,
+            devices=MappingProxyType(dict(self.devices)),
+            edits=self.edits,
+            health=MappingProxyType({r: MappingProxyType(dict(ids)) for r, ids in self.health.items()}),
+        )
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """One pod as the API server knows it. `admitted` once a kubelet has taken it on."""
+
+    spec: PodSpec
+    affinity: frozenset[int] | None
+    containers: list[ContainerRecord]
+    phase: Phase = Phase.PENDING
+    reason: str = ""
+    message: str = ""
+    admitted: bool = False
+
+    def status(self) -> PodStatus:
+        """As a frozen value."""
+        containers = tuple(container.status() for container in self.containers)
+        return PodStatus(self.spec, self.phase, self.reason, self.message, containers)
+
+
+@dataclass(slots=True)
+class PodStore:
+    """All pods of the node, by `namespace/name`, in the order of their creation."""
+
+    records: dict[str, PodRecord] = field(default_factory=dict)
+
+    def active(self) -> list[PodSpec]:
+        """The pods that were admitted and are not over."""
+        return [r.spec for r in self.records.values() if r.admitted and not r.phase.terminal]
+
+    def of_uid(self, uid: str) -> PodRecord | None:
+        """The record of a pod by its UID."""
+        return next((record for record in self.records.values() if record.spec.uid == uid), None)
+
+
+class Workers:
+    """Works on pods with one kubelet process. `allocatable` is the node status, as predicates see it."""
+
+    def __init__(
+        self,
+        process: KubeletProcess,
+        store: PodStore,
+        *,
+        journal: Journal,
+        allocatable: Callable[[], Mapping[str, Decimal]],
+        host_root: Path | None,
+    ) -> None:
+        self._process = process
+        self._store = store
+        self._journal = journal
+        self._allocatable = allocatable
+        self._host_root = host_root
+
+    async def add(self, pod: PodRecord, *, running: frozenset[str] = frozenset()) -> None:
+        """Admit a pod, then start what does not run. `running` names its containers that ran when the kubelet started.
+
+        Raises ProcessGoneError, and DeviceVanishedError where the real kubelet panics.
+        """
+        async with self._process.admission_lock:
+            self._check_alive()
+            if pod.phase.terminal or pod.spec.key not in self._store.records:
+                return
+            try:
+                await self._admit(pod, running)
+            except (AdmissionError, PluginError) as error:
+                self._check_alive()
+                text = f"Allocate failed due to {error}, which is unexpected"
+                self._reject(pod, "UnexpectedAdmissionError", text)
+                return
+            finally:
+                if self._process.alive:
+                    await self._process.save()
+            if shortage := self._shortage(pod):
+                self._reject(pod, *shortage)
+                return
+            pod.admitted = True
+        await self.sync(pod)
+
+    async def sync(self, pod: PodRecord) -> None:
+        """Start every container that should run and does not; init containers one after the other."""
+        for container in pod.containers:
+            if container.running or container.done or pod.phase.terminal:
+                continue
+            await self._start(pod, container)
+            if not container.running and not container.done and container.spec.kind is not Kind.APP:
+                break
+        self.update(pod)
+
+    async def restart(self, pod: PodRecord, container: ContainerRecord) -> None:
+        """The container died; start it again, with what Allocate answered when the pod was admitted."""
+        container.running = container.done = False
+        await self._start(pod, container)
+        self.update(pod)
+
+    def update(self, pod: PodRecord) -> None:
+        """Bring the pod's status up to date, health of its devices included."""
+        apps = [container for container in pod.containers if container.spec.kind is Kind.APP]
+        if not pod.phase.terminal and pod.admitted:
+            # Restarting containers leaves a running pod running; only its first start makes it Running.
+            started = all(container.running for container in apps)
+            pod.phase = Phase.RUNNING if started or pod.phase is Phase.RUNNING else Phase.PENDING
+        table = self._process.table
+        for container in pod.containers:
+            held = table.holders.get(pod.spec.uid, {}).get(container.spec.name, {})
+            if not pod.phase.terminal:
+                container.devices = {resource: tuple(sorted(devices.ids)) for resource, devices in held.items()}
+            if container.spec.kind is Kind.APP and not pod.phase.terminal:
+                container.health = {
+                    r: {id_: table.health_of(r, id_) for id_ in sorted(devices.ids)} for r, devices in held.items()
+                }
+        self._journal.note(PodChanged(pod.status()))
+
+    def push(self, uids: Iterable[str]) -> None:
+        """Devices of these pods changed health: their status follows at once."""
+        for uid in uids:
+            if (pod := self._store.of_uid(uid)) is not None and pod.admitted and not pod.phase.terminal:
+                self.update(pod)
+
+    async def _admit(self, pod: PodRecord, running: frozenset[str]) -> None:
+        process = self._process
+        active = {pod.spec.uid, *(spec.uid for spec in self._store.active())} if process.sources_ready else None
+        for container in pod.containers:
+            container.allocations += await process.admission.admit(
+                pod.spec,
+                container.spec,
+                active=active,
+                affinity=pod.affinity,
+                running=not process.sources_ready and container.spec.name in running,
+            )
+            self._check_alive()
+
+    def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
+        table = self._process.table
+        held = {resource: len(ids) for resource, ids in table.allocated.items()} if self._holds(pod) else {}
+        others = [spec.requested() for spec in self._store.active() if spec.uid != pod.spec.uid]
+        return predicates.shortage(pod.spec.requested(), others, allocatable=self._allocatable(), held=held)
+
+    def _holds(self, pod: PodRecord) -> bool:
+        return pod.spec.uid in self._process.table.holders
+
+    def _reject(self, pod: PodRecord, reason: str, text: str) -> None:
+        pod.phase, pod.reason, pod.message = Phase.FAILED, reason, f"Pod was rejected: {text}"
+        for container in pod.containers:
+            container.running, container.waiting = False, ""
+        self._journal.events.append(Event(pod.spec.key, reason, text))
+        self._journal.metrics.admission_rejections[reason] += 1
+        self._journal.note(PodChanged(pod.status()))
+
+    async def _start(self, pod: PodRecord, container: ContainerRecord) -> None:
+        try:
+            container.edits = await self._run_options(pod, container)
+        except (AdmissionError, PluginError) as error:
+            self._check_alive()
+            container.waiting, container.message = WAITING_REASON, str(error)
+            self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
+            return
+        self._check_alive()
+        container.waiting = container.message = ""
+        container.starts += 1
+        container.running = container.spec.kind is not Kind.INIT
+        container.done = container.spec.kind is Kind.INIT
+
+    async def _run_options(self, pod: PodRecord, container: ContainerRecord) -> merge.Edits:
+        """What the kubelet does before each container start: PreStartContainer, then the cached responses, merged."""
+        process, spec = self._process, container.spec
+        wanted = [r for r, count in spec.limits.items() if count and process.table.is_plugin_resource(r)]
+        for resource in wanted:
+            await process.admission.pre_start(pod.spec, spec, resource)
+        if any(process.table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
+            active = {record.uid for record in self._store.active()} if process.sources_ready else None
+            container.allocations += await process.admission.allocate(pod.spec, spec, active=active)
+            await process.save()
+        held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
+        resources = process.dice.sample(sorted(held), len(held))
+        edits = merge.merge((r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources)
+        self._journal.find(
+            Finding("conflict", Severity.ERROR, "", f"pod {pod.spec.key}, container {spec.name}: {text}")
+            for text in edits.conflicts
+        )
+        await self._check_host(edits)
+        return edits
+
+    async def _check_host(self, edits: merge.Edits) -> None:
+        """The runtime fails a container whose device node is not there; the kubelet does not look."""
+        if self._host_root is None:
+            return
+        paths = [node.host_path for node in edits.devices]
+        missing = await asyncio.to_thread(wire.missing_host_paths, paths, self._host_root)
+        self._journal.find(
+            Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host") for path in missing
+        )
+
+    def _check_alive(self) -> None:
+        if not self._process.alive:
+            raise ProcessGoneError
