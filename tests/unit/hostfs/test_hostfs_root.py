@@ -1,0 +1,110 @@
+"""HostRoot: host paths to where we read them and back, never escaping the root."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vdev.core.spec import NodeKind
+from vdev.errors import HostError
+from vdev.hostfs import HostRoot
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostRoot:
+    (tmp_path / "host/dev").mkdir(parents=True)
+    return HostRoot(tmp_path / "host")
+
+
+def test_a_host_path_is_read_below_the_root(host: HostRoot) -> None:
+    """/dev/x is read at <root>/dev/x."""
+    assert host.root / "dev/x" == host.path("/dev/x")
+
+
+def test_the_way_back_gives_the_hosts_own_path(host: HostRoot) -> None:
+    """What we tell the kubelet has no trace of the root."""
+    assert "/dev/x" == host.host_path(host.path("/dev/x"))
+    assert "/" == host.host_path(host.root)
+
+
+def test_a_path_outside_the_root_has_no_host_path(host: HostRoot, tmp_path: Path) -> None:
+    """Only files below the root have a name on the host."""
+    with pytest.raises(HostError, match="not below the host root"):
+        host.host_path(tmp_path / "elsewhere")
+
+
+def test_an_absolute_link_is_resolved_below_the_root(host: HostRoot) -> None:
+    """A link to /dev/null inside the root means the host's, not ours."""
+    (host.root / "dev/link").symlink_to("/dev/target")
+    (host.root / "dev/target").write_text("the host's")
+    assert "/dev/target" == host.resolve("/dev/link")
+    assert "the host's" == host.read_text("/dev/link")
+
+
+def test_a_relative_link_cannot_climb_out(host: HostRoot) -> None:
+    """`..` stops at the root, as in a chroot."""
+    (host.root / "dev/up").symlink_to("../../../../../etc/passwd")
+    assert host.root / "etc/passwd" == host.path("/dev/up")
+
+
+def test_a_linked_directory_on_the_way_is_resolved(host: HostRoot) -> None:
+    """/var/run -> /run, the classic."""
+    (host.root / "run").mkdir()
+    (host.root / "var").mkdir()
+    (host.root / "var/run").symlink_to("/run")
+    assert host.root / "run/x.sock" == host.path("/var/run/x.sock")
+
+
+def test_a_link_at_the_end_can_be_kept(host: HostRoot) -> None:
+    """Without following, the link itself is meant."""
+    (host.root / "dev/link").symlink_to("target")
+    assert host.root / "dev/link" == host.path("/dev/link", follow=False)
+    assert "target" == host.link("/dev/link")
+
+
+def test_a_loop_of_links_is_an_error(host: HostRoot) -> None:
+    """Links in a circle end in a sentence, not in a hang."""
+    (host.root / "dev/a").symlink_to("b")
+    (host.root / "dev/b").symlink_to("a")
+    with pytest.raises(HostError, match="loop"):
+        host.path("/dev/a")
+    assert not host.exists("/dev/a")
+
+
+def test_the_root_itself_is_the_default() -> None:
+    """Without --host-root the paths are the same."""
+    assert Path("/dev/null") == HostRoot().path("/dev/null")
+    info = HostRoot().info("/dev/null")
+    assert info is not None
+    assert (NodeKind.CHAR, 1, 3) == (info.kind, info.major, info.minor)
+
+
+def test_what_a_file_is(host: HostRoot) -> None:
+    """Kinds are told apart; nothing is None."""
+    (host.root / "file").write_text("")
+    os.mkfifo(host.root / "fifo")
+    kinds = {name: info.kind for name in ("file", "fifo", "dev") if (info := host.info(f"/{name}"))}
+    assert {"file": NodeKind.FILE, "fifo": NodeKind.FIFO, "dev": NodeKind.DIRECTORY} == kinds
+    assert host.info("/missing") is None
+    assert host.info("/file/below-a-file") is None
+
+
+def test_reading_a_pipe_that_nobody_writes_to_returns(host: HostRoot) -> None:
+    """A fifo in the place of a file holds nothing up."""
+    os.mkfifo(host.root / "fifo")
+    assert "" == host.read_text("/fifo")
+
+
+def test_a_missing_file_has_no_text_and_a_directory_is_an_error(host: HostRoot) -> None:
+    """Vanished is None; unreadable is a sentence."""
+    assert host.read_text("/dev/missing") is None
+    with pytest.raises(HostError, match="cannot read /dev"):
+        host.read_text("/dev")
+
+
+def test_entries_of_a_directory(host: HostRoot) -> None:
+    """A link to a directory is not a directory; a missing one is empty."""
+    (host.root / "dev/sub").mkdir()
+    (host.root / "dev/link").symlink_to("sub")
+    assert {("sub", True), ("link", False)} == set(host.entries("/dev"))
+    assert [] == list(host.entries("/missing"))

@@ -1,0 +1,232 @@
+"""Watcher: directories whose changes wake the loop, by inotify or by poll."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import inotify_simple
+import pytest
+
+from vdev.hostfs import Change, Watcher
+
+TIMEOUT = 10.0
+
+
+@pytest.fixture(params=["inotify", "poll"])
+async def watcher(request: pytest.FixtureRequest) -> AsyncIterator[Watcher]:
+    """Both ways to hear of a change; every test holds for both."""
+    with Watcher(poll_interval=0.02, inotify=request.param == "inotify") as watcher:
+        yield watcher
+
+
+async def heard(watcher: Watcher, path: Path, name: str = "") -> Change:
+    """The next change of that directory that may concern the name."""
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            for change in await watcher.changes():
+                if change.path == path and (not name or change.concerns(name)):
+                    return change
+
+
+async def settled(watcher: Watcher) -> None:
+    """Wait until the watcher has nothing more to tell."""
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            try:
+                async with asyncio.timeout(0.2):
+                    await watcher.changes()
+            except TimeoutError:
+                return
+
+
+ACTIONS: dict[str, Callable[[Path], object]] = {
+    "created": lambda directory: (directory / "new").write_text("x"),
+    "deleted": lambda directory: (directory / "old").unlink(),
+    "renamed over": lambda directory: (directory / "other").replace(directory / "old"),
+    "written in place": lambda directory: (directory / "old").write_text("longer than before"),
+    "swapped link": lambda directory: (directory / ".tmp").replace(directory / "..data"),
+    "mode changed": lambda directory: (directory / "old").chmod(0o600),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
+async def test_a_change_in_the_directory_is_reported(
+    watcher: Watcher, tmp_path: Path, action: Callable[[Path], object]
+) -> None:
+    """What editors, ConfigMap mounts and devtmpfs do is heard."""
+    for name in ("old", "other"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "..data").symlink_to("one")
+    (tmp_path / ".tmp").symlink_to("two")
+    watcher.watch(tmp_path)
+    await settled(watcher)
+    action(tmp_path)
+    assert tmp_path == (await heard(watcher, tmp_path)).path
+
+
+async def test_inotify_tells_which_entry(tmp_path: Path) -> None:
+    """The names let a consumer ignore what it does not care for."""
+    with Watcher() as watcher:
+        watcher.watch(tmp_path)
+        await settled(watcher)
+        (tmp_path / "kubelet.sock").touch()
+        change = await heard(watcher, tmp_path)
+    assert Change(tmp_path, frozenset({"kubelet.sock"})) == change
+    assert change.concerns("kubelet.sock")
+    assert not change.concerns("kubelet_internal_checkpoint")
+
+
+async def test_a_burst_is_one_report(tmp_path: Path) -> None:
+    """A hundred new files wake the consumer once."""
+    with Watcher(settle=0.5) as watcher:
+        watcher.watch(tmp_path)
+        await settled(watcher)
+        for number in range(100):
+            (tmp_path / f"ttyUSB{number}").touch()
+        changes = await watcher.changes()
+    assert [100] == [len(change.names) for change in changes]
+
+
+async def test_a_missing_directory_is_reported_when_it_appears(watcher: Watcher, tmp_path: Path) -> None:
+    """Parents made one after the other, then the directory, then an entry."""
+    target = tmp_path / "dev/serial/by-id"
+    watcher.watch(target)
+    await settled(watcher)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/serial").mkdir()
+    target.mkdir()
+    assert target == (await heard(watcher, target)).path
+    await settled(watcher)
+    (target / "usb-stick").touch()
+    assert target == (await heard(watcher, target, "usb-stick")).path
+
+
+async def test_a_directory_made_again_is_heard_again(watcher: Watcher, tmp_path: Path) -> None:
+    """Deleted, made anew, changed: each step is reported."""
+    target = tmp_path / "device-plugins"
+    target.mkdir()
+    watcher.watch(target)
+    await settled(watcher)
+    shutil.rmtree(target)
+    await heard(watcher, target)
+    await settled(watcher)
+    target.mkdir()
+    await heard(watcher, target)
+    await settled(watcher)
+    (target / "kubelet.sock").touch()
+    assert (await heard(watcher, target, "kubelet.sock")).concerns("kubelet.sock")
+
+
+async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, tmp_path: Path) -> None:
+    """A link on the way that now leads elsewhere is noticed, and the new place is watched."""
+    for name in ("one", "two"):
+        (tmp_path / name / "dev").mkdir(parents=True)
+    (tmp_path / "root").symlink_to("one")
+    target = tmp_path / "root/dev"
+    watcher.watch(target)
+    await settled(watcher)
+    (tmp_path / "next").symlink_to("two")
+    (tmp_path / "next").replace(tmp_path / "root")
+    await heard(watcher, target)
+    await settled(watcher)
+    (tmp_path / "two/dev/x").touch()
+    assert (await heard(watcher, target, "x")).concerns("x")
+
+
+async def test_an_overflow_means_that_anything_may_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the kernel dropped events, every directory is reported without names."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    with Watcher() as watcher:
+        watcher.watch(one)
+        watcher.watch(two)
+        await settled(watcher)
+        overflow = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
+        real = watcher._inotify.read
+        monkeypatch.setattr(watcher._inotify, "read", lambda timeout: [overflow, *real(timeout)])
+        (one / "x").touch()
+        changes = await watcher.changes()
+    assert {Change(one), Change(two)} == changes
+
+
+async def test_writes_into_files_can_be_left_out(tmp_path: Path) -> None:
+    """In /dev a write to a node says nothing about devices."""
+    (tmp_path / "null").touch()
+    with Watcher() as watcher:
+        watcher.watch(tmp_path, content=False)
+        await settled(watcher)
+        (tmp_path / "null").write_text("x")
+        (tmp_path / "marker").touch()
+        names = {name for change in await watcher.changes() for name in change.names}
+    assert {"marker"} == names
+
+
+async def test_no_reports_after_unwatch(tmp_path: Path) -> None:
+    """Only directories that are watched are reported, also where two share an ancestor."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    with Watcher() as watcher:
+        watcher.watch(one)
+        watcher.watch(two)
+        watcher.unwatch(one)
+        await settled(watcher)
+        one.mkdir()
+        two.mkdir()
+        assert {Change(two)} == await watcher.changes()
+        assert frozenset({two}) == watcher.paths
+
+
+async def test_watch_only_replaces_an_earlier_set(tmp_path: Path) -> None:
+    """A new scan's directories take the place of the old ones; other users' stay."""
+    config, old, new = (tmp_path / name for name in ("config", "old", "new"))
+    with Watcher() as watcher:
+        watcher.watch(config)
+        watcher.watch(old)
+        watcher.watch_only([new], among=[old])
+        assert frozenset({config, new}) == watcher.paths
+
+
+async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine that has no inotify instance left polls, tells it, and hears changes all the same."""
+
+    def full(**_options: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(inotify_simple, "INotify", full)
+    with Watcher(poll_interval=0.02) as watcher:
+        watcher.watch(tmp_path)
+        await settled(watcher)
+        (tmp_path / "x").touch()
+        await heard(watcher, tmp_path)
+        assert ["no inotify (Too many open files)"] == [limit.partition(":")[0] for limit in watcher.limits]
+
+
+async def test_a_watch_that_the_kernel_refuses_is_polled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """When the user's number of watches is used up, that directory is polled."""
+    with Watcher(poll_interval=0.02) as watcher:
+
+        def full(*_arguments: object) -> int:
+            raise OSError(28, os.strerror(28))
+
+        monkeypatch.setattr(watcher._inotify, "add_watch", full)
+        watcher.watch(tmp_path)
+        await settled(watcher)
+        (tmp_path / "x").touch()
+        await heard(watcher, tmp_path)
+        assert "max_user_watches" in watcher.limits[0]
+
+
+async def test_closing_gives_every_descriptor_back(tmp_path: Path) -> None:
+    """Watching, polling and closing leaves no file open; closing twice is fine."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        watcher = Watcher(sys=Path("/sys"))
+        watcher.watch(tmp_path)
+        watcher.watch(tmp_path / "missing")
+        watcher.close()
+        watcher.close()
+    assert before == len(os.listdir("/proc/self/fd"))

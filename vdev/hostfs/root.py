@@ -1,0 +1,172 @@
+"""The host's file system as this process sees it: the only way to the host's `/dev` and `/sys`.
+
+In a container the host's directories are mounted somewhere, `/host` say. A *host path* is a `str` such as
+`/dev/ttyUSB0`, the path that the kubelet and the runtime understand; a `Path` is where this process reads it. Symbolic
+links are resolved below the root: an absolute one never leads to this container's own files, and `..` never climbs out.
+
+Everything here blocks: call it in a thread.
+"""
+
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.spec import NodeKind
+from ..errors import HostError
+
+_MAX_LINKS = 40  # the kernel's own limit for one path
+_READ_LIMIT = 64 * 1024  # sysfs attributes hold a page, probed files a word; nobody may feed us more
+
+_KINDS = {
+    stat.S_IFCHR: NodeKind.CHAR,
+    stat.S_IFBLK: NodeKind.BLOCK,
+    stat.S_IFREG: NodeKind.FILE,
+    stat.S_IFDIR: NodeKind.DIRECTORY,
+    stat.S_IFSOCK: NodeKind.SOCKET,
+    stat.S_IFIFO: NodeKind.FIFO,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What a host path is. `path` is the host's own, links resolved; the numbers are those of a device node."""
+
+    path: str
+    kind: NodeKind
+    major: int = 0
+    minor: int = 0
+
+    @property
+    def is_device(self) -> bool:
+        """Whether it is a device node."""
+        return self.kind in (NodeKind.CHAR, NodeKind.BLOCK)
+
+
+Inspect = Callable[[Path], tuple[NodeKind, int, int]]
+
+
+def inspect(path: Path) -> tuple[NodeKind, int, int]:
+    """Kind, major and minor of a file that is no link. Raises OSError."""
+    found = os.lstat(path)
+    return _KINDS[stat.S_IFMT(found.st_mode)], os.major(found.st_rdev), os.minor(found.st_rdev)
+
+
+class HostRoot:
+    """The host's file system below `root`; `inspect` tells what a file is (tests without rights give their own)."""
+
+    def __init__(self, root: Path = Path("/"), *, inspect: Inspect = inspect) -> None:
+        self.root = Path(posixpath.normpath(root.absolute()))
+        self._prefix = "" if str(self.root) == "/" else str(self.root)
+        self._inspect = inspect
+
+    def __repr__(self) -> str:
+        return f"HostRoot({str(self.root)!r})"
+
+    def resolve(self, host_path: str, *, follow: bool = True) -> str:
+        """The host path without links and `..`; with `follow=False` a link at the end stays.
+
+        What does not exist stays as it is written. Raises HostError when the links form a loop.
+        """
+        pending = _parts(host_path)
+        pending.reverse()
+        done: list[str] = []
+        links = 0
+        while pending:
+            part = pending.pop()
+            if part == "..":
+                del done[-1:]
+                continue
+            here = "/".join(("", *done, part))
+            target = self._link(here) if follow or pending else ""
+            if not target:
+                done.append(part)
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise HostError(f"{host_path}: more than {_MAX_LINKS} symbolic links in a row, probably a loop")
+            if target.startswith("/"):
+                done.clear()
+            pending += reversed(_parts(target))
+        return "/".join(("", *done)) if done else "/"
+
+    def _link(self, resolved: str) -> str:
+        """What a link points to, or the empty string for everything that is no link."""
+        try:
+            return os.readlink(self._prefix + resolved)
+        except OSError:
+            return ""
+
+    def path(self, host_path: str, *, follow: bool = True) -> Path:
+        """Where this process finds the host path, links resolved below the root.
+
+        Raises HostError for a loop of links.
+        """
+        return Path(self._prefix + self.resolve(host_path, follow=follow))
+
+    def host_path(self, path: Path) -> str:
+        """The host's own name of a path below the root. Raises HostError when it is not below it."""
+        try:
+            return posixpath.normpath(posixpath.join("/", path.relative_to(self.root).as_posix()))
+        except ValueError:
+            raise HostError(f"{path} is not below the host root {self.root}") from None
+
+    def info(self, host_path: str) -> FileInfo | None:
+        """What stands at the host path, links followed; None when nothing does.
+
+        Raises HostError for a loop of links, or without permission to look.
+        """
+        resolved = self.resolve(host_path)
+        try:
+            kind, major, minor = self._inspect(Path(self._prefix + resolved))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as cause:
+            raise HostError(f"cannot look at {host_path}: {cause.strerror}") from cause
+        return FileInfo(resolved, kind, major, minor)
+
+    def exists(self, host_path: str) -> bool:
+        """Whether something stands there that can be looked at."""
+        try:
+            return self.info(host_path) is not None
+        except HostError:
+            return False
+
+    def link(self, host_path: str) -> str:
+        """The target of a link, as it is written in it; the empty string when it is no link."""
+        try:
+            return self._link(self.resolve(host_path, follow=False))
+        except HostError:
+            return ""
+
+    def entries(self, host_path: str) -> Iterator[tuple[str, bool]]:
+        """Names in a directory, each with whether it is a directory itself (a link is none), in no order.
+
+        Nothing for a directory that is not there; raises HostError when it cannot be read.
+        """
+        try:
+            with os.scandir(self.path(host_path)) as found:
+                yield from ((each.name, each.is_dir(follow_symlinks=False)) for each in found)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as cause:
+            raise HostError(f"cannot list {host_path}: {cause.strerror}") from cause
+
+    def read_text(self, host_path: str) -> str | None:
+        """The text of a small file, stripped, at most 64 KiB; None when it is not there. Never blocks on a pipe.
+
+        Raises HostError when it cannot be read.
+        """
+        try:
+            with open(os.open(self.path(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                return (file.read(_READ_LIMIT) or b"").decode(errors="replace").strip("\0 \t\r\n")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as cause:
+            raise HostError(f"cannot read {host_path}: {cause.strerror}") from cause
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
