@@ -7,6 +7,6 @@
 
 from .atomic import write_atomic
 from .root import FileInfo, HostRoot
-from .watch import Change, Watcher
+from .watch import Changes, Watcher
 
-__all__ = ["Change", "FileInfo", "HostRoot", "Watcher", "write_atomic"]
+__all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "write_atomic"]

@@ -8,7 +8,7 @@ and then in a thread; kernel uevents, where allowed, bring sysfs up to speed.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Hashable, Iterable
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -30,16 +30,8 @@ _ENTRIES = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF 
 _GONE = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A watched directory that may have changed. `names` are the entries concerned; empty means: anything may have."""
-
-    path: Path
-    names: frozenset[str] = frozenset()
-
-    def concerns(self, name: str) -> bool:
-        """Whether the entry of that name may have changed."""
-        return not self.names or name in self.names
+Changes = Mapping[Path, frozenset[str]]
+"""Watched directories that may have changed, each with the entries concerned; no entries mean: anything may have."""
 
 
 @dataclass(slots=True)
@@ -62,11 +54,11 @@ class _Pending:
     names: dict[Path, set[str]] = field(default_factory=dict)
     anything: set[Path] = field(default_factory=set)
 
-    def take(self) -> frozenset[Change]:
-        changes = {Change(path) for path in self.anything}
-        changes |= {Change(path, frozenset(names)) for path, names in self.names.items() if path not in self.anything}
+    def take(self) -> Changes:
+        changes = {path: frozenset(names) for path, names in self.names.items()}
+        changes |= dict.fromkeys(self.anything, frozenset[str]())
         self.names, self.anything = {}, set()
-        return frozenset(changes)
+        return changes
 
 
 class Watcher:
@@ -158,7 +150,7 @@ class Watcher:
         for path in wanted:
             self.watch(path, content=content)
 
-    async def changes(self) -> frozenset[Change]:
+    async def changes(self) -> Changes:
         """Wait until at least one directory may have changed, and a moment longer for the rest of the burst."""
         while True:
             if all(target.known for target in self._targets.values()):
@@ -173,10 +165,10 @@ class Watcher:
                 self._wake.clear()
                 return self._pending.take()
 
-    def __aiter__(self) -> AsyncIterator[frozenset[Change]]:
+    def __aiter__(self) -> AsyncIterator[Changes]:
         return self._forever()
 
-    async def _forever(self) -> AsyncIterator[frozenset[Change]]:
+    async def _forever(self) -> AsyncIterator[Changes]:
         while True:
             yield await self.changes()
 
