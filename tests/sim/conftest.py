@@ -54,7 +54,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         await self.server.start()
         return self
 
-    async def register(self, *, version="v1beta1", name=None, endpoint=None, options=None, timeout=20):
+    async def register(self, *, version="v1beta1", name=None, endpoint=None, options=None, deadline=20):
         """Register with the kubelet; raises grpc.aio.AioRpcError when refused."""
         request = api.RegisterRequest(
             version=version,
@@ -65,7 +65,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         async with grpc.aio.insecure_channel(
             f"unix:{self.kubelet.socket}", options=[("grpc.use_local_subchannel_pool", 1)]
         ) as channel:
-            await api_grpc.RegistrationStub(channel).Register(request, timeout=timeout)
+            await api_grpc.RegistrationStub(channel).Register(request, timeout=deadline)
         return self
 
     def list(self, *devices):
@@ -93,11 +93,13 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         """The requests of one RPC."""
         return [request for called, request in self.calls if called == name]
 
-    async def GetDevicePluginOptions(self, request, context):
+    async def GetDevicePluginOptions(self, request, context):  # noqa: N802  # the name of the RPC
+        """Answer as the test wants."""
         self.calls.append(("GetDevicePluginOptions", request))
         return await _answer(self.answer_options(), context)
 
-    async def ListAndWatch(self, request, context):
+    async def ListAndWatch(self, request, context):  # noqa: N802  # the name of the RPC
+        """Send the list now and each new one, until the test ends it."""
         self.calls.append(("ListAndWatch", request))
         if self.fail_streams is not None:
             await context.abort(*self.fail_streams)
@@ -112,15 +114,18 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             self.streams.remove(queue)
             self.kubelet.journal.changed()
 
-    async def GetPreferredAllocation(self, request, context):
+    async def GetPreferredAllocation(self, request, context):  # noqa: N802  # the name of the RPC
+        """Answer as the test wants."""
         self.calls.append(("GetPreferredAllocation", request))
         return await _answer(self.answer_preferred(request), context)
 
-    async def Allocate(self, request, context):
+    async def Allocate(self, request, context):  # noqa: N802  # the name of the RPC
+        """Answer as the test wants."""
         self.calls.append(("Allocate", request))
         return await _answer(self.answer_allocate(request), context)
 
-    async def PreStartContainer(self, request, context):
+    async def PreStartContainer(self, request, context):  # noqa: N802  # the name of the RPC
+        """Answer as the test wants."""
         self.calls.append(("PreStartContainer", request))
         return await _answer(self.answer_pre_start(request), context)
 
@@ -147,11 +152,11 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             ]
         )
 
-    async def _pre_start(self, request):
+    async def _pre_start(self, _request):
         return api.PreStartContainerResponse()
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """Raised by a test's answer: the RPC fails with this code and text."""
 
     def __init__(self, code, text):
@@ -162,7 +167,7 @@ class Refusal(Exception):
 async def _answer(answer, context):
     try:
         return await answer
-    except Refusal as refusal:
+    except RefusalError as refusal:
         await context.abort(refusal.code, str(refusal))
 
 
@@ -181,7 +186,7 @@ async def kubelet(clock):
 
 @pytest.fixture
 async def plugins(kubelet):
-    """Make plugins: `await plugins("acme.dev/npu", ["d1"])` serves and registers, with `register=False` only serves."""
+    """A maker of plugins that serve and, unless `register=False`, register: `await plugins("acme.dev/npu", ["d1"])`."""
     made = []
 
     async def make(resource="acme.dev/npu", devices=("d1", "d2"), *, register=True, on=None, **options):
@@ -226,7 +231,7 @@ def device_fixture():
 @pytest.fixture
 def refusal():
     """`refusal(code, text)`: what an answer raises to fail its RPC."""
-    return Refusal
+    return RefusalError
 
 
 @pytest.fixture

@@ -23,12 +23,11 @@ async def test_capacity_appears(kubelet, plugins):
     assert (2, 2) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
 
 
-async def test_wrong_version(kubelet, plugins):
+async def test_wrong_version(plugins):
     """A version that the kubelet does not speak is refused before the name is looked at, with its text."""
     plugin = await plugins(register=False)
-    assert (
-        'requested API version "v1" is not supported by kubelet. Supported version is ["v1beta1"]'
-        == await refused(plugin, version="v1", name="nonsense")
+    assert 'requested API version "v1" is not supported by kubelet. Supported version is ["v1beta1"]' == await refused(
+        plugin, version="v1", name="nonsense"
     )
 
 

@@ -43,21 +43,7 @@ async def select(
     `prefer` asks the plugin: from the available ids and those already taken to the ids it would like.
     """
     resource = claim.resource
-    before = table.held(claim.pod, claim.container, resource)
-    needed = claim.count - len(before or ())
-    if before is not None and needed:
-        raise AdmissionError(
-            f'pod "{claim.pod}" container "{claim.container}" changed request for resource "{resource}" '
-            f"from {len(before)} to {claim.count}"
-        )
-    if resource not in table.healthy:
-        raise AdmissionError(f"cannot allocate unregistered device {resource}")
-    if not table.healthy[resource]:
-        raise AdmissionError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
-    if not table.healthy[resource].issuperset(before or ()):
-        raise AdmissionError(
-            f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
-        )
+    needed = _needed(table, claim)
     taken: set[str] = set()
 
     def take(ids: Collection[str]) -> bool:
@@ -80,15 +66,19 @@ async def select(
         )
     aligned, unaligned, anywhere = _by_affinity(table, claim, available)
     if missing < len(aligned):
-        if take(await prefer(aligned | taken, taken) & aligned) or take(aligned):
-            return taken
-    elif take(aligned):
-        return taken
-    elif take(await prefer(available | taken, taken) & available) or take(unaligned) or take(anywhere):
-        return taken
-    raise AdmissionError(
-        f"unexpectedly allocated less resources than required. Requested: {claim.count}, Got: {len(taken)}"
-    )
+        enough = take(await prefer(aligned | taken, taken) & aligned) or take(aligned)
+    else:
+        enough = (
+            take(aligned)
+            or take(await prefer(available | taken, taken) & available)
+            or take(unaligned)
+            or take(anywhere)
+        )
+    if not enough:
+        raise AdmissionError(
+            f"unexpectedly allocated less resources than required. Requested: {claim.count}, Got: {len(taken)}"
+        )
+    return taken
 
 
 class Admission:
@@ -150,20 +140,11 @@ class Admission:
             self._table.free_all_but(active)
         for resource in wanted:
             claim = Claim(pod.uid, container.name, resource, container.limits[resource], affinity)
-            if running and self._already_held(claim):
+            if running:
+                _check_unchanged(claim, self._table.held(claim.pod, claim.container, claim.resource))
                 continue
             calls += await self._allocate_one(claim)
         return calls
-
-    def _already_held(self, claim: Claim) -> bool:
-        """A container that the runtime lists as running at kubelet start keeps what it has, listed or not."""
-        before = self._table.held(claim.pod, claim.container, claim.resource)
-        if before is not None and len(before) != claim.count:
-            raise AdmissionError(
-                f'pod "{claim.pod}" container "{claim.container}" changed request for resource "{claim.resource}" '
-                f"from {len(before)} to {claim.count}"
-            )
-        return True
 
     async def _allocate_one(self, claim: Claim) -> int:
         resource = claim.resource
@@ -251,6 +232,30 @@ class Admission:
         return client
 
 
+def _needed(table: DeviceTable, claim: Claim) -> int:
+    """How many devices the container lacks. The other refusals hold even where it lacks none, as in the kubelet."""
+    resource = claim.resource
+    before = table.held(claim.pod, claim.container, resource)
+    _check_unchanged(claim, before)
+    if resource not in table.healthy:
+        raise AdmissionError(f"cannot allocate unregistered device {resource}")
+    if not table.healthy[resource]:
+        raise AdmissionError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+    if not table.healthy[resource].issuperset(before or ()):
+        raise AdmissionError(
+            f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+        )
+    return claim.count - len(before or ())
+
+
+def _check_unchanged(claim: Claim, before: frozenset[str] | None) -> None:
+    if before is not None and len(before) != claim.count:
+        raise AdmissionError(
+            f'pod "{claim.pod}" container "{claim.container}" changed request for resource "{claim.resource}" '
+            f"from {len(before)} to {claim.count}"
+        )
+
+
 def _by_affinity(table: DeviceTable, claim: Claim, available: set[str]) -> tuple[set[str], set[str], set[str]]:
     """Split into devices on the wanted NUMA nodes, on others, and without topology; all are alike without a hint."""
     if claim.affinity is None or not table.has_topology(claim.resource):
@@ -259,4 +264,3 @@ def _by_affinity(table: DeviceTable, claim: Claim, available: set[str]) -> tuple
     aligned = {id_ for id_ in available if claim.affinity.intersection(listed[id_].numa)}
     anywhere = {id_ for id_ in available if not listed[id_].numa}
     return aligned, available - aligned - anywhere, anywhere
-

@@ -6,7 +6,6 @@ it keeps healthy ids only, and all that plugins answered, in clear. A file that 
 
 import base64
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +87,7 @@ def write(directory: Path, text: str) -> None:
     """Replace the checkpoint at once: a temporary file whose name starts with a dot, then a rename. Blocks."""
     temporary = directory / f".{FILE_NAME}"
     temporary.write_text(text)
-    os.replace(temporary, directory / FILE_NAME)
+    temporary.replace(directory / FILE_NAME)
 
 
 def belongs_to_real_kubelet(directory: Path) -> bool:
@@ -101,5 +100,5 @@ def belongs_to_real_kubelet(directory: Path) -> bool:
 
 
 def _held(entry: Mapping[str, Any]) -> Held:
-    by_numa = tuple((int(node), tuple(ids)) for node, ids in sorted(entry["deviceIDs"].items(), key=lambda i: int(i[0])))
-    return Held(by_numa, base64.b64decode(entry["response"]))
+    by_numa = sorted((int(node), tuple(ids)) for node, ids in entry["deviceIDs"].items())
+    return Held(tuple(by_numa), base64.b64decode(entry["response"]))

@@ -93,7 +93,8 @@ class PluginClient:
                 async for response in self._stub.ListAndWatch(api.Empty()):
                     await receive(response)
         except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and (size := _TOO_LARGE.search(error.details() or "")):
+            size = _TOO_LARGE.search(error.details() or "")
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and size is not None:
                 text = f"a list of {size[1]} bytes, the kubelet receives at most {LIST_LIMIT_BYTES}"
                 self._report([Finding("list-over-limit", Severity.ERROR, self.resource, text)])
                 return f"rpc error: code = ResourceExhausted desc = grpc: received message larger than max {size[0]}"

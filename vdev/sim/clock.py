@@ -32,16 +32,17 @@ class SystemClock:
     def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
         """Call `action` each `period` seconds on the running loop; returns what ends it."""
         loop = asyncio.get_running_loop()
-        handle = loop.call_later(period, lambda: None)
-        handle.cancel()
 
         def fire() -> None:
-            nonlocal handle
-            handle = loop.call_later(period, fire)
+            timers[0] = loop.call_later(period, fire)
             action()
 
-        handle = loop.call_later(period, fire)
-        return lambda: handle.cancel()
+        timers = [loop.call_later(period, fire)]
+
+        def end() -> None:
+            timers[0].cancel()
+
+        return end
 
 
 class ManualClock:

@@ -39,10 +39,11 @@ class Kubelet:
     """A kubelet's device manager with real sockets, as an async context manager.
 
     `root` is the kubelet's directory (default: a new one that is removed at the end); `clock` measures the node-status
-    tick and the five minutes of grace; with `status_on_change` the node status follows every change at once, as a person
-    would like it, without it only each tick, every 10 s, as in the real one. `compat` chooses whose re-registration
-    behaviour to show, `seed` the random choices of devices, `capacity` what else pods may ask the node for (quantities of
-    `pods`, `cpu`, `memory`; what is absent is not limited), `host_root` where device nodes must exist (None: not checked).
+    tick and the five minutes of grace; with `status_on_change` the node status follows every change at once, as a
+    person would like it, without it only each tick, every 10 s, as in the real one. `compat` chooses whose
+    re-registration behaviour to show, `seed` the random choices of devices, `capacity` what else pods may ask the node
+    for (quantities of `pods`, `cpu`, `memory`; what is absent is not limited), `host_root` where device nodes must
+    exist (None: not checked).
     """
 
     def __init__(
@@ -257,9 +258,7 @@ class Kubelet:
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
-    async def run_pod(
-        self, manifest: Mapping[str, Any], *, numa_affinity: Iterable[int] | None = None
-    ) -> PodStatus:
+    async def run_pod(self, manifest: Mapping[str, Any], *, numa_affinity: Iterable[int] | None = None) -> PodStatus:
         """Create a pod, admit it and start its containers; returns how that went.
 
         `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager would align with (None: its

@@ -4,8 +4,10 @@ Owns the rules, one function per message of the API, as pure functions from valu
 container, a pod or the kubelet; WARNING is what works by luck. Who calls them, and when, is `process` and its parts.
 """
 
+import itertools
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -22,6 +24,7 @@ _CDI_VENDOR = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CDI_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
 _SOME = 3  # names that a message quotes before it says how many more there are
 
 
@@ -94,12 +97,7 @@ def device_list(
         yield _error("empty-id", resource, "a device has an empty id")
     if long := [id_ for id_ in by_id if len(id_) > ID_LIMIT]:
         yield _warning("id-too-long", resource, f"{_quote(long)}: the API allows at most {ID_LIMIT} characters")
-    repeated = {id_: healths for id_, healths in by_id.items() if len(healths) > 1}
-    if differ := [id_ for id_, healths in repeated.items() if len({h == HEALTHY for h in healths}) > 1]:
-        text = f"{_quote(differ)} listed twice with differing health: counted twice in capacity, once in allocatable"
-        yield _error("duplicate-id-health", resource, text)
-    if same := [id_ for id_ in repeated if id_ not in differ]:
-        yield _error("duplicate-id", resource, f"{_quote(same)} listed more than once")
+    yield from _repeats(resource, by_id)
     if odd := sorted({h for healths in by_id.values() for h in healths} - {HEALTHY, UNHEALTHY}):
         text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; the kubelet takes it as unhealthy"
         yield _error("health-text", resource, text)
@@ -164,14 +162,21 @@ def cdi_name(name: str) -> str | None:
     return None
 
 
+def _repeats(resource: str, by_id: Mapping[str, list[str]]) -> Iterator[Finding]:
+    repeated = {id_: healths for id_, healths in by_id.items() if len(healths) > 1}
+    if differ := [id_ for id_, healths in repeated.items() if len({h == HEALTHY for h in healths}) > 1]:
+        text = f"{_quote(differ)} listed twice with differing health: counted twice in capacity, once in allocatable"
+        yield _error("duplicate-id-health", resource, text)
+    if same := [id_ for id_ in repeated if id_ not in differ]:
+        yield _error("duplicate-id", resource, f"{_quote(same)} listed more than once")
+
+
 def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
     for name in sorted(response.envs):
         if not _ENV_NAME.fullmatch(name):
             yield _error("env-name", resource, f"environment variable {name!r} is no C identifier")
     for spec in response.devices:
-        if not spec.permissions or set(spec.permissions) - set("rwm") or len(set(spec.permissions)) < len(
-            spec.permissions
-        ):
+        if spec.permissions not in _PERMISSIONS:
             text = f"device {spec.host_path}: permissions {spec.permissions!r}, expected a combination of r, w and m"
             yield _error("device-permissions", resource, text)
         yield from _paths(resource, "device", spec.host_path, spec.container_path)
@@ -181,9 +186,13 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
         ("device", [spec.container_path for spec in response.devices]),
         ("mount", [mount.container_path for mount in response.mounts]),
     ):
-        if twice := sorted({path for path in paths if paths.count(path) > 1}):
+        if twice := _twice(paths):
             text = f"{kind} {_quote(twice)} given more than once; the kubelet keeps the first"
             yield _error("duplicate-container-path", resource, text)
+    yield from _names(resource, response)
+
+
+def _names(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
     for key in sorted(response.annotations):
         prefix, slash, name = key.rpartition("/")
         if not _ANNOTATION_NAME.fullmatch(name) or len(name) > ID_LIMIT or (slash and not prefix):
@@ -192,7 +201,7 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
     for name in names:
         if problem := cdi_name(name):
             yield _error("cdi-name", resource, f"CDI device {name!r}: {problem}")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := _twice(names):
         yield _warning("duplicate-cdi-device", resource, f"CDI device {_quote(twice)} given more than once")
 
 
@@ -200,6 +209,10 @@ def _paths(resource: str, kind: str, host: str, container: str) -> Iterator[Find
     for side, path in (("host", host), ("container", container)):
         if not path.startswith("/"):
             yield _error("relative-path", resource, f"{kind}: {side} path {path!r} is not absolute")
+
+
+def _twice(names: list[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def _quote(names: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ It only reads: pods from whoever has them, devices from `state`.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 import grpc.aio
@@ -21,8 +21,6 @@ from .state import NO_NUMA, DeviceTable
 QUERIES_PER_SECOND = 100.0
 BURST = 10
 
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
@@ -117,12 +115,13 @@ class _V1(v1_grpc.PodResourcesListerServicer):
         self, request: v1.GetPodResourcesRequest, context: _Context
     ) -> v1.GetPodResourcesResponse:
         await self._answers.admit("get", context)
-        for pod in self._answers.active():
-            if (pod.name, pod.namespace) == (request.pod_name, request.pod_namespace):
-                return v1.GetPodResourcesResponse(pod_resources=self._pod(pod))
-        self._answers.failed("get")
-        text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
-        await context.abort(grpc.StatusCode.UNKNOWN, text)
+        key = f"{request.pod_namespace}/{request.pod_name}"
+        pod = next((pod for pod in self._answers.active() if pod.key == key), None)
+        if pod is None:
+            self._answers.failed("get")
+            text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+            await context.abort(grpc.StatusCode.UNKNOWN, text)
+        return v1.GetPodResourcesResponse(pod_resources=self._pod(pod))
 
     async def GetAllocatableResources(  # noqa: N802  # the name of the RPC
         self, request: v1.AllocatableResourcesRequest, context: _Context

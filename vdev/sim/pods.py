@@ -107,7 +107,7 @@ class ContainerStatus:
     restarts: int = 0
     allocations: int = 0
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    edits: Edits = Edits()
+    edits: Edits = field(default_factory=Edits)
     health: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -181,8 +181,8 @@ def parse(document: Any, *, serial: int = 0) -> PodSpec:
     uid = str(meta.get("uid") or uuid.uuid5(_UID_SPACE, f"{namespace}/{name}/{serial}"))
     spec = _mapping(pod.get("spec"), "spec")
     found = [
-        *(_container(c, f"spec.initContainers[{i}]", init=True) for i, c in enumerate(spec.get("initContainers") or [])),
-        *(_container(c, f"spec.containers[{i}]", init=False) for i, c in enumerate(spec.get("containers") or [])),
+        *_containers(spec.get("initContainers"), "spec.initContainers", init=True),
+        *_containers(spec.get("containers"), "spec.containers", init=False),
     ]
     if not any(container.kind is Kind.APP for container in found):
         raise ManifestError("spec.containers: expected at least one container")
@@ -203,6 +203,12 @@ def quantity(value: Any, where: str) -> Decimal:
     if isinstance(value, bool) or not amount.is_finite():
         raise ManifestError(f"{where}: {value!r} is no quantity; expected something like 2, 500m or 1Gi")
     return amount
+
+
+def _containers(documents: Any, where: str, *, init: bool) -> list[ContainerSpec]:
+    if not isinstance(documents or [], list):
+        raise ManifestError(f"{where}: expected a list, found {type(documents).__name__}")
+    return [_container(document, f"{where}[{i}]", init=init) for i, document in enumerate(documents or [])]
 
 
 def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:

@@ -153,9 +153,7 @@ class KubeletProcess:
             in_flight=lambda resource: self.admission.in_flight.get(resource, set()),
             changed=self._devices_changed,
         )
-        self.admission = Admission(
-            self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint
-        )
+        self.admission = Admission(self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint)
 
     def _prepare(self) -> None:
         paths = self.paths

@@ -143,9 +143,7 @@ class Registry(api_grpc.RegistrationServicer):
         size = response.ByteSize()
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
         touched = self._table.listed(resource, devices)
-        self._journal.note(
-            Listed(resource, len(self._table.healthy[resource]), len(self._table.unhealthy[resource]))
-        )
+        self._journal.note(Listed(resource, len(self._table.healthy[resource]), len(self._table.unhealthy[resource])))
         await self._changed(touched)
 
     def _forget(self, client: PluginClient) -> PluginClient | None:

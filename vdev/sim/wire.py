@@ -28,7 +28,8 @@ def make_directories(*directories: Path) -> None:
 def check_path(path: Path) -> None:
     """Raise SocketError if a socket's path is too long for the system."""
     if (length := len(os.fsencode(path))) > SUN_PATH_LIMIT:
-        raise SocketError(f"{path}: {length} bytes, a socket's path has at most {SUN_PATH_LIMIT}; use a shorter directory")
+        text = f"{length} bytes, a socket's path has at most {SUN_PATH_LIMIT}; use a shorter directory"
+        raise SocketError(f"{path}: {text}")
 
 
 def refuse_live(path: Path) -> None:

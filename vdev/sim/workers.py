@@ -245,7 +245,8 @@ class Workers:
         paths = [node.host_path for node in edits.devices]
         missing = await asyncio.to_thread(wire.missing_host_paths, paths, self._host_root)
         self._journal.find(
-            Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host") for path in missing
+            Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host")
+            for path in missing
         )
 
     def _check_alive(self) -> None:

@@ -1,0 +1,33 @@
+"""Which resource names the kubelet takes."""
+
+import pytest
+
+from vdev.sim.names import is_extended_resource_name
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("acme.dev/npu", True),
+        ("acme.dev/NPU_1.x-y", True),
+        ("a/b", True),
+        ("Acme.dev/npu", False),
+        ("gpu", False),
+        ("acme.dev/", False),
+        ("/npu", False),
+        ("acme.dev/a/b", False),
+        ("acme.dev/-npu", False),
+        ("acme.dev/npu\n", False),
+        ("kubernetes.io/npu", False),
+        ("foo.kubernetes.io/npu", False),
+        ("requests.acme.dev/npu", False),
+        ("acme..dev/npu", False),
+        ("acme.dev/" + "n" * 63, True),
+        ("acme.dev/" + "n" * 64, False),
+        ("a" * 244 + "/npu", True),
+        ("a" * 245 + "/npu", False),
+    ],
+)
+def test_names(name, expected):
+    """Exactly the names that a real kubelet takes are taken."""
+    assert expected is is_extended_resource_name(name)
