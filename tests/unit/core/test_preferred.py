@@ -1,0 +1,353 @@
+"""Which devices are preferred for a container."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.heaviest import heaviest
+from vdev.core.preferred import Allocator, Candidate
+from vdev.core.spec import AllocationPolicy
+
+DISTRIBUTED, PACKED = AllocationPolicy
+
+
+def whole(count, numa=()):
+    return [Candidate(f"g{i}", f"g{i}", (numa[i],) if numa else (), i) for i in range(count)]
+
+
+def replicas(parents, each):
+    return [Candidate(f"g{p}::{r}", f"g{p}", (), p * each + r, f"g{p}") for p in range(parents) for r in range(each)]
+
+
+def partitions(counts):
+    pairs = [(parent, part) for parent, count in enumerate(counts) for part in range(count)]
+    return [Candidate(f"g{p}-{part}", f"g{p}", (), index) for index, (p, part) in enumerate(pairs)]
+
+
+def ids(candidates):
+    return [each.id for each in candidates]
+
+
+def parents(chosen):
+    return Counter(each.partition(":")[0].partition("-")[0] for each in chosen)
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("available", "must", "size"),
+    [
+        (["g0", "g1"], [], 3),
+        (["g0", "g1"], [], 0),
+        (["g0", "g1"], [], -1),
+        (["g0", "g1"], ["g0", "g1"], 1),
+        (["g0", "g1"], ["g2"], 2),
+        (["g0", "g1"], ["nobody"], 1),
+        ([], [], 1),
+        (["nobody", "g0"], [], 2),
+    ],
+)
+@pytest.mark.parametrize("candidates", [whole(4), whole(4, [0, 0, 1, 1])], ids=["plain", "numa"])
+@pytest.mark.parametrize("links", [{}, {("g0", "g1"): 100}], ids=["unlinked", "linked"])
+def test_nothing_is_preferred_where_nothing_fits(candidates, links, available, must, size):
+    """An impossible request gets no answer rather than a wrong one."""
+    assert [] == Allocator(candidates, links=links).prefer(available, must, size)
+
+
+# --- replicas and partitions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "size", "expected"),
+    [(DISTRIBUTED, 4, [2, 2]), (PACKED, 5, [4, 1]), (DISTRIBUTED, 1, [1]), (PACKED, 8, [4, 4])],
+)
+def test_replicas_are_spread_or_packed(policy, size, expected):
+    """Two devices with four replicas each: distributed takes turns, packed fills one first."""
+    candidates = replicas(2, 4)
+    assert (
+        expected
+        == sorted(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], size)).values())[::-1]
+    )
+
+
+@pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, "g1"), (PACKED, "g0")])
+def test_what_others_hold_counts(policy, expected):
+    """A device with replicas gone is the last choice when spreading, and the first when packing."""
+    candidates = replicas(2, 4)
+    available = [each for each in ids(candidates) if each not in ("g0::1", "g0::2")]
+    assert [expected] == list(parents(Allocator(candidates, policy=policy).prefer(available, [], 1)))
+
+
+def test_must_include_counts_as_gone():
+    """What must be included is part of the answer, first, and weighs on its device."""
+    candidates = replicas(2, 4)
+    assert ["g0::3", "g1::0"] == Allocator(candidates).prefer(ids(candidates), ["g0::3"], 2)
+
+
+def test_replicas_of_partitions_are_spread_within_the_device_too():
+    """Replicas of two partitions of one device: one of each, not two of the same."""
+    candidates = [Candidate(f"m{u}::{r}", "g0", (), u * 4 + r, f"m{u}") for u in range(2) for r in range(4)]
+    assert ["m0::0", "m1::0"] == Allocator(candidates).prefer(ids(candidates), [], 2)
+
+
+@pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, [1, 1, 1]), (PACKED, [3])])
+def test_partitions_count_for_their_device(policy, expected):
+    """Unreplicated partitions are spread over devices, or packed onto one."""
+    candidates = partitions([7, 7, 7])
+    assert expected == list(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], 3)).values())
+
+
+@pytest.mark.parametrize(
+    ("free", "must", "size", "expected"),
+    [
+        ([8, 8, 8], [], 10, {"g0": 8, "g1": 2}),
+        ([7, 7, 8, 8, 8, 6], [], 10, {"g2": 8, "g5": 2}),  # the tightest place for what one device cannot hold
+        ([1, 7, 7], [], 2, {"g1": 2}),
+        ([1, 7, 3], [], 3, {"g2": 3}),
+        ([5, 5, 8], ["g1-7"], 4, {"g1": 4}),
+    ],
+)
+def test_packed_partitions_touch_the_fewest_devices(free, must, size, expected):
+    """With some partitions gone, the request goes to as few devices as hold it, and leaves whole ones whole."""
+    candidates = partitions([8] * len(free))
+    available = [each for each in ids(candidates) if 8 - int(each[-1]) <= free[int(each[1])]]
+    assert expected == parents(Allocator(candidates, policy=PACKED).prefer(available, must, size))
+
+
+# --- NUMA -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("available", "must", "size", "expected"),
+    [
+        (range(8), [], 2, [0, 1]),
+        ([0, 4, 5, 6, 7], [], 2, [4, 5]),
+        ([0, 1, 4, 5, 6], [], 2, [0, 1]),  # the tighter node, so that the other keeps room for three
+        ([3, 4, 5, 6], ["g3"], 2, [3, 4]),
+        (range(8), [], 5, [0, 1, 2, 3, 4]),
+        (range(8), ["g6"], 3, [4, 5, 6]),
+    ],
+)
+def test_whole_devices_stay_on_few_numa_nodes(available, must, size, expected):
+    """Without links, devices come from as few NUMA nodes as hold them."""
+    allocator = Allocator(whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
+    assert [f"g{each}" for each in expected] == allocator.prefer([f"g{each}" for each in available], must, size)
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+def pairs(text):
+    """`0-1=100 2-3=50` as a mapping."""
+    links = {}
+    for word in text.split():
+        ends, _, score = word.partition("=")
+        one, _, other = ends.partition("-")
+        links[f"g{one}", f"g{other}"] = int(score)
+    return links
+
+
+# NVIDIA's scale: 10 across sockets, 30 over the host bridge, 50 on one switch, and 100 for each NVLink.
+_CROSS = {(a, b): 10 for a in range(4) for b in range(4, 8)}
+
+
+def cube_mesh(nvlinks, switch):
+    """The DGX-1's hybrid cube mesh: two sockets of four devices, links as given, PCIe scores below them."""
+    scores = dict(_CROSS)
+    for base in (0, 4):
+        for a, b in combinations(range(base, base + 4), 2):
+            scores[a, b] = 50 if (a - base, b - base) in switch else 30
+    for (a, b), count in nvlinks.items():
+        scores[a, b] += 100 * count
+    return {(f"g{a}", f"g{b}"): score for (a, b), score in scores.items()}
+
+
+_QUADS = [pair for base in (0, 4) for pair in combinations(range(base, base + 4), 2)]
+PASCAL = cube_mesh({**dict.fromkeys(_QUADS, 1), **{(a, a + 4): 1 for a in range(4)}}, {(0, 2), (1, 3)})
+VOLTA = cube_mesh(
+    {
+        **dict.fromkeys(_QUADS, 1),
+        **dict.fromkeys([(0, 3), (1, 2), (2, 3), (4, 7), (5, 6), (6, 7), (0, 4), (1, 5)], 2),
+        (2, 6): 1,
+        (3, 7): 1,
+    },
+    {(0, 1), (2, 3)},
+)
+RTX = pairs("0-3=210 1-2=210 0-1=20 2-3=20 0-2=10 1-3=10")
+
+
+def weight(links, chosen):
+    return sum(links.get((a, b), 0) + links.get((b, a), 0) for a, b in combinations(chosen, 2))
+
+
+@pytest.mark.parametrize(
+    ("links", "available", "must", "size", "peer"),
+    [
+        (VOLTA, [0, 2, 4, 5], [], 2, [4, 5]),
+        (VOLTA, [0, 4, 5, 6], [], 2, [5, 6]),
+        (VOLTA, [0, 3, 1], [], 2, [0, 3]),
+        (VOLTA, [0, 1, 4], [], 2, [0, 4]),
+        (VOLTA, range(8), [4], 1, [4]),
+        (VOLTA, range(8), [4], 2, [4, 7]),
+        (VOLTA, range(8), [4], 4, [4, 5, 6, 7]),
+        (VOLTA, range(8), [0, 2, 4, 6], 4, [0, 2, 4, 6]),
+        (VOLTA, range(8), [], 2, [0, 3]),
+        (VOLTA, range(8), [], 4, [0, 1, 2, 3]),
+        (PASCAL, range(8), [], 2, [0, 2]),
+        (PASCAL, [1, 3, 4, 5, 6, 7], [], 2, [1, 3]),
+        (PASCAL, range(8), [], 4, [0, 1, 2, 3]),
+        (PASCAL, range(4, 8), [], 4, [4, 5, 6, 7]),
+        (PASCAL, range(8), [], 8, range(8)),
+        (RTX, range(4), [], 2, [0, 3]),
+        (RTX, range(4), [], 1, [0]),
+    ],
+)
+def test_links_are_at_least_as_good_as_the_peers_choice(links, available, must, size, peer):
+    """On the boards of go-gpuallocator's tables, the set is never worse connected than theirs."""
+    count = 4 if links is RTX else 8
+    chosen = Allocator(whole(count), links=links).prefer([f"g{i}" for i in available], [f"g{i}" for i in must], size)
+    assert weight(links, chosen) >= weight(links, [f"g{i}" for i in peer])
+
+
+@pytest.mark.parametrize(
+    ("links", "size", "rounds"),
+    [(VOLTA, 2, 4), (VOLTA, 4, 2), (PASCAL, 2, 4), (PASCAL, 4, 2), (RTX, 2, 2)],
+    ids=["volta-2", "volta-4", "pascal-2", "pascal-4", "rtx-2"],
+)
+def test_successive_requests_cut_a_board_as_well_as_the_peer(links, size, rounds):
+    """Filling a board request by request reaches the best total over all ways to cut it, as theirs does."""
+    left = [f"g{i}" for i in range(size * rounds)]
+    allocator = Allocator(whole(len(left)), links=links)
+    best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
+    total = 0
+    while left:
+        chosen = allocator.prefer(left, [], size)
+        total += weight(links, chosen)
+        left = [each for each in left if each not in chosen]
+    assert best == total
+
+
+def cuts(items, size):
+    """Every way to cut a list into sets of one size."""
+    if not items:
+        yield []
+        return
+    for rest in combinations(items[1:], size - 1):
+        part = [items[0], *rest]
+        for cut in cuts([each for each in items if each not in part], size):
+            yield [part, *cut]
+
+
+def test_the_leftovers_decide_between_equals():
+    """Of two pairs with one link, the one that leaves a linked pair behind."""
+    links = pairs("0-1=100 1-2=100 2-3=100")
+    assert ["g0", "g1"] == Allocator(whole(4), links=links).prefer(["g0", "g1", "g2", "g3"], [], 2)
+    chain = pairs("0-1=100 1-2=100 0-3=100")
+    assert ["g0", "g3"] == Allocator(whole(4), links=chain).prefer(["g0", "g1", "g2", "g3"], [], 2)
+
+
+def test_numa_decides_between_equal_links():
+    """Where every device reaches every other, the set stays on one NUMA node."""
+    mesh = {(f"g{a}", f"g{b}"): 1200 for a, b in combinations(range(8), 2)}
+    allocator = Allocator(whole(8, [3, 3, 1, 1, 7, 7, 5, 5]), links=mesh)
+    assert ["g2", "g3"] == allocator.prefer(["g0", "g2", "g3", "g4", "g6"], [], 2)
+
+
+def test_many_linked_devices_stay_in_their_islands():
+    """Beyond the exact size, islands of linked devices are found, and one that is broken into is used up."""
+    links = {(f"g{a}", f"g{b}"): 400 for a, b in combinations(range(64), 2) if a // 8 == b // 8}
+    allocator = Allocator(whole(64), links=links)
+    available = [f"g{i}" for i in range(64) if i % 8 or i // 8 == 5]
+    assert [f"g{i}" for i in range(40, 48)] == allocator.prefer(available, [], 8)
+
+
+def test_very_many_linked_devices_stay_in_their_islands():
+    """Beyond the size where every pair is weighed, linked devices count as one group."""
+    links = {(f"g{i}", f"g{i + 1}"): 100 for i in range(2000) if i % 8 != 7}
+    allocator = Allocator(whole(2000), links=links)
+    assert [f"g{i}" for i in range(8, 16)] == allocator.prefer([f"g{i}" for i in range(2000)], ["g9"], 8)
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def cases(draw):
+    """Any resource, any offer, any possible request."""
+    count = draw(st.integers(1, 9))
+    kind = draw(st.sampled_from(["whole", "linked", "replicas", "partitions"]))
+    if kind in ("whole", "linked"):
+        candidates = whole(count, draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)))
+    elif kind == "replicas":
+        candidates = replicas(count, draw(st.integers(1, 4)))
+    else:
+        candidates = partitions(draw(st.lists(st.integers(1, 4), min_size=count, max_size=count)))
+    links = {}
+    if kind == "linked":
+        every = list(combinations(ids(candidates), 2))
+        scores = draw(st.lists(st.integers(0, 3), min_size=len(every), max_size=len(every)))
+        links = dict(zip(every, scores, strict=True))
+    available = draw(st.lists(st.sampled_from(ids(candidates)), unique=True, min_size=1))
+    size = draw(st.integers(1, len(available)))
+    must = draw(st.lists(st.sampled_from(available), unique=True, max_size=size))
+    policy = draw(st.sampled_from(AllocationPolicy))
+    return Allocator(candidates, links=links, policy=policy), candidates, links, available, must, size, policy
+
+
+@given(cases(), st.randoms(use_true_random=False))
+def test_every_answer_is_complete_and_independent_of_order(case, random):
+    """Right size, within what is offered, with all that must be; and the order of the lists changes nothing."""
+    allocator, _, _, available, must, size, _ = case
+    chosen = allocator.prefer(available, must, size)
+    assert size == len(chosen) == len(set(chosen))
+    assert set(must) <= set(chosen) <= set(available)
+    again = allocator.prefer(random.sample(available, len(available)), random.sample(must, len(must)), size)
+    assert chosen == again
+
+
+@given(cases())
+def test_linked_devices_get_the_best_set(case):
+    """For up to 16 devices no set with the required ones has a better score."""
+    allocator, _, links, available, must, size, _ = case
+    if any(links.values()):
+        best = max(weight(links, each) for each in combinations(available, size) if set(must) <= set(each))
+        assert best == weight(links, allocator.prefer(available, must, size))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.data())
+def test_distributed_is_level(parent_count, each, data):
+    """From a fresh resource, no device has two replicas more than another that still has one free."""
+    candidates = replicas(parent_count, each)
+    size = data.draw(st.integers(1, len(candidates)))
+    counts = parents(Allocator(candidates).prefer(ids(candidates), [], size))
+    held = [counts[f"g{p}"] for p in range(parent_count)]
+    assert max(held) - min(held) <= 1
+
+
+@given(cases())
+def test_packed_partitions_are_on_the_fewest_devices(case):
+    """No other choice without required ones touches fewer devices."""
+    allocator, candidates, _, available, _, size, policy = case
+    parent = {each.id: each.parent for each in candidates}
+    several = len(set(parent.values())) < len(parent)
+    if policy is PACKED and several and ":" not in candidates[0].id:
+        rooms = sorted(Counter(parent[each] for each in available).values(), reverse=True)
+        fewest = next(count for count in range(1, len(rooms) + 1) if sum(rooms[:count]) >= size)
+        assert fewest == len({parent[each] for each in allocator.prefer(available, [], size)})
+
+
+@given(st.integers(17, 22), st.integers(0, 2**32), st.integers(2, 5))
+def test_beyond_the_exact_size_the_answer_is_close(count, seed, size):
+    """On random graphs, the set found has at least nine tenths of the best set's weight."""
+    state, weights = seed, [[0] * count for _ in range(count)]
+    for a, b in combinations(range(count), 2):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        weights[a][b] = weights[b][a] = state >> 56
+    total = lambda chosen: sum(weights[a][b] for a, b in combinations(chosen, 2))  # noqa: E731
+    found = heaviest(tuple(map(tuple, weights)), list(range(count)), [], size)
+    assert size == len(set(found))
+    assert total(found) >= 0.9 * max(map(total, combinations(range(count), size)))
