@@ -1,7 +1,7 @@
 """Whether a container's request can be granted, and what it stands for.
 
-The kubelet's Allocate is not exactly-once, not per pod and never followed by a release; so granting keeps no state and the
-same request always gets the same answer.
+The kubelet's Allocate is not exactly-once, not per pod and never followed by a release; so granting keeps no state and
+the same request always gets the same answer.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,9 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
         )
     broken = next((slot for slot in slots if not slot.health.healthy), None)
     if broken is not None:
-        raise UnhealthyDevice(f"device {broken.id!r} of {resource.name} is unhealthy: {broken.health.reason or 'no reason given'}")
+        raise UnhealthyDevice(
+            f"device {broken.id!r} of {resource.name} is unhealthy: {broken.health.reason or 'no reason given'}"
+        )
     devices = {slot.device.id: slot.device for slot in slots}
     return Allocation(resource, slots, tuple(devices.values()))
 
@@ -46,5 +48,7 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
 def _slot(resource: Resource, slot_id: str) -> Slot:
     slot = resource.by_id.get(slot_id)
     if slot is None:
-        raise UnknownDevice(f"invalid request: unknown device: {slot_id!r} is no device of {resource.name}, which has {len(resource.slots)}")
+        raise UnknownDevice(
+            f"invalid request: unknown device: {slot_id!r} is no device of {resource.name}, which has {len(resource.slots)}"
+        )
     return slot

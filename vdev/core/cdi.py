@@ -1,7 +1,8 @@
 """CDI specifications as data: kinds, names, per-device edits, and the lowest version that the content needs.
 
-Sources: the CDI specification 0.3.0 to 1.0.0, and what containerd does (one-letter classes kill it, a device named in two
-files is unresolvable, a version too low for the content makes the file ignored, a device without edits is invalid).
+Sources: the CDI specification 0.3.0 to 1.0.0, and what containerd does (one-letter classes kill it, a device named in
+two files is unresolvable, a version too low for the content makes the file ignored, a device without edits is
+invalid).
 """
 
 import re
@@ -31,8 +32,8 @@ class CdiDevice:
 def kind(resource: str) -> str:
     """The CDI kind of a declared resource: `acme.dev/npu` gives `k8s.device-plugin.acme.dev/npu`.
 
-    The class of a name that CDI would not take (one letter, a leading digit) gets a harmless frame, so that no resource name
-    can make a file that is ignored or that kills the runtime.
+    The class of a name that CDI would not take (one letter, a leading digit) gets a harmless frame, so that no
+    resource name can make a file that is ignored or that kills the runtime.
     """
     domain, name = domain_and_name(resource)
     name = _NOT_IN_CLASS.sub("-", name)
@@ -104,6 +105,8 @@ def _version(cdi_kind: str, devices: Iterable[CdiDevice]) -> str:
     if "." in cdi_kind.partition("/")[2]:
         return _V060  # dots in the class
     for device in devices:
-        if not device.name[0].isalpha() or any(not node.type and node.host_path != node.container_path for node in device.nodes):
+        if not device.name[0].isalpha() or any(
+            not node.type and node.host_path != node.container_path for node in device.nodes
+        ):
             return _V050  # names that start with a digit, hostPath
     return _V030

@@ -1,8 +1,8 @@
 """The values that devices are made of, from what discovery finds to what the kubelet counts.
 
-    RawDevice   one physical or virtual device, as a discovery source found it
-    Device      a whole raw device, or one partition of it: what a container is given
-    Slot        what the kubelet counts: a device, or one replica of a shared device
+RawDevice   one physical or virtual device, as a discovery source found it
+Device      a whole raw device, or one partition of it: what a container is given
+Slot        what the kubelet counts: a device, or one replica of a shared device
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ class IdStyle(StrEnum):
 class DeviceNode:
     """A device node handed to a container.
 
-    `host_path` is the path on the host as the runtime sees it. `permissions` is a non-empty combination of `r`, `w`, `m`.
-    `type` ("c" or "b"), `major` and `minor` are set for a node that need not exist on the host (CDI only).
+    `host_path` is the path on the host as the runtime sees it. `permissions` is a non-empty combination of `r`, `w`,
+    `m`. `type` ("c" or "b"), `major` and `minor` are set for a node that need not exist on the host (CDI only).
     """
 
     host_path: str
@@ -60,11 +60,11 @@ HEALTHY = Health()
 class RawDevice:
     """One device of an entry, as its discovery source found it.
 
-    `id` is stable: it depends on the entry's name and on the device's own identity (path, serial, port, index), never on
-    list order or time. `index` counts within the entry. `memory` is in bytes, 0 when unknown. `numa` holds the NUMA nodes
-    it belongs to, empty when unknown. `health` is what discovery itself can tell (a required member is missing, say);
-    probes add to it later. `paths` are the host paths that tell a person what it is; `driver_nodes` are the nodes that the
-    real device of a preset has, handed out only under `passDeviceSpecs` and where they exist.
+    `id` is stable: it depends on the entry's name and on the device's own identity (path, serial, port, index), never
+    on list order or time. `index` counts within the entry. `memory` is in bytes, 0 when unknown. `numa` holds the NUMA
+    nodes it belongs to, empty when unknown. `health` is what discovery itself can tell (a required member is missing,
+    say); probes add to it later. `paths` are the host paths that tell a person what it is; `driver_nodes` are the
+    nodes that the real device of a preset has, handed out only under `passDeviceSpecs` and where they exist.
     """
 
     id: str
@@ -115,8 +115,8 @@ REPLICA_MARK = "::"
 class Slot:
     """What the kubelet counts: a device, or replica number `replica` of a shared device.
 
-    `health` is the device's own, or the reason why this slot alone is withheld (it was removed while a pod may hold it, or it
-    overlaps something that a pod still holds).
+    `health` is the device's own, or the reason why this slot alone is withheld (it was removed while a pod may hold
+    it, or it overlaps something that a pod still holds).
     """
 
     id: str

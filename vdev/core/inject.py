@@ -1,8 +1,8 @@
 """What a container gets for an allocation: variables, nodes, mounts, annotations and CDI names.
 
-The forms are the NVIDIA plugin's, byte for byte for NVIDIA presets: the device list through the strategies that are on,
-real nodes whatever the strategy (as device specs, or in the CDI specification where only CDI strategies are on), and the
-entry's own `container` block.
+The forms are the NVIDIA plugin's, byte for byte for NVIDIA presets: the device list through the strategies that are
+on, real nodes whatever the strategy (as device specs, or in the CDI specification where only CDI strategies are on),
+and the entry's own `container` block.
 """
 
 import posixpath
@@ -57,7 +57,12 @@ def inject(allocation: Allocation) -> ContainerEdits:
         _container_texts(edits, resource.name, entry, devices)
         if not only_cdi(flags):
             for device in devices:
-                _merge(edits.nodes, nodes_of(resource.name, entry, device, flags, driver=flags.pass_device_specs), device, _same_node)
+                _merge(
+                    edits.nodes,
+                    nodes_of(resource.name, entry, device, flags, driver=flags.pass_device_specs),
+                    device,
+                    _same_node,
+                )
                 _merge(edits.mounts, mounts_of(resource.name, entry, device, flags), device, _same_mount)
     return edits
 
@@ -105,7 +110,11 @@ def _cdi_names(edits: ContainerEdits, allocation: Allocation, groups: Iterable[t
     strategies = flags.device_list_strategies
     if not any(each.is_cdi for each in strategies):
         return
-    names = [cdi.qualified(cdi.kind(entry.resource), _list_name(device, flags)) for entry, devices in groups for device in devices]
+    names = [
+        cdi.qualified(cdi.kind(entry.resource), _list_name(device, flags))
+        for entry, devices in groups
+        for device in devices
+    ]
     if DeviceListStrategy.CDI_ANNOTATIONS in strategies:
         owner = "nvidia-device-plugin" if any(entry.is_nvidia for entry, _ in groups) else "vdev"
         # NVIDIA draws this id at random. Ours is made from the request, so that the same request has the same answer.
@@ -178,7 +187,9 @@ def _container_texts(edits: ContainerEdits, resource: str, entry: EntrySpec, dev
 
 
 def nodes_of(resource: str, entry: EntrySpec, device: Device, flags: Flags, *, driver: bool) -> tuple[DeviceNode, ...]:
-    """The nodes of a device: those found, those of the entry's block, and with `driver` those of the preset's real driver."""
+    """The nodes of a device: those found, those of the entry's block, and with `driver` those of the preset's real
+    driver.
+    """
     values = placeholders(resource, entry, device) if entry.container.nodes else {}
     root = flags.dev_root if entry.is_nvidia else "/"
     own = tuple(_below(root, render_node(template, values)) for template in entry.container.nodes)
@@ -196,7 +207,9 @@ def mounts_of(resource: str, entry: EntrySpec, device: Device, flags: Flags) -> 
     values = placeholders(resource, entry, device) if entry.container.mounts else {}
     root = flags.driver_root if entry.is_nvidia else "/"
     own = (
-        Mount(_join(root, template.host_path.render(values)), template.container_path.render(values), template.read_only)
+        Mount(
+            _join(root, template.host_path.render(values)), template.container_path.render(values), template.read_only
+        )
         for template in entry.container.mounts
     )
     return (*device.raw.mounts, *own)

@@ -1,4 +1,5 @@
-"""Everything a node advertises at one moment, built from the configuration and what discovery found, and the difference of two.
+"""Everything a node advertises at one moment, built from the configuration and what discovery found, and the
+difference of two.
 
     arrange()       configuration + raw devices  -> Inventory, as discovery sees it          (slow road, on a change of either)
     with_health()   Inventory + probes' verdicts -> Inventory                                (fast road, touches what changed)
@@ -22,15 +23,15 @@ from .spec import DeviceListStrategy, EntrySpec, Flags, Spec
 class Resource:
     """One extended resource: its slots in order, and what answers for its devices need.
 
-    `entries` maps an entry's name to its specification; several entries may feed one resource. `draining`: the configuration
-    no longer has it, and it lives on only for what pods may hold.
+    `entries` maps an entry's name to its specification; several entries may feed one resource. `draining`: the
+    configuration no longer has it, and it lives on only for what pods may hold.
     """
 
     name: str
     slots: tuple[Slot, ...]
     entries: Mapping[str, EntrySpec] = field(default_factory=dict)
     sharing: Sharing | None = None
-    flags: Flags = Flags()
+    flags: Flags = Flags()  # noqa: RUF009 - frozen
     draining: bool = False
 
     @cached_property
@@ -75,7 +76,9 @@ EMPTY = Inventory()
 
 
 def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
-    """The inventory of a node: partitions, names, replicas; every error leaves out what it concerns and nothing else."""
+    """The inventory of a node: partitions, names, replicas; every error leaves out what it concerns and nothing
+    else.
+    """
     advertised = strategy.advertise(spec, node, found)
     shared = sharing.share(advertised.devices, spec.sharing)
     problems = [*advertised.problems, *shared.problems]
@@ -127,9 +130,13 @@ def _unique(
     for slot in slots:
         where = entries[slot.device.raw.entry].where
         if slot.id in seen:
-            problems.append(error(where, f"device id {slot.id!r} exists twice on this node: in {seen[slot.id]!r} and {name!r}"))
+            problems.append(
+                error(where, f"device id {slot.id!r} exists twice on this node: in {seen[slot.id]!r} and {name!r}")
+            )
         elif len(slot.id) > names.MAX_ID:
-            problems.append(error(where, f"device id {slot.id!r} has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"))
+            problems.append(
+                error(where, f"device id {slot.id!r} has {len(slot.id)} characters; at most {names.MAX_ID} are allowed")
+            )
         else:
             seen[slot.id] = name
             kept.append(slot)
@@ -161,17 +168,26 @@ def _flag_problems(spec: Spec, resources: Mapping[str, Resource]) -> list[Proble
     problems = []
     if only_cdi and spec.flags.pass_device_specs and resources:
         problems.append(
-            warning("flags.plugin.passDeviceSpecs", "has no effect where only CDI strategies are on", "the nodes are in the CDI specification")
+            warning(
+                "flags.plugin.passDeviceSpecs",
+                "has no effect where only CDI strategies are on",
+                "the nodes are in the CDI specification",
+            )
         )
     if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= set(strategies):
         problems.append(
-            warning("flags.plugin.deviceListStrategy", "cdi-annotations and cdi-cri together inject every device twice", "one of them is enough")
+            warning(
+                "flags.plugin.deviceListStrategy",
+                "cdi-annotations and cdi-cri together inject every device twice",
+                "one of them is enough",
+            )
         )
     return problems
 
 
 def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
-    """The inventory with probes' (or faults') verdicts by raw device id; a failed device fails all its replicas and partitions.
+    """The inventory with probes' (or faults') verdicts by raw device id; a failed device fails all its replicas and
+    partitions.
 
     What discovery itself found broken stays so. Resources without a verdict are the same objects as before.
     """
@@ -229,7 +245,9 @@ class Changed:
     def health(self) -> tuple[tuple[str, Health], ...]:
         """Ids whose health or its reason changed, with the new one."""
         old = self.old.by_id
-        return tuple((slot.id, slot.health) for slot in self.new.slots if slot.id in old and old[slot.id].health != slot.health)
+        return tuple(
+            (slot.id, slot.health) for slot in self.new.slots if slot.id in old and old[slot.id].health != slot.health
+        )
 
 
 Change = Added | Removed | Changed
@@ -245,5 +263,3 @@ def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:
         elif before is not resource and before != resource:
             changes.append(Changed(before, resource))
     return tuple(changes)
-
-

@@ -17,7 +17,7 @@ _MAX_NAME = 63
 ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
-def resource_name_problem(name: str) -> str:
+def resource_name_problem(name: str) -> str:  # noqa: PLR0911 - one return per rule of the kubelet
     """Why the kubelet refuses `name` as an extended resource, or the empty string when it takes it."""
     domain, slash, part = name.partition("/")
     if not slash:
@@ -41,7 +41,7 @@ def resource_name_problem(name: str) -> str:
 
 def env_name_problem(name: str) -> str:
     """Why `name` is no environment variable, or the empty string."""
-    return "" if _ENV.fullmatch(name) else f"{name!r} is no environment variable: letters, digits and '_', not starting with a digit"
+    return "" if _ENV.fullmatch(name) else f"{name!r} is no environment variable: letters, digits, '_', no digit first"
 
 
 def visible_devices_env(resource: str) -> str:
@@ -71,8 +71,8 @@ def device_id(entry: str, identity: str, *, room: int = 9) -> str:
 def socket_name(resource: str, instance: str) -> str:
     """The base name of a resource's socket: short, of its own per process (`instance`) and per resource.
 
-    `vdev-<part of the name>-<hash of resource>-<instance>.sock`; the hash keeps apart what the shortened name does not. The
-    kubelet's directory leaves about 75 of the 107 bytes that a socket path may have.
+    `vdev-<part of the name>-<hash of resource>-<instance>.sock`; the hash keeps apart what the shortened name does
+    not. The kubelet's directory leaves about 75 of the 107 bytes that a socket path may have.
     """
     part = _NOT_IN_ID.sub("-", resource.rpartition("/")[2])[:20].strip("-.")
     return f"vdev-{part}-{digest(resource)}-{instance}.sock"

@@ -1,11 +1,12 @@
 """A device id that a pod may hold is never dropped: what vanished stays in the list, Unhealthy, until that is safe.
 
 Dropping an id while an Allocate for it is in flight crashes a 1.36 kubelet, and a dropped id shows as Healthy in the
-pod's status for ever. So what the fresh inventory no longer has is *retired*: listed as Unhealthy until no Allocate names it,
-it has been listed so for a while, and the kubelet's PodResources answer, read after that while, says that no pod has it (or,
-without that answer, for ten minutes).
+pod's status for ever. So what the fresh inventory no longer has is *retired*: listed as Unhealthy until no Allocate
+names it, it has been listed so for a while, and the kubelet's PodResources answer, read after that while, says that no
+pod has it (or, without that answer, for ten minutes).
 
-And what overlaps a retired device that a pod may still hold (a new partition over an old one, say) is Unhealthy until then.
+And what overlaps a retired device that a pod may still hold (a new partition over an old one, say) is Unhealthy until
+then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,8 +25,9 @@ BLIND = 600.0  # seconds that it stays when nobody can say who holds it
 class Holdings:
     """What is known of who holds what.
 
-    `holders` maps (resource, id) to the pod that the kubelet named at time `read_at`; None where its answer cannot be had.
-    `in_flight` are ids that an unfinished RPC names; `allocated` the time of the last Allocate of an id in this process.
+    `holders` maps (resource, id) to the pod that the kubelet named at time `read_at`; None where its answer cannot be
+    had. `in_flight` are ids that an unfinished RPC names; `allocated` the time of the last Allocate of an id in this
+    process.
     """
 
     holders: Mapping[Key, str] | None = None
@@ -77,7 +79,9 @@ def retain(
 ) -> Retained:
     """What to serve instead of `fresh`, given what is served now and which of that pods may hold."""
     waiting = _waiting(served, fresh, retired, now)
-    kept = {key: each for key, each in waiting.items() if not _may_go(key, each, holdings, now, settle=settle, blind=blind)}
+    kept = {
+        key: each for key, each in waiting.items() if not _may_go(key, each, holdings, now, settle=settle, blind=blind)
+    }
     inventory = _block(fresh, kept, holdings)
     inventory = _list_retired(inventory, kept, holdings)
     again_at = min((_look_again(each, holdings, now, settle, blind) for each in kept.values()), default=None)
@@ -121,7 +125,11 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
     resources = {}
     for name, resource in fresh.resources.items():
         slots = tuple(_blocked(slot, held.get(slot.device.raw.id, ()), holdings) for slot in resource.slots)
-        resources[name] = resource if all(a is b for a, b in zip(slots, resource.slots, strict=True)) else replace(resource, slots=slots)
+        resources[name] = (
+            resource
+            if all(a is b for a, b in zip(slots, resource.slots, strict=True))
+            else replace(resource, slots=slots)
+        )
     return replace(fresh, resources=resources)
 
 
@@ -150,7 +158,11 @@ def _list_retired(inventory: Inventory, kept: Mapping[Key, Retired], holdings: H
     for key, each in kept.items():
         name = key[0]
         base = resources.get(name) or replace(each.resource, slots=(), draining=True)
-        reason = "removed; " + (f"{holdings.by_whom(key)} may still hold it" if holdings.may_hold(key) else "waiting until no pod can hold it")
+        reason = "removed; " + (
+            f"{holdings.by_whom(key)} may still hold it"
+            if holdings.may_hold(key)
+            else "waiting until no pod can hold it"
+        )
         slot = replace(each.slot, health=Health(healthy=False, reason=reason))
         entries = {**each.resource.entries, **base.entries}
         resources[name] = replace(base, slots=(*base.slots, slot), entries=entries)

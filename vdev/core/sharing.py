@@ -1,6 +1,7 @@
 """Replicas of shared devices: which devices are shared, under which name, and what one replica's share is.
 
-NVIDIA's form and ids (`<id>::<n>`), with what it parses but disables: `devices`, `rename`, several entries for one name.
+NVIDIA's form and ids (`<id>::<n>`), with what it parses but disables: `devices`, `rename`, several entries for one
+name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,14 +34,13 @@ def share(devices: Mapping[str, Sequence[Device]], spec: SharingSpec | None) -> 
     """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects."""
     result = Shared()
     rules = spec.resources if spec else ()
-    for rule in rules:
-        if rule.name not in devices:
-            hint = did_you_mean(rule.name, devices)
-            result.problems.append(warning(rule.where, f"sharing names {rule.name!r}, which this node does not have", hint))
+    for each in rules:
+        if each.name not in devices:
+            text = f"sharing names {each.name!r}, which this node does not have"
+            result.problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
     for resource, members in devices.items():
         chosen = _chosen(result, resource, members, rules)
-        plain = [device for device in members if device.id not in chosen]
-        if plain or not members or any(_target(spec, chosen[device.id]) == resource for device in members if device.id in chosen):
+        if not members:
             result.slots.setdefault(resource, [])
         for device in members:
             rule = chosen.get(device.id)
@@ -77,7 +77,10 @@ def _chosen(
         for device in _selected(result, members, rule):
             if device.id in chosen:
                 result.problems.append(
-                    error(rule.where, f"device {device.ordinal} of {resource!r} is already shared by {chosen[device.id].where}")
+                    error(
+                        rule.where,
+                        f"device {device.ordinal} of {resource!r} is already shared by {chosen[device.id].where}",
+                    )
                 )
             else:
                 chosen[device.id] = rule
@@ -92,7 +95,10 @@ def _selected(result: Shared, members: Sequence[Device], rule: SharedResource) -
         case int(count):
             if count > len(ordered):
                 result.problems.append(
-                    error(rule.where, f"{count} devices of {rule.name!r} shall be shared, but this node has {len(ordered)}")
+                    error(
+                        rule.where,
+                        f"{count} devices of {rule.name!r} shall be shared, but this node has {len(ordered)}",
+                    )
                 )
             return ordered[:count]
         case references:
@@ -110,7 +116,11 @@ def _referenced(
             known = ", ".join(device.ordinal for device in ordered[:16]) or "none"
             kind = "index" if reference.replace(":", "").isdigit() else "id"
             result.problems.append(
-                error(rule.where, f"{rule.name!r} has no device with {kind} {reference!r} on this node", f"its indices: {known}")
+                error(
+                    rule.where,
+                    f"{rule.name!r} has no device with {kind} {reference!r} on this node",
+                    f"its indices: {known}",
+                )
             )
         else:
             picked[device.id] = device

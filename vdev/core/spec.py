@@ -1,7 +1,7 @@
 """What the configuration says, after validation: the core's view of the file, free of YAML and pydantic.
 
-`config.compile` makes these values; discovery reads the sources, `inventory` the rest. `where` fields name the place in the
-file, for problems that only the node can tell.
+`config.compile` makes these values; discovery reads the sources, `inventory` the rest. `where` fields name the place
+in the file, for problems that only the node can tell.
 """
 
 from collections.abc import Mapping
@@ -80,8 +80,8 @@ class Flags:
 class VirtualSource:
     """Devices that exist only in the file (or as a preset's data).
 
-    `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's scale: 100
-    per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has.
+    `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's
+    scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has.
     """
 
     count: int
@@ -117,9 +117,10 @@ class NodeKind(StrEnum):
 class GlobPath:
     """One pattern of a group.
 
-    `container_path` "" keeps the host's path; ending in "/" it is a directory that the node goes into; else a new name, a
-    template. `kinds` empty means the type's default (char and block for devices, anything for mounts). `limit` lets one match
-    serve that many devices of the group. `link` makes a symlink's own path the container's path, the target the node.
+    `container_path` "" keeps the host's path; ending in "/" it is a directory that the node goes into; else a new
+    name, a template. `kinds` empty means the type's default (char and block for devices, anything for mounts). `limit`
+    lets one match serve that many devices of the group. `link` makes a symlink's own path the container's path, the
+    target the node.
     """
 
     path: str
@@ -178,8 +179,8 @@ class Condition:
 class SysfsSource:
     """Devices found in sysfs: all of a class or bus that meet every condition.
 
-    `children` names subsystems (`drm`, `hidraw`, `tty`, `input`, `video4linux`, `net`, `vfio`) whose device nodes below the
-    match are handed out with it. `container_path` and `permissions` are as in a glob.
+    `children` names subsystems (`drm`, `hidraw`, `tty`, `input`, `video4linux`, `net`, `vfio`) whose device nodes
+    below the match are handed out with it. `container_path` and `permissions` are as in a glob.
     """
 
     kind: str  # "class" or "bus"
@@ -193,7 +194,9 @@ class SysfsSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsbSource:
-    """USB devices by identity. Ids are four lower-case hexadecimal digits; `serial` and `port` are globs; "" matches all."""
+    """USB devices by identity. Ids are four lower-case hexadecimal digits; `serial` and `port` are globs; "" matches
+    all.
+    """
 
     vendor: str = ""
     product: str = ""
@@ -254,8 +257,9 @@ class Probe(StrEnum):
 class HealthSpec:
     """A probe over time. Times are in seconds; thresholds count successive equal results.
 
-    FILE: the file at `path` (a template) must hold `content` (stripped; "" = it only has to exist). COMMAND: `command` (argv
-    templates) must exit 0 within `timeout`. `start_grace`: failures this soon after the device appeared do not count.
+    FILE: the file at `path` (a template) must hold `content` (stripped; "" = it only has to exist). COMMAND: `command`
+    (argv templates) must exit 0 within `timeout`. `start_grace`: failures this soon after the device appeared do not
+    count.
     """
 
     probe: Probe
@@ -284,8 +288,8 @@ class ActionKind(StrEnum):
 class ActionSpec:
     """Something to do to a device when its holder changes, or before its container starts.
 
-    COMMAND runs `command` (argv templates, no shell, no environment but PATH) and waits at most `timeout` seconds; TRUNCATE
-    empties the file at `path`; CHMOD gives it `mode`.
+    COMMAND runs `command` (argv templates, no shell, no environment but PATH) and waits at most `timeout` seconds;
+    TRUNCATE empties the file at `path`; CHMOD gives it `mode`.
     """
 
     kind: ActionKind
@@ -311,7 +315,9 @@ class EntrySpec:
     health: HealthSpec | None = None
     visible_devices_env: str = ""  # "" = made from the resource's name
     geometry: Geometry | None = None
-    partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # device index -> profiles, layouts resolved
+    partitions: Mapping[int, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # device index -> profiles, layouts resolved
     exclude_topology: bool = False
     pre_start: tuple[ActionSpec, ...] = ()
     on_allocate: tuple[ActionSpec, ...] = ()
@@ -374,5 +380,3 @@ class Spec:
     def on_node(self, node: str) -> tuple[EntrySpec, ...]:
         """The entries that concern that node."""
         return tuple(entry for entry in self.entries if entry.is_on(node))
-
-

@@ -16,9 +16,11 @@ from .device import Device, IdStyle, RawDevice
 from .names import domain_and_name
 from .partition import LayoutError, Placement, place, resource_suffix
 from .problem import Problem, error, warning
-from .spec import EntrySpec, Flags, MigStrategy, NamePattern, Spec, VirtualSource
+from .spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
 
-_NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of ids made here; any constant would do, this one for ever
+_NAMESPACE = uuid.UUID(
+    "5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10"
+)  # of ids made here; any constant would do, this one for ever
 
 
 @dataclass(slots=True)
@@ -33,8 +35,8 @@ class Advertised:
 def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Advertised:
     """All devices of the node under their resource names, before sharing.
 
-    `found` maps an entry's name to its raw devices. A resource whose devices break the strategy's rules is left out, with an
-    error; the others are not touched by that.
+    `found` maps an entry's name to its raw devices. A resource whose devices break the strategy's rules is left out,
+    with an error; the others are not touched by that.
     """
     result = Advertised()
     by_resource: dict[str, list[EntrySpec]] = {}
@@ -49,9 +51,44 @@ def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -
 def _one_resource(
     result: Advertised, spec: Spec, resource: str, entries: list[EntrySpec], found: Mapping[str, Sequence[RawDevice]]
 ) -> None:
-    whole: list[tuple[EntrySpec, Device]] = []
-    parts: list[tuple[EntrySpec, Device]] = []
-    empty: list[str] = []
+    cut = _cut(result, spec, entries, found)
+    where = entries[0].where
+    match spec.flags.mig_strategy:
+        case MigStrategy.SINGLE:
+            problem = _single_problem(resource, where, cut)
+            if problem:
+                result.problems.append(problem)
+                return
+        case MigStrategy.MIXED:
+            result.problems += (
+                warning(where, f"device {device} has no partitions configured and advertises nothing")
+                for device in cut.empty
+            )
+        case MigStrategy.NONE:
+            pass
+    for entry, device in cut.whole:
+        _name_whole(result, spec, entry, device)
+    for entry, device in cut.parts:
+        _name_partition(result, spec, entry, device)
+    if not any(found.get(entry.name) for entry in entries):
+        result.devices.setdefault(
+            resource, []
+        )  # nothing there now; it is advertised with 0 so that a hot-plug can show
+
+
+@dataclass(slots=True)
+class _Cut:
+    """One resource's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
+
+    whole: list[tuple[EntrySpec, Device]] = field(default_factory=list)
+    parts: list[tuple[EntrySpec, Device]] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+
+
+def _cut(
+    result: Advertised, spec: Spec, entries: Iterable[EntrySpec], found: Mapping[str, Sequence[RawDevice]]
+) -> _Cut:
+    cut = _Cut()
     offset = 0
     for entry in entries:
         raws = found.get(entry.name, ())
@@ -59,29 +96,13 @@ def _one_resource(
             ordinal = offset + raw.index
             wanted = entry.partitions.get(raw.index)
             if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
-                whole.append((entry, _whole(raw, ordinal)))
+                cut.whole.append((entry, _whole(raw, ordinal)))
                 continue
             if not wanted:
-                empty.append(f"{entry.name}/{raw.index}")
-            parts += ((entry, device) for device in _partitions(result, entry, raw, ordinal, wanted))
+                cut.empty.append(f"{entry.name}/{raw.index}")
+            cut.parts += ((entry, device) for device in _partitions(result, entry, raw, ordinal, wanted))
         offset += max((raw.index + 1 for raw in raws), default=0)
-    where = entries[0].where
-    match spec.flags.mig_strategy:
-        case MigStrategy.SINGLE:
-            problem = _single_problem(resource, where, whole, parts, empty)
-            if problem:
-                result.problems.append(problem)
-                return
-        case MigStrategy.MIXED:
-            result.problems += (warning(where, f"device {device} has no partitions configured and advertises nothing") for device in empty)
-        case MigStrategy.NONE:
-            pass
-    for entry, device in whole:
-        _name_whole(result, spec, entry, device)
-    for entry, device in parts:
-        _name_partition(result, spec, entry, device)
-    if not whole and not parts and not empty and not any(found.get(entry.name) for entry in entries):
-        result.devices.setdefault(resource, [])  # nothing there now; it is advertised with 0 so that a hot-plug can show
+    return cut
 
 
 def _whole(raw: RawDevice, ordinal: int) -> Device:
@@ -90,7 +111,9 @@ def _whole(raw: RawDevice, ordinal: int) -> Device:
     )
 
 
-def _partitions(result: Advertised, entry: EntrySpec, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]) -> Iterable[Device]:
+def _partitions(
+    result: Advertised, entry: EntrySpec, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
+) -> Iterable[Device]:
     assert entry.geometry is not None, "checked when the configuration was read"
     try:
         placements = place(entry.geometry, wanted)
@@ -118,27 +141,23 @@ def partition_id(entry: EntrySpec, raw: RawDevice, placement: Placement) -> str:
     return f"{raw.id}-{placement.profile.name.replace('+', '.')}-{placement.start}"
 
 
-def _single_problem(
-    resource: str,
-    where: str,
-    whole: list[tuple[EntrySpec, Device]],
-    parts: list[tuple[EntrySpec, Device]],
-    empty: list[str],
-) -> Problem | None:
-    if empty:
+def _single_problem(resource: str, where: str, cut: _Cut) -> Problem | None:
+    if cut.empty:
         return error(
             where,
-            f"{resource}: device {empty[0]} has no partitions configured, which migStrategy single does not allow",
+            f"{resource}: device {cut.empty[0]} has no partitions configured, which migStrategy single does not allow",
             "give it partitions, or use migStrategy mixed",
         )
-    if whole and parts:
+    if cut.whole and cut.parts:
         return error(
             where,
             f"{resource}: with migStrategy single all devices must be partitioned or none; "
-            f"{len(whole)} are whole and {len({device.raw.id for _, device in parts})} are partitioned",
+            f"{len(cut.whole)} are whole and {len({device.raw.id for _, device in cut.parts})} are partitioned",
             "partition all of them, or use migStrategy mixed",
         )
-    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))): device for _, device in parts}
+    kinds = {
+        (device.profile, device.memory, tuple(sorted(device.attributes.items()))): device for _, device in cut.parts
+    }
     if len(kinds) > 1:
         names = ", ".join(sorted({device.profile for device in kinds.values()}))
         return error(
@@ -196,7 +215,9 @@ def _unused_patterns(result: Advertised, spec: Spec) -> None:
     for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
         for pattern in patterns:
             if pattern.pattern != "*" and f"resources.{kind} pattern {pattern.pattern!r} " not in reasons:
-                result.problems.append(warning(pattern.where, f"resources.{kind} pattern {pattern.pattern!r} matches nothing on this node"))
+                result.problems.append(
+                    warning(pattern.where, f"resources.{kind} pattern {pattern.pattern!r} matches nothing on this node")
+                )
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -1,7 +1,7 @@
 """`{placeholders}` in what a container gets, checked when the configuration is read and rendered per device.
 
-Known: {id} {index} {name} {resource} {numa} {profile} {memory.mib} {memory.bytes} {path} {attributes.X}. `{{` and `}}` are
-literal braces.
+Known: {id} {index} {name} {resource} {numa} {profile} {memory.mib} {memory.bytes} {path} {attributes.X}. `{{` and `}}`
+are literal braces.
 """
 
 import re
@@ -53,7 +53,9 @@ def parse(source: str, *, attributes: frozenset[str] | None = None) -> Template:
         if token.group() in ("{{", "}}"):
             literals[-1] += token.group()[0]
         elif token.group(1) is None:
-            raise TemplateError(f"stray {token.group()!r} in {source!r}; write {token.group() * 2!r} for the character itself")
+            raise TemplateError(
+                f"stray {token.group()!r} in {source!r}; write {token.group() * 2!r} for the character itself"
+            )
         else:
             names.append(_known(token.group(1), attributes))
             literals.append("")
@@ -70,7 +72,9 @@ def _known(name: str, attributes: frozenset[str] | None) -> str:
             return name
         hint = did_you_mean(attribute, attributes)
         known = ", ".join(sorted(attributes)) or "none"
-        raise TemplateError(f"unknown attribute {attribute!r}; the device's attributes: {known}" + (f"; {hint}" if hint else ""))
+        raise TemplateError(
+            f"unknown attribute {attribute!r}; the device's attributes: {known}" + (f"; {hint}" if hint else "")
+        )
     hint = did_you_mean(name, PLACEHOLDERS)
     allowed = ", ".join(f"{{{each}}}" for each in (*PLACEHOLDERS, "attributes.<name>"))
     raise TemplateError(f"unknown placeholder {{{name}}}; allowed: {allowed}" + (f"; {hint}" if hint else ""))

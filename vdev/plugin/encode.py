@@ -1,7 +1,7 @@
 """From the core's values to the kubelet's messages.
 
-Device lists are written as bytes, one piece per device and pieces kept: a list of tens of thousands of devices in which one
-changed costs one new piece and a join. Tests hold the pieces against the generated messages.
+Device lists are written as bytes, one piece per device and pieces kept: a list of tens of thousands of devices in
+which one changed costs one new piece and a join. Tests hold the pieces against the generated messages.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ from ..core.inject import ContainerEdits
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
 _LEN = 2  # protobuf wire type: length-delimited
+_MORE = 0x80  # the bit of a varint's byte that says that another follows
 _HEALTHY = b"\x12\x07Healthy"
 _UNHEALTHY = b"\x12\x09Unhealthy"
 
 
 def _varint(value: int) -> bytes:
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
+    while value >= _MORE:
+        out.append(value % _MORE + _MORE)
         value >>= 7
     out.append(value)
     return bytes(out)

@@ -1,7 +1,7 @@
 """The kubelet's directory: where its socket is, whether it is a new one, and which socket files there are ours.
 
-A kubelet that starts deletes every socket in the directory and then makes its own; one that dies leaves its socket behind.
-So the file says little and its identity says much: a new inode is a new kubelet.
+A kubelet that starts deletes every socket in the directory and then makes its own; one that dies leaves its socket
+behind. So the file says little and its identity says much: a new inode is a new kubelet.
 """
 
 import asyncio

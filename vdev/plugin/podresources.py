@@ -1,7 +1,8 @@
 """Who holds what, as the kubelet's PodResources API says it.
 
-Only `List` is called: at changes and at a slow pace, because the kubelet allows 100 calls a second over all its clients.
-Containers of finished pods are absent; so are regular init containers, whose devices an app container reuses or frees.
+Only `List` is called: at changes and at a slow pace, because the kubelet allows 100 calls a second over all its
+clients. Containers of finished pods are absent; so are regular init containers, whose devices an app container reuses
+or frees.
 """
 
 from collections.abc import Mapping
@@ -23,11 +24,11 @@ _CHANNEL = (
 )
 
 
-class RateLimited(Exception):
+class RateLimited(Exception):  # noqa: N818 - a state, not a fault
     """The kubelet is asked too often at the moment; ask again soon."""
 
 
-async def holders(socket: Path, *, timeout: float = TIMEOUT) -> Mapping[Key, str] | None:
+async def holders(socket: Path) -> Mapping[Key, str] | None:
     """(resource, device id) -> `namespace/pod` of all active pods; None when the API does not answer.
 
     Raises RateLimited when the kubelet's limit is hit.
@@ -36,7 +37,7 @@ async def holders(socket: Path, *, timeout: float = TIMEOUT) -> Mapping[Key, str
         return None
     async with grpc.aio.insecure_channel(f"unix:{socket}", options=_CHANNEL) as channel:
         try:
-            answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=timeout)
+            answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=TIMEOUT)
         except grpc.aio.AioRpcError as failed:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed

@@ -16,7 +16,11 @@ from .server import check_socket_path
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
 _FINAL = ("is invalid", "is not supported")
-_CHANNEL = (("grpc.default_authority", "localhost"), ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+_CHANNEL = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+)
 
 
 async def register(
@@ -24,7 +28,8 @@ async def register(
 ) -> None:
     """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
 
-    Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work later.
+    Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
+    later.
     """
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource, options=options)

@@ -3,7 +3,8 @@
 The server holds the resource as it is now and answers from that; it decides nothing. A new state is a new value of
 `resource`, which all streams are told of. Registration is not its business (see `service`).
 
-A server never outlives its socket: gRPC does not recreate a deleted one, so after a kubelet restart a new server is made.
+A server never outlives its socket: gRPC does not recreate a deleted one, so after a kubelet restart a new server is
+made.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from .encode import ListEncoder, container_response
 log = structlog.get_logger(__name__)
 
 MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
+_PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),  # GetPreferredAllocation carries every available id
@@ -39,11 +41,15 @@ class Desk(Protocol):
     allocate_deadline: float
     """Seconds after which an Allocate or a preference is given up; the kubelet itself would wait for ever."""
 
-    def prefer(self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int) -> Sequence[str]:
+    async def prefer(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> Sequence[str]:
         """The devices to prefer, or nothing."""
 
     def begin(self, resource: str, ids: Sequence[str] | None) -> Callable[[], None]:
-        """An RPC that names these ids (None: any of the resource) is in flight until the returned function is called."""
+        """An RPC that names these ids (None: any of the resource) is in flight until the returned function is
+        called.
+        """
 
     def allocated(self, resource: str, ids: Sequence[str]) -> None:
         """A request was granted."""
@@ -99,7 +105,9 @@ class ResourceServer:
             await server.stop(grace=2.0)
 
     def owns_socket(self) -> bool:
-        """Whether the socket's path still leads here; a kubelet deletes all sockets when it starts. Blocking, but brief."""
+        """Whether the socket's path still leads here; a kubelet deletes all sockets when it starts. Blocking, but
+        brief.
+        """
         try:
             return self.path.lstat().st_ino == self._inode
         except OSError:
@@ -122,21 +130,26 @@ class ResourceServer:
 
     def _handlers(self) -> grpc.GenericRpcHandler:
         unary = grpc.unary_unary_rpc_method_handler
-        methods = {
+        quick = self._desk.allocate_deadline
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "GetDevicePluginOptions": unary(
-                self._guard("GetDevicePluginOptions", self._get_options), pb.Empty.FromString, pb.DevicePluginOptions.SerializeToString
+                self._guard("GetDevicePluginOptions", self._get_options, quick),
+                pb.Empty.FromString,
+                pb.DevicePluginOptions.SerializeToString,
             ),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
             "GetPreferredAllocation": unary(
-                self._guard("GetPreferredAllocation", self._get_preferred),
+                self._guard("GetPreferredAllocation", self._get_preferred, quick),
                 pb.PreferredAllocationRequest.FromString,
                 pb.PreferredAllocationResponse.SerializeToString,
             ),
             "Allocate": unary(
-                self._guard("Allocate", self._allocate), pb.AllocateRequest.FromString, pb.AllocateResponse.SerializeToString
+                self._guard("Allocate", self._allocate, quick),
+                pb.AllocateRequest.FromString,
+                pb.AllocateResponse.SerializeToString,
             ),
             "PreStartContainer": unary(
-                self._guard("PreStartContainer", self._pre_start),
+                self._guard("PreStartContainer", self._pre_start, _PRE_START),
                 pb.PreStartContainerRequest.FromString,
                 pb.PreStartContainerResponse.SerializeToString,
             ),
@@ -144,7 +157,7 @@ class ResourceServer:
         return grpc.method_handlers_generic_handler(_SERVICE, methods)
 
     def _guard(
-        self, rpc: str, handler: Callable[[Any], Awaitable[_Answer]]
+        self, rpc: str, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
     ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[_Answer]]:
         """Translate errors once: to a gRPC status and a sentence that a pod's event can show."""
         loop = asyncio.get_running_loop()
@@ -152,7 +165,8 @@ class ResourceServer:
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> _Answer:
             begun, code = loop.time(), "OK"
             try:
-                return await handler(request)
+                async with asyncio.timeout(deadline):
+                    return await handler(request)
             except VdevError as refusal:
                 code = refusal.grpc_status
                 log.warning("request refused", rpc=rpc, resource=self.resource.name, reason=str(refusal))
@@ -160,11 +174,15 @@ class ResourceServer:
             except TimeoutError:
                 code = "DEADLINE_EXCEEDED"
                 log.error("request timed out", rpc=rpc, resource=self.resource.name)  # noqa: TRY400 - no trace, it says nothing
-                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"vdev could not answer {rpc} for {self.resource.name} in time")
+                await context.abort(
+                    grpc.StatusCode.DEADLINE_EXCEEDED, f"vdev did not answer {rpc} for {self.resource.name} in time"
+                )
             except Exception as failed:
                 code = "INTERNAL"
                 log.exception("request failed", rpc=rpc, resource=self.resource.name)
-                await context.abort(grpc.StatusCode.INTERNAL, f"vdev failed in {rpc} for {self.resource.name}: {failed}")
+                await context.abort(
+                    grpc.StatusCode.INTERNAL, f"vdev failed in {rpc} for {self.resource.name}: {failed}"
+                )
             finally:
                 self._desk.observe_rpc(rpc, self.resource.name, code, loop.time() - begun)
             raise AssertionError("abort raises")
@@ -203,11 +221,12 @@ class ResourceServer:
     async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
         done = self._desk.begin(self.resource.name, None)
         try:
-            async with asyncio.timeout(self._desk.allocate_deadline):
-                answers = [
-                    self._desk.prefer(self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size)
-                    for each in request.container_requests
-                ]
+            answers = [
+                await self._desk.prefer(
+                    self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
+                )
+                for each in request.container_requests
+            ]
         finally:
             done()
         return pb.PreferredAllocationResponse(
@@ -218,8 +237,7 @@ class ResourceServer:
         wanted = [each.devices_ids for each in request.container_requests]
         done = self._desk.begin(self.resource.name, [slot for ids in wanted for slot in ids])
         try:
-            async with asyncio.timeout(self._desk.allocate_deadline):
-                edits = [inject.inject(allocate.allocate(self.resource, ids)) for ids in wanted]
+            edits = [inject.inject(allocate.allocate(self.resource, ids)) for ids in wanted]
             for ids in wanted:
                 self._desk.allocated(self.resource.name, ids)
         finally:
@@ -235,13 +253,16 @@ def check_socket_path(path: Path) -> None:
     """Raise SocketError for a path that no socket can have; gRPC itself would hide the reason."""
     length = len(os.fsencode(path))
     if length > MAX_SOCKET_PATH:
-        raise SocketError(f"the socket path {path} has {length} bytes; the system allows {MAX_SOCKET_PATH}: use a shorter --kubelet-dir")
+        raise SocketError(
+            f"the socket path {path} has {length} bytes; the system allows {MAX_SOCKET_PATH}: "
+            "use a shorter --kubelet-dir"
+        )
 
 
 def _why_not_bound(path: Path, failed: Exception) -> str:
     directory = path.parent
     if not directory.is_dir():
-        return f"cannot create the socket {path}: the directory {directory} does not exist; is --kubelet-dir right, and mounted?"
+        return f"cannot create the socket {path}: {directory} does not exist; is --kubelet-dir right, and mounted?"
     if not os.access(directory, os.W_OK):
-        return f"cannot create the socket {path}: the directory {directory} is not writable; the plugin must run as root or be given access"
+        return f"cannot create the socket {path}: {directory} is not writable; run as root or be given access"
     return f"cannot create the socket {path}: {failed}"

@@ -4,8 +4,8 @@
       ▲                                ├─ the socket is gone, the kubelet is new ───► serve anew
       └── backoff ◄── nobody answers ──┘
 
-Never registered while one of its streams is open: on 1.36 each registration opens another stream, and the end of an old one
-takes the new one down. So the streams are ended first, by stopping the server.
+Never registered while one of its streams is open: on 1.36 each registration opens another stream, and the end of an old
+one takes the new one down. So the streams are ended first, by stopping the server.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Backoff:
 
     def pause(self, attempt: int) -> float:
         """The pause after failed attempt number `attempt` (0 for the first)."""
-        return min(self.most, self.first * 2 ** min(attempt, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+        return min(self.most, self.first * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
 
 
 class ResourceService:
@@ -73,6 +73,7 @@ class ResourceService:
         self._server: ResourceServer | None = None
         self._wake = link.subscribe()
         self._stopping = False
+        self._renew = False  # the next registration must be made with a new server
 
     @property
     def name(self) -> str:
@@ -96,14 +97,12 @@ class ResourceService:
 
     def update(self, resource: Resource) -> None:
         """Serve this state from now on. Options are read once per registration, so a change of them starts anew."""
-        anew = resource.pre_start_required != self.resource.pre_start_required
-        self.resource = resource
-        if self._server is None:
-            return
-        if anew:
-            self._server.path.unlink(missing_ok=True)  # the loop finds its socket gone, and serves and registers anew
+        if resource.pre_start_required != self.resource.pre_start_required:
+            self._renew = True
             self._wake.set()
-        self._server.update(resource)
+        self.resource = resource
+        if self._server is not None:
+            self._server.update(resource)
 
     def stop(self) -> None:
         """Make `run` end soon."""
@@ -142,10 +141,13 @@ class ResourceService:
         self.stop()
 
     async def _serving(self) -> ResourceServer:
-        if self._server is not None and await asyncio.to_thread(self._server.owns_socket):
+        if self._server is not None and not self._renew and await asyncio.to_thread(self._server.owns_socket):
             return self._server
         await self._close()
-        server = ResourceServer(self.resource, self._link.new_socket_path(self.name), self._desk, on_stream=self._wake.set)
+        self._renew = False
+        server = ResourceServer(
+            self.resource, self._link.new_socket_path(self.name), self._desk, on_stream=self._wake.set
+        )
         await server.start()
         server.update(self.resource)
         self._server = server
@@ -163,6 +165,10 @@ class ResourceService:
         deadline = asyncio.get_running_loop().time() + _FIRST_STREAM
         while not self._stopping:
             self._wake.clear()
+            if self._renew:
+                log.info("options changed; serving and registering anew", resource=self.name)
+                await self._close()
+                return
             if self._link.generation != generation or not await asyncio.to_thread(server.owns_socket):
                 log.info("kubelet restarted; serving and registering anew", resource=self.name)
                 await self._close()

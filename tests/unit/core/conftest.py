@@ -1,0 +1,81 @@
+"""Small builders for the core's values; keyword arguments override what a test is about."""
+
+from dataclasses import replace
+
+import pytest
+
+from vdev.core import inventory, spec
+from vdev.core.device import Health, IdStyle, RawDevice
+from vdev.core.partition import Geometry, Profile
+
+GI = 2**30
+
+A100 = Geometry(
+    slices=8,
+    compute=7,
+    profiles=(
+        Profile(name="1g.5gb", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1),
+        Profile(
+            name="1g.5gb+me", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1, exclusive="me"
+        ),
+        Profile(name="2g.10gb", slices=2, memory=9856 * 2**20, placements=(0, 2, 4), compute=2),
+        Profile(name="3g.20gb", slices=4, memory=19968 * 2**20, placements=(0, 4), compute=3),
+        Profile(name="7g.40gb", slices=8, memory=40192 * 2**20, placements=(0,), compute=7),
+    ),
+)
+
+
+class Build:
+    """Builders: entries, raw devices, whole inventories."""
+
+    geometry = A100
+
+    def entry(self, name="gpu", resource="nvidia.com/gpu", *, count=2, nvidia=True, **changes):
+        """An entry of virtual devices."""
+        source = spec.VirtualSource(count=count, memory=40 * GI, id_style=IdStyle.NVIDIA if nvidia else IdStyle.NAME)
+        defaults = {
+            "where": f"t.yaml:1:1: devices.{name}",
+            "visible_devices_env": "NVIDIA_VISIBLE_DEVICES" if nvidia else "",
+            "gpu_names": ("NVIDIA A100-SXM4-40GB", "a100") if nvidia else (),
+            "geometry": A100,
+        }
+        return spec.EntrySpec(name=name, resource=resource, source=source, **{**defaults, **changes})
+
+    def raws(self, entry, count=None, **changes):
+        """The raw devices of a virtual entry."""
+        prefix = "GPU-" if entry.is_nvidia else f"{entry.name}-"
+        return tuple(
+            RawDevice(
+                id=f"{prefix}{entry.name[0] * 4}{index}" if entry.is_nvidia else f"{prefix}{index}",
+                entry=entry.name,
+                index=index,
+                memory=40 * GI,
+                **changes,
+            )
+            for index in range(entry.source.count if count is None else count)
+        )
+
+    def inventory(self, *entries, found=None, sharing=None, gpus=(), mig=(), **flags):
+        """What a node advertises for these entries."""
+        whole = spec.Spec(
+            entries=entries, flags=spec.Flags(**flags), sharing=sharing, gpu_patterns=gpus, mig_patterns=mig
+        )
+        return inventory.arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
+
+    def sharing(self, *resources, kind=spec.SharingKind.TIME_SLICING, **flags):
+        """A sharing block."""
+        return spec.SharingSpec(kind=kind, resources=tuple(spec.SharedResource(**each) for each in resources), **flags)
+
+    def ids(self, stock, name):
+        """The ids of a resource."""
+        return [slot.id for slot in stock.resources[name].slots]
+
+    def broken(self, raw, reason="dead"):
+        """A raw device that discovery itself calls broken."""
+        return replace(raw, health=Health(healthy=False, reason=reason))
+
+
+@pytest.fixture
+def build():
+    """Builders for the core's values."""
+    return Build()

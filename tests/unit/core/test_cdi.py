@@ -1,0 +1,61 @@
+"""CDI specifications: kinds that no runtime chokes on, lowest versions, no empty device."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core import cdi, inject, names, spec
+from vdev.core.device import DeviceNode
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind"),
+    [
+        ("nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu"),
+        ("acme.dev/a", "k8s.device-plugin.acme.dev/a-device"),
+        ("acme.dev/3d", "k8s.device-plugin.acme.dev/device-3d"),
+        ("acme.dev/7", "k8s.device-plugin.acme.dev/device-7"),
+    ],
+)
+def test_kinds(resource, kind):
+    """A class of one letter would kill containerd, one that starts with a digit is invalid: both get a frame."""
+    assert kind == cdi.kind(resource)
+
+
+@given(
+    st.from_regex(r"[a-z][a-z0-9]{0,5}(\.[a-z]{2,3})?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,10}[A-Za-z0-9])?", fullmatch=True)
+)
+def test_every_resource_name_has_a_valid_kind(resource):
+    """Whatever name the kubelet takes: vendor and class start with a letter and have two characters or more."""
+    assert "" == names.resource_name_problem(resource)
+    vendor, _, cls = cdi.kind(resource).partition("/")
+    assert all(len(part) > 1 and part[0].isalpha() and part[-1].isalnum() for part in (vendor, cls))
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "version"),
+    [
+        ("v.x/gpu", cdi.CdiDevice("a", env={"A": "1"}), "0.3.0"),
+        ("v.x/gpu", cdi.CdiDevice("0", env={"A": "1"}), "0.5.0"),
+        ("v.x/gpu", cdi.CdiDevice("a", nodes=(DeviceNode("/dev/x", "/dev/y"),)), "0.5.0"),
+        ("v.x/gpu", cdi.CdiDevice("a", nodes=(DeviceNode("/dev/x", "/dev/x"),)), "0.3.0"),
+        ("v.x/mig-1g.5gb", cdi.CdiDevice("a", env={"A": "1"}), "0.6.0"),
+    ],
+)
+def test_the_version_is_the_lowest_that_the_content_needs(kind, device, version):
+    """A runtime ignores a file whose version is too low for it, and an old one refuses what is too high."""
+    assert version == cdi.document(kind, [device])["cdiVersion"]
+
+
+def test_all_holds_every_device():
+    """The device `all` has the edits of all others."""
+    document = cdi.document("v.x/gpu", [cdi.CdiDevice("b", env={"B": "2"}), cdi.CdiDevice("a", env={"A": "1"})])
+    assert ["a", "b", "all"] == [device["name"] for device in document["devices"]]
+    assert ["A=1", "B=2"] == document["devices"][-1]["containerEdits"]["env"]
+
+
+def test_a_virtual_device_is_not_empty(build):
+    """A CDI device without edits is invalid, so each names itself in a variable."""
+    stock = build.inventory(build.entry(count=1), device_list_strategies=(spec.DeviceListStrategy.CDI_CRI,))
+    (document,) = inject.cdi_documents(stock).values()
+    assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]

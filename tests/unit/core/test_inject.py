@@ -1,0 +1,284 @@
+"""What a container gets: NVIDIA's wire form row by row, the rest of the world, and the entry's own block."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from vdev.core import allocate, inject, spec, template
+from vdev.core.device import DeviceNode, Mount
+from vdev.core.spec import DeviceIdStrategy, DeviceListStrategy, MigStrategy, SharingKind
+from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
+
+ENVVAR, MOUNTS, ANNOTATIONS, CRI = DeviceListStrategy
+GPU = "nvidia.com/gpu"
+A, B = "GPU-gggg0", "GPU-gggg1"
+KIND = "k8s.device-plugin.nvidia.com/gpu"
+
+
+def edits(stock, name, *ids):
+    return inject.inject(allocate.allocate(stock.resources[name], ids))
+
+
+def test_envvar(build):
+    """`envvar` gives the ids, in the order of the request."""
+    got = edits(build.inventory(build.entry()), GPU, B, A)
+    assert {"NVIDIA_VISIBLE_DEVICES": f"{B},{A}"} == got.env
+    assert ({}, {}, {}, []) == (got.mounts, got.nodes, got.annotations, got.cdi_devices)
+
+
+def test_envvar_by_index(build):
+    """`deviceIDStrategy: index` gives indices instead."""
+    got = edits(build.inventory(build.entry(), device_id_strategy=DeviceIdStrategy.INDEX), GPU, B, A)
+    assert {"NVIDIA_VISIBLE_DEVICES": "1,0"} == got.env
+
+
+def test_volume_mounts(build):
+    """`volume-mounts` names each device by a mount of /dev/null, and the variable holds the root."""
+    got = edits(build.inventory(build.entry(), device_list_strategies=(MOUNTS,)), GPU, A)
+    root = "/var/run/nvidia-container-devices"
+    assert {"NVIDIA_VISIBLE_DEVICES": root} == got.env
+    assert [Mount("/dev/null", f"{root}/{A}")] == list(got.mounts.values())
+
+
+def test_volume_mounts_overwrite_the_variable_of_envvar(build):
+    """With both on, the mounts' root wins in the variable, as with NVIDIA's plugin."""
+    got = edits(build.inventory(build.entry(), device_list_strategies=(ENVVAR, MOUNTS)), GPU, A)
+    assert {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"} == got.env
+
+
+def test_cdi_annotations(build):
+    """`cdi-annotations` gives one key of the plugin's own with all names; the same request gives the same key."""
+    stock = build.inventory(build.entry(), device_list_strategies=(ANNOTATIONS,))
+    got = edits(stock, GPU, A, B)
+    ((key, value),) = got.annotations.items()
+    assert f"{KIND}={A},{KIND}={B}" == value
+    assert key.startswith("cdi.k8s.io/nvidia-device-plugin_")
+    assert len(key.partition("/")[2]) <= 63
+    assert ({}, got.annotations) == (got.env, edits(stock, GPU, A, B).annotations)
+
+
+def test_cdi_annotation_prefix(build):
+    """The key's prefix can be chosen."""
+    stock = build.inventory(build.entry(), device_list_strategies=(ANNOTATIONS,), cdi_annotation_prefix="cdi.acme.dev/")
+    assert next(iter(edits(stock, GPU, A).annotations)).startswith("cdi.acme.dev/nvidia-device-plugin_")
+
+
+def test_cdi_cri(build):
+    """`cdi-cri` names the devices in the CRI's own field."""
+    got = edits(build.inventory(build.entry(), device_list_strategies=(CRI,)), GPU, A, B)
+    assert [f"{KIND}={A}", f"{KIND}={B}"] == got.cdi_devices
+    assert ({}, {}) == (got.env, got.annotations)
+
+
+def test_replicas_are_stripped_and_joined(build):
+    """Two replicas of one device give the container that device once, under every strategy."""
+    sharing = build.sharing({"name": GPU, "replicas": 2})
+    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategies=(ENVVAR, CRI))
+    got = edits(stock, GPU, f"{B}::1", f"{A}::0", f"{B}::0")
+    assert f"{B},{A}" == got.env["NVIDIA_VISIBLE_DEVICES"]
+    assert [f"{KIND}={B}", f"{KIND}={A}"] == got.cdi_devices
+
+
+def test_partitions_by_index_and_their_kind(build):
+    """Partitions have NVIDIA's two-part index, and the CDI class of whole devices."""
+    stock = build.inventory(
+        build.entry(count=1, partitions={0: ("1g.5gb", "1g.5gb")}),
+        mig_strategy=MigStrategy.MIXED,
+        device_id_strategy=DeviceIdStrategy.INDEX,
+        device_list_strategies=(ENVVAR, CRI),
+    )
+    name = "nvidia.com/mig-1g.5gb"
+    got = edits(stock, name, *build.ids(stock, name))
+    assert ({"NVIDIA_VISIBLE_DEVICES": "0:0,0:1"}, [f"{KIND}=0:0", f"{KIND}=0:1"]) == (got.env, got.cdi_devices)
+
+
+def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
+    """What is no NVIDIA preset uses names made from its resource."""
+    entry = build.entry("acme", "acme.dev/npu", nvidia=False)
+    got = edits(build.inventory(entry, device_list_strategies=(ENVVAR, CRI)), "acme.dev/npu", "acme-0")
+    assert {"ACME_DEV_NPU_VISIBLE_DEVICES": "acme-0"} == got.env
+    assert ["k8s.device-plugin.acme.dev/npu=acme-0"] == got.cdi_devices
+    got = edits(build.inventory(entry, device_list_strategies=(MOUNTS,)), "acme.dev/npu", "acme-0")
+    assert ["/var/run/vdev-container-devices/acme-0"] == list(got.mounts)
+
+
+def node(path, container=None, permissions="rw"):
+    parsed = template.parse
+    return spec.NodeTemplate(parsed(path), parsed(container or path), permissions)
+
+
+@pytest.mark.parametrize(
+    "strategies", [(ENVVAR,), (MOUNTS,), (ENVVAR, CRI), (CRI,), (ANNOTATIONS,), (ANNOTATIONS, CRI)]
+)
+def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
+    """A node is a device spec, or in the CDI specification where only CDI strategies are on."""
+    entry = build.entry("uart", "example.com/uart", nvidia=False, geometry=None, count=1)
+    (raw,) = build.raws(entry)
+    real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
+    found = {"uart": (replace(raw, nodes=(real,), paths=("/dev/ttyUSB0",)),)}
+    stock = build.inventory(entry, found=found, device_list_strategies=strategies)
+    got = edits(stock, "example.com/uart", "uart-0")
+    only_cdi = all(each.is_cdi for each in strategies)
+    assert ([] if only_cdi else [real]) == list(got.nodes.values())
+    if any(each.is_cdi for each in strategies):
+        ((_, document),) = inject.cdi_documents(stock).items()
+        assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][1]["containerEdits"]["deviceNodes"]
+
+
+def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
+    """`passDeviceSpecs` adds the driver's nodes below the device root, without duplicates."""
+    entry = build.entry()
+    control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
+    found = {
+        "gpu": tuple(
+            replace(raw, driver_nodes=(control, DeviceNode(own, own)))
+            for raw, own in zip(build.raws(entry), ("/dev/nvidia0", "/dev/nvidia1"), strict=True)
+        )
+    }
+    stock = build.inventory(entry, found=found, pass_device_specs=True, dev_root="/run/driver")
+    got = edits(stock, GPU, A, B)
+    assert [
+        ("/run/driver/dev/nvidiactl", "/dev/nvidiactl"),
+        ("/run/driver/dev/nvidia0", "/dev/nvidia0"),
+        ("/run/driver/dev/nvidia1", "/dev/nvidia1"),
+    ] == [(each.host_path, each.container_path) for each in got.nodes.values()]
+    stock = build.inventory(entry, found=found)
+    assert {} == edits(stock, GPU, A).nodes
+
+
+def test_pass_device_specs_without_effect_is_reported(build):
+    """With CDI strategies alone the flag does nothing, which NVIDIA's plugin does not say."""
+    stock = build.inventory(build.entry(), pass_device_specs=True, device_list_strategies=(CRI,))
+    assert ["flags.plugin.passDeviceSpecs"] == [problem.where for problem in stock.problems]
+
+
+def container(**parts):
+    parsed = template.parse
+    return spec.ContainerSpec(
+        env=tuple((key, parsed(text)) for key, text in parts.get("env", {}).items()),
+        annotations=tuple((key, parsed(text)) for key, text in parts.get("annotations", {}).items()),
+        nodes=parts.get("nodes", ()),
+        mounts=parts.get("mounts", ()),
+    )
+
+
+def test_container_texts_are_joined_per_device_and_constants_once(build):
+    """Rendered values are joined with commas in allocation order; a constant stands once."""
+    block = container(
+        env={"MEM": "{memory.mib}", "WHO": "{name}/{index}", "MODE": "fast"}, annotations={"acme.dev/ids": "{id}"}
+    )
+    entry = build.entry("acme", "acme.dev/npu", nvidia=False, container=block)
+    got = edits(build.inventory(entry), "acme.dev/npu", "acme-1", "acme-0")
+    assert {"MEM": "40960,40960", "WHO": "acme/1,acme/0", "MODE": "fast"}.items() <= got.env.items()
+    assert {"acme.dev/ids": "acme-1,acme-0"} == got.annotations
+
+
+def test_two_devices_with_one_container_path_are_refused(build):
+    """A container that would get fewer nodes than devices is refused with what to do."""
+    entry = build.entry(
+        "acme", "acme.dev/npu", nvidia=False, container=container(nodes=(node("/dev/a{index}", "/dev/acme"),))
+    )
+    with pytest.raises(AllocationError, match="container path /dev/acme would stand for /dev/a0 and for /dev/a1"):
+        edits(build.inventory(entry), "acme.dev/npu", "acme-0", "acme-1")
+
+
+def test_one_node_of_several_devices_stands_once_with_all_permissions(build):
+    """A node that devices share is listed once."""
+    entry = build.entry("acme", "acme.dev/npu", nvidia=False, container=container(nodes=(node("/dev/kfd"),)))
+    got = edits(build.inventory(entry), "acme.dev/npu", "acme-0", "acme-1")
+    assert [DeviceNode("/dev/kfd", "/dev/kfd")] == list(got.nodes.values())
+
+
+def test_mps_gives_each_container_its_share(build):
+    """A replica gets its part of the memory and threads, n replicas n parts."""
+    sharing = build.sharing({"name": GPU, "replicas": 4}, kind=SharingKind.MPS)
+    stock = build.inventory(build.entry(), sharing=sharing)
+    got = edits(stock, GPU, f"{A}::0").env
+    assert ("0=10240M", "25") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
+    got = edits(stock, GPU, f"{A}::0", f"{A}::1").env
+    assert ("0=20480M", "50") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "text"),
+    [
+        ((), InvalidRequest, "names no device"),
+        (("nope",), UnknownDevice, "unknown device: 'nope'"),
+        ((A, A), InvalidRequest, "names device 'GPU-gggg0' twice"),
+        ((B,), UnhealthyDevice, "device 'GPU-gggg1' of nvidia.com/gpu is unhealthy: dead"),
+    ],
+)
+def test_allocate_says_no_clearly(build, ids, error, text):
+    """Zero, unknown, duplicate and unhealthy ids are refused with a sentence."""
+    entry = build.entry()
+    raws = build.raws(entry)
+    stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
+    with pytest.raises(error, match=text):
+        edits(stock, GPU, *ids)
+
+
+def test_shared_requests_above_one_can_be_refused(build):
+    """`failRequestsGreaterThanOne` refuses in NVIDIA's words, and only where a replica is asked for."""
+    rule = {"name": GPU, "replicas": 2, "devices": ("0",)}
+    stock = build.inventory(build.entry(count=3), sharing=build.sharing(rule, fail_requests_greater_than_one=True))
+    text = (
+        'invalid allocation request for "nvidia.com/gpu": invalid request: '
+        "maximum request size for shared resources is 1; found 2"
+    )
+    with pytest.raises(InvalidRequest) as refused:
+        edits(stock, GPU, f"{A}::0", f"{A}::1")
+    assert text == str(refused.value)
+    assert f"{B},GPU-gggg2" == edits(stock, GPU, B, "GPU-gggg2").env["NVIDIA_VISIBLE_DEVICES"]
+
+
+ROWS = list(
+    itertools.product(
+        [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, MOUNTS), (ENVVAR, CRI), (MOUNTS, ANNOTATIONS)],
+        DeviceIdStrategy,
+        [False, True],
+        [None, 3],
+        [MigStrategy.NONE, MigStrategy.SINGLE, MigStrategy.MIXED],
+    )
+)
+
+
+@pytest.mark.parametrize(("strategies", "ids", "specs", "replicas", "mig"), ROWS)
+def test_every_combination_is_consistent(build, strategies, ids, specs, replicas, mig):
+    """Strategy x id strategy x passDeviceSpecs x sharing x MIG: each part names the same devices in order."""
+    entry = build.entry(partitions={0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3})
+    name = "nvidia.com/mig-2g.10gb" if mig is MigStrategy.MIXED else GPU
+    sharing = build.sharing({"name": name, "replicas": replicas}) if replicas else None
+    control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
+    found = {"gpu": build.raws(entry, driver_nodes=(control,))}
+    stock = build.inventory(
+        entry,
+        found=found,
+        sharing=sharing,
+        device_list_strategies=strategies,
+        device_id_strategy=ids,
+        pass_device_specs=specs,
+        mig_strategy=mig,
+    )
+    slots = stock.resources[name].slots
+    assert (6 if mig is not MigStrategy.NONE else 2) * (replicas or 1) == len(slots)
+    picked = (slots[-1], slots[0])
+    got = edits(stock, name, *(slot.id for slot in picked))
+    shown = [slot.device.ordinal if ids is DeviceIdStrategy.INDEX else slot.device.id for slot in picked]
+    names = [f"{KIND}={each}" for each in shown]
+    root = "/var/run/nvidia-container-devices"
+    if MOUNTS in strategies:
+        assert (root, [f"{root}/{each}" for each in shown]) == (got.env["NVIDIA_VISIBLE_DEVICES"], list(got.mounts))
+    elif ENVVAR in strategies:
+        assert ",".join(shown) == got.env["NVIDIA_VISIBLE_DEVICES"]
+    else:
+        assert "NVIDIA_VISIBLE_DEVICES" not in got.env
+    assert (names if CRI in strategies else []) == got.cdi_devices
+    assert ([",".join(names)] if ANNOTATIONS in strategies else []) == list(got.annotations.values())
+    handed = specs and not all(each.is_cdi for each in strategies)
+    assert ([control] if handed else []) == list(got.nodes.values())
+    if any(each.is_cdi for each in strategies):
+        (document,) = inject.cdi_documents(stock).values()
+        listed = {device["name"] for device in document["devices"]}
+        assert {*shown, "all"} <= listed
+        assert not any("::" in each for each in listed)

@@ -1,0 +1,130 @@
+"""What a pod may hold is never dropped."""
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vdev.core.inventory import EMPTY, Inventory, Removed, diff
+from vdev.core.retain import Holdings, overlaps, retain
+from vdev.core.spec import MigStrategy
+
+GPU = "nvidia.com/gpu"
+
+
+def states(inventory, name=GPU):
+    return {slot.id: slot.health.healthy for slot in inventory.resources[name].slots}
+
+
+def test_a_vanished_device_is_listed_unhealthy(build):
+    """An id that the new inventory lacks stays, Unhealthy."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    kept = retain(before, after, {}, Holdings(), 0.0)
+    assert {"GPU-gggg0": True, "GPU-gggg1": False} == states(kept.inventory)
+
+
+def test_it_goes_when_nobody_holds_it_and_it_was_listed_for_a_while(build):
+    """After the settling time a reading without a holder lets it go."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    kept = retain(before, after, {}, Holdings(holders={}, read_at=0.0), 0.0)
+    assert 2 == len(states(kept.inventory))
+    later = retain(kept.inventory, after, kept.retired, Holdings(holders={}, read_at=5.0), 5.0)
+    assert {"GPU-gggg0": True} == states(later.inventory)
+    assert {} == later.retired
+
+
+def test_a_reading_from_before_it_was_listed_does_not_count(build):
+    """A stale answer proves nothing, however long ago the device went."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    kept = retain(before, after, {}, Holdings(holders={}, read_at=0.0), 1.0)
+    later = retain(kept.inventory, after, kept.retired, Holdings(holders={}, read_at=2.0), 100.0)
+    assert 2 == len(states(later.inventory))
+
+
+def test_a_held_device_stays_for_ever(build):
+    """As long as the kubelet names a holder, the id stays, with the holder in its reason."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    holdings = Holdings(holders={(GPU, "GPU-gggg1"): "default/train"}, read_at=1e6)
+    kept = retain(before, after, {}, holdings, 0.0)
+    later = retain(kept.inventory, after, kept.retired, holdings, 1e6)
+    assert "pod default/train" in later.inventory.resources[GPU].by_id["GPU-gggg1"].health.reason
+
+
+def test_an_allocate_in_flight_stays(build):
+    """An id that an unfinished Allocate names never goes: dropping it would crash the kubelet."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    kept = retain(before, after, {}, Holdings(holders={}, read_at=0.0), 0.0)
+    flying = Holdings(holders={}, read_at=1e6, in_flight=frozenset({(GPU, "GPU-gggg1")}))
+    assert 2 == len(states(retain(kept.inventory, after, kept.retired, flying, 1e6).inventory))
+
+
+def test_without_pod_resources_it_stays_ten_minutes(build):
+    """When nobody can say who holds what, ten minutes must do."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    kept = retain(before, after, {}, Holdings(), 0.0)
+    assert 2 == len(states(retain(kept.inventory, after, kept.retired, Holdings(), 599.0).inventory))
+    assert 1 == len(states(retain(kept.inventory, after, kept.retired, Holdings(), 600.0).inventory))
+
+
+def test_a_device_that_returns_is_healthy_at_once(build):
+    """A re-plug ends the retirement."""
+    both, one = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    kept = retain(both, one, {}, Holdings(), 0.0)
+    back = retain(kept.inventory, both, kept.retired, Holdings(), 1.0)
+    assert ({}, {"GPU-gggg0": True, "GPU-gggg1": True}) == (back.retired, states(back.inventory))
+
+
+def test_a_removed_resource_drains(build):
+    """A resource that the configuration lost lives on with all its devices Unhealthy, then goes as a whole."""
+    before = build.inventory(build.entry())
+    kept = retain(before, EMPTY, {}, Holdings(holders={}, read_at=0.0), 0.0)
+    assert kept.inventory.resources[GPU].draining
+    gone = retain(kept.inventory, EMPTY, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
+    assert [Removed] == [type(change) for change in diff(kept.inventory, gone.inventory)]
+
+
+def test_what_overlaps_a_held_partition_waits(build):
+    """A new partition over one that a pod holds is Unhealthy until that one is released; others are not."""
+    old = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
+    new = build.inventory(build.entry(count=1, partitions={0: ("7g.40gb",)}), mig_strategy=MigStrategy.MIXED)
+    three = build.ids(old, "nvidia.com/mig-3g.20gb")[0]
+    held = Holdings(holders={("nvidia.com/mig-3g.20gb", three): "default/a"}, read_at=1.0)
+    kept = retain(old, new, {}, held, 1.0)
+    (slot,) = kept.inventory.resources["nvidia.com/mig-7g.40gb"].slots
+    assert f"overlaps {three}, which pod default/a still holds" == slot.health.reason
+    free = retain(kept.inventory, new, kept.retired, Holdings(holders={}, read_at=7.0), 7.0)
+    assert [True] == list(states(free.inventory, "nvidia.com/mig-7g.40gb").values())
+
+
+def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
+    """Fewer replicas block nothing; sharing a device that a pod has alone waits for it."""
+    plain = build.inventory(build.entry()).resources[GPU].slots
+    shared = build.inventory(build.entry(), sharing=build.sharing({"name": GPU, "replicas": 2})).resources[GPU].slots
+    assert not overlaps(shared[0], shared[1])
+    assert overlaps(plain[0], shared[0])
+    assert not overlaps(plain[1], shared[0])
+
+
+@given(
+    served=st.sets(st.integers(0, 9)),
+    fresh=st.sets(st.integers(0, 9)),
+    held=st.sets(st.integers(0, 9)),
+    wait=st.floats(0, 1000),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the builder keeps no state
+def test_a_held_id_is_in_every_list(build, served, fresh, held, wait):
+    """Whatever changes and however long it takes: what is served and held stays listed."""
+    whole = build.inventory(build.entry(count=10))
+
+    def part(indices) -> Inventory:
+        resource = whole.resources[GPU]
+        slots = tuple(slot for slot in resource.slots if int(slot.device.ordinal) in indices)
+        return Inventory({GPU: replace(resource, slots=slots)})
+
+    ids = {f"GPU-gggg{index}" for index in held}
+    holdings = Holdings(holders={(GPU, each): "ns/p" for each in ids}, read_at=wait)
+    kept = retain(part(served), part(fresh), {}, holdings, 0.0)
+    later = retain(kept.inventory, part(fresh), kept.retired, holdings, wait)
+    listed = set(later.inventory.resources[GPU].by_id)
+    assert {f"GPU-gggg{index}" for index in fresh} | (ids & {f"GPU-gggg{index}" for index in served}) <= listed
+    assert diff(later.inventory, later.inventory) == ()

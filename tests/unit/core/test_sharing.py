@@ -1,0 +1,106 @@
+"""Replicas: who is shared, under which name, and what is wrong with a rule."""
+
+import pytest
+
+from vdev.core.device import Health
+from vdev.core.inventory import with_health
+from vdev.core.spec import MigStrategy
+
+
+def test_all_devices_are_replicated_by_default(build):
+    """Without `devices` every device of the resource gets its replicas, numbered from 0."""
+    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}))
+    assert ["GPU-gggg0::0", "GPU-gggg0::1", "GPU-gggg1::0", "GPU-gggg1::1"] == build.ids(stock, "nvidia.com/gpu")
+
+
+def test_rename_by_default_moves_to_shared(build):
+    """`renameByDefault` advertises under `<name>.shared`, and the plain name is gone when all devices are shared."""
+    stock = build.inventory(
+        build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}, rename_by_default=True)
+    )
+    assert ["nvidia.com/gpu.shared"] == list(stock.resources)
+
+
+def test_rename_wins_over_rename_by_default(build):
+    """An own name is used as it is."""
+    rule = {"name": "nvidia.com/gpu", "replicas": 2, "rename": "nvidia.com/gpu-slice"}
+    stock = build.inventory(build.entry(), sharing=build.sharing(rule, rename_by_default=True))
+    assert ["nvidia.com/gpu-slice"] == list(stock.resources)
+
+
+def test_a_count_takes_the_lowest_indices(build):
+    """`devices: 1` shares device 0, always."""
+    stock = build.inventory(
+        build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2, "devices": 1})
+    )
+    assert ["GPU-gggg0::0", "GPU-gggg0::1", "GPU-gggg1"] == build.ids(stock, "nvidia.com/gpu")
+
+
+def test_chosen_devices_leave_the_others_plain(build):
+    """Shared devices go under the new name, the rest stays under the old one."""
+    rule = {"name": "nvidia.com/gpu", "replicas": 3, "devices": ("1",), "rename": "nvidia.com/gpu.shared"}
+    stock = build.inventory(build.entry(), sharing=build.sharing(rule))
+    assert ["GPU-gggg0"] == build.ids(stock, "nvidia.com/gpu")
+    assert ["GPU-gggg1::0", "GPU-gggg1::1", "GPU-gggg1::2"] == build.ids(stock, "nvidia.com/gpu.shared")
+
+
+def test_devices_can_be_named_by_id_and_by_mig_index(build):
+    """References are indices, MIG indices or ids."""
+    stock = build.inventory(
+        build.entry(count=1, partitions={0: ("1g.5gb", "1g.5gb")}),
+        sharing=build.sharing({"name": "nvidia.com/mig-1g.5gb", "replicas": 2, "devices": ("0:1",)}),
+        mig_strategy=MigStrategy.MIXED,
+    )
+    assert [False, True, True] == ["::" in each for each in build.ids(stock, "nvidia.com/mig-1g.5gb")]
+
+
+def test_several_rules_for_one_resource_are_joined(build):
+    """Two rules with different devices each replicate their own, and nothing is advertised twice."""
+    sharing = build.sharing(
+        {"name": "nvidia.com/gpu", "replicas": 2, "devices": ("0",)},
+        {"name": "nvidia.com/gpu", "replicas": 3, "devices": ("1",)},
+    )
+    stock = build.inventory(build.entry(count=3), sharing=sharing)
+    assert [
+        "GPU-gggg0::0",
+        "GPU-gggg0::1",
+        "GPU-gggg1::0",
+        "GPU-gggg1::1",
+        "GPU-gggg1::2",
+        "GPU-gggg2",
+    ] == build.ids(stock, "nvidia.com/gpu")
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        (({"devices": 3},), "3 devices of 'nvidia.com/gpu' shall be shared, but this node has 2"),
+        (({"devices": ("7",)},), "has no device with index '7' on this node"),
+        (({"devices": ("GPU-zzzz",)},), "has no device with id 'GPU-zzzz' on this node"),
+        (
+            ({"devices": ("0",), "where": "t:1:1"}, {"devices": ("0",)}),
+            "device 0 of 'nvidia.com/gpu' is already shared by t:1:1",
+        ),
+        (({"rename": "acme.dev/npu"},), "renaming 'nvidia.com/gpu' to 'acme.dev/npu' collides"),
+    ],
+)
+def test_impossible_rules_are_errors(build, rules, text):
+    """What a rule cannot have is an error that names it, and the neighbours stay."""
+    sharing = build.sharing(*({"name": "nvidia.com/gpu", "replicas": 2, **rule} for rule in rules))
+    stock = build.inventory(build.entry(), build.entry("npu", "acme.dev/npu", nvidia=False), sharing=sharing)
+    assert any(text in problem.message and problem.is_error for problem in stock.problems), stock.problems
+    assert 2 == len(stock.resources["acme.dev/npu"].slots)
+
+
+def test_a_name_that_the_node_lacks_is_reported(build):
+    """A rule for an unknown resource is a warning with the nearest name."""
+    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpus", "replicas": 2}))
+    (problem,) = stock.problems
+    assert ("did you mean 'nvidia.com/gpu'?", False) == (problem.hint, problem.is_error)
+
+
+def test_a_failed_device_fails_all_its_replicas(build):
+    """Health is the physical device's: every replica and partition shares it."""
+    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}))
+    judged = with_health(stock, {"GPU-gggg1": Health(healthy=False, reason="XID 79")})
+    assert [True, True, False, False] == [slot.health.healthy for slot in judged.resources["nvidia.com/gpu"].slots]

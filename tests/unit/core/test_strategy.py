@@ -1,0 +1,173 @@
+"""MIG strategies, names by pattern, indices."""
+
+import pytest
+
+from vdev.core import spec, strategy
+from vdev.core.spec import MigStrategy, NamePattern
+
+MIXED = {0: ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")}
+ALIKE = {0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3}
+
+
+def counts(stock):
+    return {name: len(resource.slots) for name, resource in stock.resources.items()}
+
+
+def test_none_advertises_whole_devices_only(build):
+    """Under `none` a partitioned device counts as one whole device, as with NVIDIA's plugin."""
+    stock = build.inventory(build.entry(partitions=MIXED))
+    assert {"nvidia.com/gpu": 2} == counts(stock)
+    assert ["0", "1"] == [slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots]
+
+
+def test_mixed_names_partitions_by_profile(build):
+    """Under `mixed` whole devices keep the resource's name and partitions get names of their own."""
+    stock = build.inventory(build.entry(partitions=MIXED), mig_strategy=MigStrategy.MIXED)
+    assert {
+        "nvidia.com/gpu": 1,
+        "nvidia.com/mig-1g.5gb": 2,
+        "nvidia.com/mig-2g.10gb": 1,
+        "nvidia.com/mig-3g.20gb": 1,
+    } == counts(stock)
+    assert () == stock.problems
+
+
+def test_plus_in_a_profile_becomes_a_dot(build):
+    """`1g.5gb+me` is advertised as `mig-1g.5gb.me`, because a resource name may not hold a plus."""
+    stock = build.inventory(build.entry(partitions={0: ("1g.5gb+me",)}), mig_strategy=MigStrategy.MIXED)
+    assert 1 == counts(stock)["nvidia.com/mig-1g.5gb.me"]
+
+
+def test_mixed_advertises_no_empty_whole_resource(build):
+    """When every device is partitioned there is no whole-device resource left."""
+    stock = build.inventory(build.entry(partitions=ALIKE), mig_strategy=MigStrategy.MIXED)
+    assert {"nvidia.com/mig-2g.10gb": 6} == counts(stock)
+
+
+def test_single_advertises_partitions_under_the_own_name(build):
+    """Under `single` all partitions carry the device's own resource name."""
+    stock = build.inventory(build.entry(partitions=ALIKE), mig_strategy=MigStrategy.SINGLE)
+    assert {"nvidia.com/gpu": 6} == counts(stock)
+    assert ["0:0", "0:1", "0:2", "1:0", "1:1", "1:2"] == [
+        slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "text"),
+    [
+        ({0: ("2g.10gb",)}, "all devices must be partitioned or none; 1 are whole and 1 are partitioned"),
+        ({0: ("2g.10gb",), 1: ("1g.5gb",)}, "all partitions must be alike; found 1g.5gb, 2g.10gb"),
+        ({0: ("1g.5gb",), 1: ("1g.5gb+me",)}, "all partitions must be alike; found 1g.5gb, 1g.5gb+me"),
+        ({0: ("2g.10gb",), 1: ()}, "device gpu/1 has no partitions configured"),
+    ],
+)
+def test_single_refuses_a_mix(build, partitions, text):
+    """Under `single` a mix is an error that names what differs, and the resource is left out."""
+    stock = build.inventory(build.entry(partitions=partitions), mig_strategy=MigStrategy.SINGLE)
+    assert {} == stock.resources
+    (problem,) = stock.problems
+    assert text in problem.message
+
+
+def test_mixed_warns_of_a_device_without_partitions(build):
+    """Under `mixed` a partitionable device with an empty list contributes nothing, with a warning."""
+    stock = build.inventory(build.entry(partitions={0: ()}), mig_strategy=MigStrategy.MIXED)
+    assert {"nvidia.com/gpu": 1} == counts(stock)
+    assert "device gpu/0 has no partitions configured" in stock.problems[0].message
+    assert not stock.problems[0].is_error
+
+
+def test_single_mix_of_one_resource_leaves_others_alone(build):
+    """What is wrong with one resource does not touch another."""
+    stock = build.inventory(
+        build.entry(partitions={0: ("2g.10gb",)}),
+        build.entry("npu", "acme.dev/npu", nvidia=False, geometry=None),
+        mig_strategy=MigStrategy.SINGLE,
+    )
+    assert {"acme.dev/npu": 2} == counts(stock)
+
+
+def test_two_entries_share_one_resource_and_its_indices(build):
+    """Entries of one resource count on: the second entry's devices follow the first's."""
+    stock = build.inventory(build.entry("a"), build.entry("b"))
+    assert ["0", "1", "2", "3"] == [slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots]
+
+
+def test_partition_ids_do_not_depend_on_their_neighbours(build):
+    """A partition that stays where it is keeps its id when others come and go."""
+    one = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
+    two = build.inventory(build.entry(count=1, partitions={0: ("1g.5gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
+    name = "nvidia.com/mig-3g.20gb"
+    assert build.ids(one, name) == build.ids(two, name)
+    assert build.ids(one, name)[0].startswith("MIG-")
+
+
+def test_gpu_patterns_name_devices_first_match_wins(build):
+    """`resources.gpus` maps models to names, in the order of the list."""
+    gpus = (
+        NamePattern(pattern="*A100*", name="nvidia.com/a100", where="t:9:9"),
+        NamePattern(pattern="*", name="nvidia.com/other"),
+    )
+    stock = build.inventory(build.entry(), gpus=gpus)
+    assert {"nvidia.com/a100": 2} == counts(stock)
+    assert "'*A100*' matches 'NVIDIA A100-SXM4-40GB'" in stock.reasons[build.ids(stock, "nvidia.com/a100")[0]]
+
+
+def test_a_model_that_no_pattern_matches_is_an_error(build):
+    """Nothing is silently ignored: a device without a name is reported."""
+    stock = build.inventory(build.entry(), gpus=(NamePattern(pattern="H100*", name="nvidia.com/h100"),))
+    assert {} == stock.resources
+    assert any("does not match any resources.gpus pattern ('H100*')" in problem.message for problem in stock.problems)
+
+
+def test_mig_patterns_rename_profiles(build):
+    """`resources.mig` maps profiles to names under `mixed`."""
+    stock = build.inventory(
+        build.entry(count=1, partitions=MIXED),
+        mig=(NamePattern(pattern="1g.*", name="nvidia.com/mig-small"),),
+        mig_strategy=MigStrategy.MIXED,
+    )
+    assert {"nvidia.com/mig-small": 2, "nvidia.com/mig-2g.10gb": 1, "nvidia.com/mig-3g.20gb": 1} == counts(stock)
+
+
+def test_patterns_leave_other_vendors_alone(build):
+    """A pattern for NVIDIA's names does not touch a device of another domain."""
+    stock = build.inventory(
+        build.entry("npu", "acme.dev/npu", nvidia=False), gpus=(NamePattern(pattern="*", name="nvidia.com/gpu"),)
+    )
+    assert {"acme.dev/npu": 2} == counts(stock)
+
+
+def test_a_pattern_that_matches_nothing_is_reported(build):
+    """A pattern without effect is a warning with its place in the file."""
+    gpus = (
+        NamePattern(pattern="T4", name="nvidia.com/t4", where="t:3:5"),
+        NamePattern(pattern="*", name="nvidia.com/gpu"),
+    )
+    stock = build.inventory(build.entry(), gpus=gpus)
+    (problem,) = stock.problems
+    assert ("t:3:5", False) == (problem.where, problem.is_error)
+
+
+def test_an_entry_without_devices_keeps_its_resource(build):
+    """A glob that matches nothing now is advertised with 0, so that a hot-plug can show."""
+    entry = spec.EntrySpec(name="uart", resource="example.com/uart", source=spec.GlobSource(paths=()))
+    stock = build.inventory(entry, found={"uart": ()})
+    assert {"example.com/uart": 0} == counts(stock)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("*", "anything at all", True),
+        ("1g.24gb", "1g.24gb-me", False),
+        ("1g.*", "1gx5gb", False),
+        ("1g.*", "1g.5gb+me", True),
+        ("*A100*", "NVIDIA A100-SXM4-40GB", True),
+        ("A[1]00", "A100", False),
+    ],
+)
+def test_patterns_are_anchored_and_know_only_the_star(pattern, text, expected):
+    """A pattern is the whole text; a star is any run of characters; everything else is literal."""
+    assert expected is strategy.matches(pattern, text)

@@ -1,0 +1,81 @@
+"""What the servers ask the agent: preferences, actions before a start, and the record of requests in flight.
+
+The record is what keeps a removal safe: an id that an unfinished Allocate names is never dropped.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ..core import preferred
+from ..core.inventory import Resource
+from ..core.retain import Key
+from ..observe.metrics import Metrics
+
+_LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
+
+
+class FrontDesk:
+    """Answers the servers of all resources; `plugin.server.Desk` says what it must know."""
+
+    def __init__(self, metrics: Metrics, *, allocate_deadline: float, on_allocated: Callable[[], None]) -> None:
+        self.allocate_deadline = allocate_deadline
+        self.allocated_at: dict[Key, float] = {}
+        self._metrics = metrics
+        self._on_allocated = on_allocated
+        self._flying: Counter[Key] = Counter()
+        self._choosing: Counter[str] = Counter()
+        self._allocators: dict[str, tuple[Resource, preferred.Allocator]] = {}
+
+    def in_flight(self, resources: Sequence[Resource]) -> frozenset[Key]:
+        """Ids that an unfinished RPC names; while the kubelet asks for a preference, all of that resource."""
+        choosing = {
+            (resource.name, slot.id)
+            for resource in resources
+            if self._choosing[resource.name]
+            for slot in resource.slots
+        }
+        return frozenset(key for key, count in self._flying.items() if count) | choosing
+
+    async def prefer(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> Sequence[str]:
+        """The devices to prefer for a container, by the resource's policy."""
+        known = self._allocators.get(resource.name)
+        if known is None or known[0] is not resource:
+            known = (resource, preferred.allocator_for(resource))
+            self._allocators[resource.name] = known
+        choose = known[1].prefer
+        if len(available) < _LARGE:
+            return choose(available, required, size)
+        return await asyncio.to_thread(choose, available, required, size)
+
+    def begin(self, resource: str, ids: Sequence[str] | None) -> Callable[[], None]:
+        """Note a request in flight, until the returned function is called."""
+        if ids is None:
+            self._choosing[resource] += 1
+            return lambda: self._choosing.subtract((resource,))
+        keys = [(resource, each) for each in ids]
+        self._flying.update(keys)
+
+        def done() -> None:
+            for key in keys:
+                self._flying[key] -= 1
+                if not self._flying[key]:
+                    del self._flying[key]
+
+        return done
+
+    def allocated(self, resource: str, ids: Sequence[str]) -> None:
+        """Note a granted request: from now on a pod may hold these."""
+        now = time.monotonic()
+        self.allocated_at.update({(resource, each): now for each in ids})
+        self._on_allocated()
+
+    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Nothing to do before a start."""
+
+    def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
+        """Count an RPC and its duration."""
+        self._metrics.rpc.labels(rpc, resource, code).observe(seconds)

@@ -1,0 +1,56 @@
+"""Metrics: every name in one place, on a registry of their own.
+
+Label values are bounded: resources and RPC names, never device ids or pods.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_LATENCIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Metrics:
+    """The agent's metrics; made once per process and passed to whoever counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.info = self._gauge("build_info", "1, labelled with the version", "version")
+        self.devices = self._gauge("devices", "Devices listed to the kubelet", "resource", "health")
+        self.list_bytes = self._gauge("list_bytes", "Bytes of the device list; the kubelet takes 4194304", "resource")
+        self.retired = self._gauge(
+            "retired_devices", "Devices listed as Unhealthy only because a pod may hold them", "resource"
+        )
+        self.held = self._gauge(
+            "held_devices", "Devices that a pod holds, by the kubelet's PodResources API", "resource"
+        )
+        self.registered = self._gauge("registered", "1 while the resource is registered", "resource")
+        self.streams = self._gauge("streams", "Open ListAndWatch streams", "resource")
+        self.registrations = self._counter("registrations_total", "Successful registrations", "resource")
+        self.health_changes = self._counter(
+            "health_changes_total", "Devices that turned Healthy or Unhealthy", "resource", "health"
+        )
+        self.rpc = Histogram(
+            "vdev_rpc_seconds",
+            "Duration of the kubelet's calls, by gRPC status",
+            ("rpc", "resource", "code"),
+            buckets=_LATENCIES,
+            registry=self.registry,
+        )
+        self.reloads = self._counter("config_reloads_total", "Configurations read, by result", "result")
+        self.reload_ok = self._gauge("config_last_reload_successful", "1 when the last configuration read was applied")
+        self.reload_time = self._gauge(
+            "config_last_reload_success_timestamp_seconds", "When a configuration was last applied"
+        )
+        self.problems = self._gauge("problems", "Problems of the configuration and of discovery", "severity")
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"vdev_{name}", text, labels, registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"vdev_{name}", text, labels, registry=self.registry)
+
+    def forget(self, resource: str) -> None:
+        """Drop the gauges of a resource that is gone."""
+        for health in ("Healthy", "Unhealthy"):
+            self.devices.remove(resource, health)
+        for gauge in (self.list_bytes, self.retired, self.held, self.registered, self.streams):
+            gauge.remove(resource)
