@@ -43,19 +43,15 @@ def take(table: DeviceTable) -> str:
     return json.dumps({"form": _FORM, "podDeviceEntries": entries, "registeredDevices": registered}, indent=1)
 
 
-def restore(checkpoint: Checkpoint, *, now: float) -> DeviceTable:
-    """The table of a kubelet that just started: resources are known, but nothing is healthy and no plugin is there."""
-    table = DeviceTable(
-        endpoints={resource: Endpoint("", None, now) for resource in checkpoint.registered},
-        healthy={resource: set() for resource in checkpoint.registered},
-        unhealthy={resource: set() for resource in checkpoint.registered},
-        holders={
-            pod: {container: dict(held) for container, held in containers.items()}
-            for pod, containers in checkpoint.holders.items()
-        },
-    )
+def restore(table: DeviceTable, checkpoint: Checkpoint, *, now: float) -> None:
+    """Fill the table of a kubelet that starts: resources are known, but nothing is healthy and no plugin is there."""
+    for resource in checkpoint.registered:
+        table.endpoints[resource] = Endpoint("", None, now)
+        table.healthy[resource] = set()
+        table.unhealthy[resource] = set()
+    for pod, containers in checkpoint.holders.items():
+        table.holders[pod] = {container: dict(held) for container, held in containers.items()}
     table.recount()
-    return table
 
 
 def parse(text: str) -> Checkpoint:

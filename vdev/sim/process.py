@@ -98,8 +98,7 @@ class KubeletProcess:
             self.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self.fresh = found is None and not problem
         if found is not None:
-            self.table = checkpoint.restore(found, now=self.now())
-        self._build()
+            checkpoint.restore(self.table, found, now=self.now())
         # A TaskGroup is entered and left by one task, while fixtures start and stop a kubelet in two: hence this task.
         up = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(up), name="kubelet")
@@ -141,7 +140,7 @@ class KubeletProcess:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _build(self) -> None:
+    def __post_init__(self) -> None:
         self._registry = Registry(
             self.table,
             directory=str(self.paths.device_plugins),

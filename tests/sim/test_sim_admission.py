@@ -1,0 +1,344 @@
+"""Admission: which devices a container gets, and how a pod is refused."""
+
+import random
+
+import grpc
+import pytest
+
+from vdev.pb import deviceplugin_v1beta1_pb2 as api
+from vdev.sim import Kubelet, ManifestError, ManualClock, Phase, Timings, manifest
+from vdev.sim.admission import AdmissionError, Claim, select
+from vdev.sim.state import Device, DeviceTable, Options
+
+NPU = "acme.dev/npu"
+GPU = "acme.dev/gpu"
+
+
+def pod_with_init(*, kind="init", init=1, app=1):
+    """A pod with an init container `first` and an app container `main`."""
+    document = manifest("p", {NPU: app})
+    first = {"name": "first", "image": "none", "resources": {"limits": {NPU: init}}}
+    if kind == "sidecar":
+        first["restartPolicy"] = "Always"
+    document["spec"]["initContainers"] = [first]
+    return document
+
+
+def table(**devices):
+    """A table with one resource whose devices are given with their NUMA nodes."""
+    made = DeviceTable()
+    made.connected(NPU, socket="s", options=Options())
+    made.listed(NPU, [Device(id_, "Healthy", numa) for id_, numa in devices.items()])
+    return made
+
+
+def rejected(text):
+    """The status message of a pod that the device manager refuses."""
+    return f"Pod was rejected: Allocate failed due to {text}, which is unexpected"
+
+
+async def test_pod_gets_its_devices(kubelet, plugins):
+    """Conformance 1: a pod that wants one device gets exactly one, and what its plugin answered."""
+    await plugins(NPU, ["d1", "d2"])
+    container = (await kubelet.run_pod(manifest("p", {NPU: 1}))).container()
+    assert 1 == len(container.devices[NPU])
+    assert {"STUB_DEVICES": container.devices[NPU][0]} == container.edits.envs
+
+
+async def test_cdi_device(kubelet, plugins):
+    """Conformance 2: CDI names and envs of an answer reach the container."""
+    plugin = await plugins(NPU, ["d1"])
+
+    async def answer(_request):
+        response = api.ContainerAllocateResponse(
+            envs={"CDI_DEVICE": "d1"}, cdi_devices=[api.CDIDevice(name="acme.dev/npu=d1")]
+        )
+        return api.AllocateResponse(container_responses=[response])
+
+    plugin.answer_allocate = answer
+    edits = (await kubelet.run_pod(manifest("p", {NPU: 1}))).container().edits
+    assert (("acme.dev/npu=d1",), {"CDI_DEVICE": "d1"}) == (edits.cdi_devices, edits.envs)
+    assert [] == kubelet.findings
+
+
+async def test_allocation_and_shortage(kubelet, plugins):
+    """Conformance 35: what is left is counted; too large a request fails with its numbers, the rest still goes."""
+    await plugins(NPU, ["d1", "d2", "d3"])
+    first = await kubelet.run_pod(manifest("first", {NPU: 2}))
+    second = await kubelet.run_pod(manifest("second", {NPU: 2}))
+    third = await kubelet.run_pod(manifest("third", {NPU: 1}))
+    text = f"requested number of devices unavailable for {NPU}. Requested: 2, Available: 1"
+    assert (Phase.FAILED, "UnexpectedAdmissionError", rejected(text)) == (second.phase, second.reason, second.message)
+    assert {"d1", "d2", "d3"} == {*first.container().devices[NPU], *third.container().devices[NPU]}
+    assert [("default/second", f"Allocate failed due to {text}, which is unexpected")] == [
+        (event.pod, event.message) for event in kubelet.events
+    ]
+    assert 1 == kubelet.metrics.admission_rejections["UnexpectedAdmissionError"]
+
+
+async def test_three_admission_errors():
+    """Conformance 36: unregistered, all unhealthy, and previously allocated but unhealthy have their own texts."""
+
+    async def error(devices, resource=NPU, count=1):
+        with pytest.raises(AdmissionError) as caught:
+            await pick(devices, count, resource=resource)
+        return str(caught.value)
+
+    assert f"cannot allocate unregistered device {GPU}" == await error(table(d1=()), GPU)
+    dead = table()
+    assert f"no healthy devices present; cannot allocate unhealthy devices {NPU}" == await error(dead)
+    lost = table(d1=(), d2=())
+    lost.hold("pod", "main", NPU, ["d1"], b"")
+    lost.listed(NPU, [Device("d2", "Healthy")])
+    text = f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {NPU}"
+    assert text == await error(lost)
+    text = f'pod "pod" container "main" changed request for resource "{NPU}" from 1 to 2'
+    assert text == await error(lost, count=2)
+
+
+async def pick(devices, count, *, resource=NPU, affinity=None, reusable=(), prefer=None):
+    """Run the selection for pod `pod`, container `main`."""
+
+    async def nothing(_available, _taken):
+        return set()
+
+    claim = Claim("pod", "main", resource, count, affinity)
+    dice = random.Random(1)
+    return await select(devices, claim, reusable=reusable, dice=dice, prefer=prefer or nothing)
+
+
+async def test_affinity_buckets():
+    """Conformance 34: devices on the wanted nodes first, multi-node ones included, then others, then those without."""
+    devices = table(on0=(0,), on1=(1,), both=(0, 1), free=())
+    assert {"on0", "both"} == await pick(devices, 2, affinity=frozenset({0}))
+    assert {"on1"} == await pick(devices, 1, affinity=frozenset({0}))
+    assert {"free"} == await pick(devices, 1, affinity=frozenset({0}))
+
+
+async def test_no_topology_is_no_affinity():
+    """A hint means nothing for a resource none of whose devices says a NUMA node."""
+    assert {"d1", "d2"} == await pick(table(d1=(), d2=()), 2, affinity=frozenset({0}))
+
+
+async def test_freed_while_the_plugin_is_asked():
+    """Conformance 37: freeing devices during GetPreferredAllocation loses nothing of what is being allocated."""
+    devices = table(d1=(), d2=())
+    devices.hold("old", "main", NPU, ["d2"], b"")
+    devices.recount()
+
+    async def free_meanwhile(available, _taken):
+        devices.free_all_but(set())
+        return available
+
+    assert {"d1"} == await pick(devices, 1, prefer=free_meanwhile)
+    assert {"d1"} == devices.allocated[NPU]
+
+
+async def test_options_of_a_removed_pod(kubelet, plugins):
+    """Conformance 38: a pod that is gone holds nothing, and that is no error."""
+    plugin = await plugins(NPU, ["d1"])
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    await kubelet.delete_pod("p")
+    again = await kubelet.run_pod(manifest("q", {NPU: 1}))
+    assert ("d1",) == again.container().devices[NPU]
+    assert 2 == len(plugin.requests("Allocate"))
+
+
+async def test_init_container_devices_are_reused(kubelet, plugins):
+    """Conformance 39: app containers take an init container's devices first; each gets its own Allocate."""
+    plugin = await plugins(NPU, ["d1", "d2", "d3", "d4", "d5"])
+    document = pod_with_init(init=3, app=2)
+    document["spec"]["containers"].append({"name": "side", "resources": {"limits": {NPU: 2}}})
+    pod = await kubelet.run_pod(document)
+    first, main, side = (set(pod.container(name).devices[NPU]) for name in ("first", "main", "side"))
+    assert main < first
+    assert set() == main & side
+    assert first - main <= side
+    assert 3 == len(plugin.requests("Allocate"))
+
+
+async def test_sidecar_keeps_its_devices(kubelet, plugins):
+    """Conformance 10 and 40: a restartable init container keeps its devices; the app container gets others."""
+    await plugins(NPU, ["d1", "d2", "d3"])
+    document = pod_with_init(kind="sidecar")
+    document["spec"]["initContainers"].insert(0, {"name": "zero", "resources": {"limits": {NPU: 1}}})
+    pod = await kubelet.run_pod(document)
+    zero, first, main = (set(pod.container(name).devices[NPU]) for name in ("zero", "first", "main"))
+    assert zero == first
+    assert set() == first & main
+    assert pod.container("first").running
+
+
+async def test_unknown_resource_is_skipped(kubelet):
+    """A resource that no plugin serves and the node does not show is nobody's business; the pod runs without it."""
+    pod = await kubelet.run_pod(manifest("p", {GPU: 1}))
+    assert (Phase.RUNNING, {}) == (pod.phase, pod.container().devices)
+
+
+async def test_zero_devices(kubelet, plugins):
+    """Conformance 42: a request of zero makes no call at all."""
+    plugin = await plugins(NPU, ["d1"], pre_start=True)
+    pod = await kubelet.run_pod(manifest("p", {NPU: 0}))
+    assert Phase.RUNNING is pod.phase
+    assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.names()
+
+
+async def test_allocate_error_reaches_the_pod(kubelet, plugins, refusal):
+    """An Allocate error fails the pod with the plugin's words; its devices are free again."""
+    plugin = await plugins(NPU, ["d1"])
+
+    async def fail(_request):
+        raise refusal(grpc.StatusCode.FAILED_PRECONDITION, "device d1 is broken: see its manual")
+
+    plugin.answer_allocate, answer = fail, plugin.answer_allocate
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    text = "rpc error: code = FailedPrecondition desc = device d1 is broken: see its manual"
+    assert rejected(text) == pod.message
+    plugin.answer_allocate = answer
+    assert Phase.RUNNING is (await kubelet.run_pod(manifest("q", {NPU: 1}))).phase
+
+
+async def test_empty_allocate_response(kubelet, plugins):
+    """An answer without container responses fails the pod, and its devices stay taken until something is freed."""
+    plugin = await plugins(NPU, ["d1"])
+
+    async def nothing(_request):
+        return api.AllocateResponse()
+
+    plugin.answer_allocate = nothing
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    assert rejected("no containers return in allocation response ") == pod.message
+    other = await kubelet.run_pod(manifest("q", {NPU: 1}))
+    assert rejected(f"requested number of devices unavailable for {NPU}. Requested: 1, Available: 0") == other.message
+
+
+async def test_stopped_endpoint(kubelet, plugins, shows):
+    """With its plugin gone a resource has no healthy devices."""
+    plugin = await plugins(NPU, ["d1"])
+    await plugin.stop()
+    await shows(kubelet, NPU, 1, 0)
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    assert rejected(f"no healthy devices present; cannot allocate unhealthy devices {NPU}") == pod.message
+
+
+async def test_preferred_parameters(kubelet, plugins, device):
+    """The plugin is asked with what is available, what must be in, and the container's total."""
+    plugin = await plugins(
+        NPU, [device("a0", numa=[0]), device("b0", numa=[1]), device("b1", numa=[1])], preferred=True
+    )
+    pod = await kubelet.run_pod(manifest("p", {NPU: 2}), numa_affinity=[0])
+    (request,) = plugin.requests("GetPreferredAllocation")
+    wanted = request.container_requests[0]
+    assert ({"a0", "b0", "b1"}, ["a0"], 2) == (
+        set(wanted.available_deviceIDs),
+        list(wanted.must_include_deviceIDs),
+        wanted.allocation_size,
+    )
+    assert ("a0", "b0") == pod.container().devices[NPU]
+
+
+async def test_no_preference_when_all_aligned_are_needed(kubelet, plugins, device):
+    """Exactly as many aligned devices as needed: all of them, without asking."""
+    plugin = await plugins(NPU, [device("a0", numa=[0]), device("b0", numa=[1])], preferred=True)
+    await kubelet.run_pod(manifest("p", {NPU: 1}), numa_affinity=[0])
+    assert [] == plugin.requests("GetPreferredAllocation")
+
+
+async def test_preferred_is_intersected(kubelet, plugins):
+    """Bogus ids of an answer are ignored, what lacks is filled up, and both are found."""
+    plugin = await plugins(NPU, ["d1", "d2", "d3", "d4"], preferred=True)
+
+    async def odd(_request):
+        answer = api.ContainerPreferredAllocationResponse(deviceIDs=["d4", "bogus", "d3"])
+        return api.PreferredAllocationResponse(container_responses=[answer])
+
+    plugin.answer_preferred = odd
+    pod = await kubelet.run_pod(manifest("p", {NPU: 2}))
+    assert ("d3", "d4") == pod.container().devices[NPU]
+    assert {"preferred-bogus-id", "preferred-size"} == {finding.code for finding in kubelet.errors}
+
+
+async def test_preferred_error_fails_the_pod(kubelet, plugins, refusal):
+    """An error of GetPreferredAllocation is no soft fallback: the pod fails."""
+    plugin = await plugins(NPU, ["d1", "d2"], preferred=True)
+
+    async def fail(_request):
+        raise refusal(grpc.StatusCode.FAILED_PRECONDITION, "no idea")
+
+    plugin.answer_preferred = fail
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    cause = "rpc error: code = FailedPrecondition desc = no idea"
+    assert rejected(f"device plugin GetPreferredAllocation rpc failed with err: {cause}") == pod.message
+
+
+async def test_choice_is_repeatable(short_dir, plugin_class):
+    """The same seed chooses the same devices."""
+
+    async def choose(name, seed):
+        async with Kubelet(short_dir / name, seed=seed, clock=ManualClock()) as kubelet:
+            plugin = await (await plugin_class(kubelet, NPU, [f"d{i}" for i in range(32)]).serve()).register()
+            await kubelet.wait_until(lambda: kubelet.devices().capacity)
+            chosen = (await kubelet.run_pod(manifest("p", {NPU: 8}))).container().devices[NPU]
+            await plugin.stop()
+        return chosen
+
+    assert await choose("a", 1) == await choose("b", 1)
+    assert await choose("c", 1) != await choose("d", 2)
+
+
+async def test_slow_and_hung_allocate(short_dir, plugin_class):
+    """A slow Allocate is a finding, one that passes the bound ends and is another."""
+    timings = Timings(slow=0.05, bound=0.3)
+    async with Kubelet(short_dir, clock=ManualClock(), timings=timings) as kubelet:
+        plugin = await (await plugin_class(kubelet, NPU, ["d1"]).serve()).register()
+        await kubelet.wait_until(lambda: kubelet.devices().capacity)
+
+        async def hang(_request):
+            await kubelet.wait_until(lambda: False)
+
+        plugin.answer_allocate = hang
+        pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+        assert Phase.FAILED is pod.phase
+        assert ["slow-rpc", "hung-rpc"] == [finding.code for finding in kubelet.findings]
+        await plugin.stop()
+
+
+async def test_node_capacity(short_dir):
+    """Pods beyond what the node has are refused by the predicates, with their words."""
+    async with Kubelet(short_dir, clock=ManualClock(), capacity={"pods": 1, "cpu": "2"}) as kubelet:
+        document = manifest("a")
+        document["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2500m"}}
+        pod = await kubelet.run_pod(document)
+        text = "Node didn't have enough resource: cpu, requested: 2500, used: 0, capacity: 2000"
+        assert ("OutOfcpu", f"Pod was rejected: {text}") == (pod.reason, pod.message)
+        await kubelet.run_pod(manifest("b"))
+        assert "OutOfpods" == (await kubelet.run_pod(manifest("c"))).reason
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"kind": "Deployment"}, "expected a v1 Pod, found 'v1' 'Deployment'"),
+        ({"metadata": {}}, "metadata.name: expected a name"),
+        ({"spec": {}}, "spec.containers: expected at least one container"),
+        ({"spec": {"containers": {}}}, "spec.containers: expected at least one container"),
+        ({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}, "container names must be unique"),
+        (
+            {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "500m"}}}]}},
+            "0.500 is not a whole number",
+        ),
+        (
+            {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "x"}}}]}},
+            "'x' is no quantity",
+        ),
+        ({"spec": {"containers": [{"name": "a", "resources": {"requests": {NPU: 1}}}]}}, "needs a limit"),
+        (
+            {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: 2}, "requests": {NPU: 1}}}]}},
+            "must equal the limit",
+        ),
+    ],
+)
+async def test_bad_manifest(kubelet, change, text):
+    """A manifest that the API server would not take is an error that says where."""
+    with pytest.raises(ManifestError, match=text):
+        await kubelet.run_pod({**manifest("p"), **change})
