@@ -1,0 +1,126 @@
+"""The configuration: files, environment and flags to one checked `core.spec.Spec`.
+
+    load       files -> tree with positions          place      positions, findings, their order
+    read       tree -> models (schema, sources)      explain    pydantic's errors in a person's words
+    compile    models -> core values (virtual)       check      what must fit together
+    nvidia     what NVIDIA's files need              effective  where each value came from
+    publish    the schema for editors
+
+This module is the only face: nobody outside imports the others.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.origin import Override
+from ..core.problem import Problem
+from ..core.spec import Spec
+from ..errors import ConfigError
+from . import check, compile, effective, nvidia  # noqa: A004  # the module's name is its verb
+from . import load as loading
+from .effective import Origin
+from .load import Document
+from .place import in_order
+from .publish import json_schema, json_schema_text
+from .read import Report, read, stands_alone
+
+__all__ = ["json_schema", "json_schema_text", "Loaded", "Origin", "Override", "load", "load_text"]
+
+NO_OVERRIDES: Mapping[str, Override] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that can be served.
+
+    `problems` holds warnings and, when loaded in part, the errors of what was left out. `origins` tells for each value
+    where it came from. `fingerprint` is equal for files of equal content under equal overrides.
+    """
+
+    spec: Spec
+    problems: tuple[Problem, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    fingerprint: str = ""
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that stop nothing."""
+        return tuple(problem for problem in self.problems if not problem.is_error)
+
+
+def load(
+    paths: Sequence[Path | str],
+    *,
+    overrides: Mapping[str, Override] = NO_OVERRIDES,
+    preset_dirs: Sequence[Path] = (),
+    partial: bool = False,
+) -> Loaded:
+    """Load and check the files, joined by their top-level sections.
+
+    `overrides` maps paths such as `flags.migStrategy` to values that win over the files. With `partial`, items of
+    `devices`, `sharing.*.resources` and `resources.*` that have errors are left out and reported: a broken entry never
+    takes down its neighbours. Raises ConfigError with every problem found.
+    """
+    documents: list[Document] = []
+    problems: list[object] = []
+    for path in paths:
+        try:
+            documents.append(loading.read_file(Path(path)))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(tuple(problems))
+    return _build(loading.join(documents), overrides, preset_dirs, partial=partial)
+
+
+def load_text(
+    text: str,
+    name: str = "<text>",
+    *,
+    overrides: Mapping[str, Override] = NO_OVERRIDES,
+    preset_dirs: Sequence[Path] = (),
+    partial: bool = False,
+) -> Loaded:
+    """As `load`, for the text of one file. Raises ConfigError."""
+    return _build(loading.read_text(text, name), overrides, preset_dirs, partial=partial)
+
+
+def _build(
+    document: Document, overrides: Mapping[str, Override], preset_dirs: Sequence[Path], *, partial: bool
+) -> Loaded:
+    over: dict[tuple[str | int, ...], Override] = {
+        tuple(path.split(".")): override for path, override in overrides.items()
+    }
+    document = loading.overlaid(document, over)
+    report = Report(document)
+    reading = read(document, report)
+    devices = list(reading.items(("devices",), reading.file.devices))
+    for path, model in devices:
+        check.entry(model, path, report)
+    check.entries(devices, report)
+    compiled = {path: compile.entry(model, path, report) for path, model in devices}
+    flags = compile.flags(reading.file.flags)
+    check.flags(reading, report)
+    check.sharing(reading, devices, compile.partition_names(compiled.values(), flags), report)
+    check.emptiness(reading, report)
+    report.findings += nvidia.unused(document)
+
+    problems = in_order(report.findings, document.files)
+    broken = report.broken()
+    if broken and not (partial and all(stands_alone(unit) for unit in broken)):
+        raise ConfigError(problems)
+    spec = Spec(
+        entries=tuple(entry for path, entry in compiled.items() if path not in broken),
+        flags=flags,
+        sharing=compile.sharing(reading, report, broken),
+        gpu_patterns=compile.patterns(reading, "gpus", report, broken),
+        mig_patterns=compile.patterns(reading, "mig", report, broken),
+    )
+    return Loaded(spec, problems, effective.origins(reading, document, over), _fingerprint(document))
+
+
+def _fingerprint(document: Document) -> str:
+    return hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,233 @@
+"""What must fit together: keys that exclude or need each other, names over all entries, sharing, flags.
+
+Shapes and single values were judged by the schema; what only a node can tell (a glob without matches, how many
+devices a count meets) is judged by `core.inventory`.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from ..core import names
+from ..core.spec import MigStrategy, PathType, Probe
+from . import schema
+from .place import Path
+from .read import Reading, Report
+
+DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
+_MAGIC = "*?["
+
+Entries = Sequence[tuple[Path, schema.Entry]]
+
+
+# --- one entry -------------------------------------------------------------------------------------------------------
+
+
+def entry(model: schema.Entry, path: Path, report: Report) -> None:
+    """The keys of one entry among each other."""
+    given = [name for name, source in _sources(model) if source is not None]
+    if len(given) != 1:
+        what = "says not where its devices come from" if not given else f"has {' and '.join(given)}"
+        report.error(path, f"the entry {what}", "expected exactly one of virtual, glob, sysfs and usb")
+    if model.glob is None:
+        for key, value in (("exclude", model.exclude), ("groupBy", model.group_by)):
+            if value:
+                report.key_error((*path, key), f"{key} goes with glob only")
+    _globs(model, path, report)
+    if model.sysfs and (model.sysfs.class_ is None) == (model.sysfs.bus is None):
+        report.error((*path, "sysfs"), "expected exactly one of class and bus")
+    if model.usb and not any((model.usb.vendor, model.usb.product, model.usb.serial, model.usb.port, model.usb.class_)):
+        hint = "give at least one of vendor, product, serial, port and class"
+        report.error((*path, "usb"), "every USB device would match", hint)
+    if model.health:
+        _health(model.health, model.virtual is not None, (*path, "health"), report)
+    _container(model, path, report)
+
+
+def _sources(model: schema.Entry) -> tuple[tuple[str, object], ...]:
+    return (("virtual", model.virtual), ("glob", model.glob), ("sysfs", model.sysfs), ("usb", model.usb))
+
+
+def _globs(model: schema.Entry, path: Path, report: Report) -> None:
+    for number, item in enumerate(model.glob or ()):
+        here = (*path, "glob", number)
+        if item.permissions is not None and item.type is PathType.MOUNT:
+            report.key_error((*here, "permissions"), "permissions go with type device only", "use readOnly for a mount")
+        if item.read_only is not None and item.type is PathType.DEVICE:
+            report.key_error((*here, "readOnly"), "readOnly goes with type mount only", "use permissions for a device")
+        _dangerous(item.path, model, (*here, "path"), report)
+    if model.glob and all(item.optional for item in model.glob):
+        report.error((*path, "glob"), "every path is optional, so nothing says when there is a device")
+
+
+def _dangerous(host_path: str, model: schema.Entry, path: Path, report: Report) -> None:
+    plain = "/" + "/".join(part for part in host_path.split("/") if part not in ("", "."))
+    if plain in DANGEROUS and not model.allow_dangerous:
+        message = f"{plain} gives a container power over the whole host"
+        report.error(path, message, "set allowDangerous: true on the entry if that is meant")
+
+
+def _health(model: schema.Health, virtual: bool, path: Path, report: Report) -> None:  # noqa: FBT001
+    wanted = {Probe.FILE: "path", Probe.COMMAND: "command"}
+    given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
+    needed = wanted.get(model.probe)
+    if needed and not given[needed]:
+        report.error(path, f"probe {model.probe} needs {needed}")
+    allowed = {Probe.FILE: ("path", "content"), Probe.COMMAND: ("command",)}.get(model.probe, ())
+    for key, is_given in given.items():
+        if is_given and key not in allowed:
+            owner = "command" if key == "command" else "file"
+            report.key_error((*path, key), f"{key} goes with probe {owner} only, and this is probe {model.probe}")
+    if virtual and model.probe in (Probe.EXISTS, Probe.OPEN):
+        report.error(
+            (*path, "probe"),
+            f"a virtual device has no node of its own to probe with {model.probe}",
+            "use file or command",
+        )
+
+
+def _container(model: schema.Entry, path: Path, report: Report) -> None:
+    container = (*path, "container")
+    taken: dict[str, Path] = {}
+    members: list[tuple[Path, str]] = []
+    for number, glob in enumerate(model.glob or ()):
+        if not glob.container_path.endswith("/") and (glob.container_path or not set(_MAGIC) & set(glob.path)):
+            key = "containerPath" if glob.container_path else "path"
+            members.append(((*path, "glob", number, key), glob.container_path or glob.path))
+    lists: tuple[tuple[str, Sequence[schema.ContainerPath]], ...] = (
+        ("deviceNodes", model.container.device_nodes),
+        ("mounts", model.container.mounts),
+    )
+    for key, items in lists:
+        for number, item in enumerate(items):
+            at = (*container, key, number)
+            members.append(((*at, "containerPath"), item.container_path or item.host_path))
+            _dangerous(item.host_path, model, (*at, "hostPath"), report)
+    for at, shown in members:
+        if shown in taken:
+            message = f"{shown} is taken in the container already, at {report.document.value_place(taken[shown])}"
+            report.error(at, message, "give each a path of its own")
+        taken.setdefault(shown, at)
+
+
+# --- all entries -----------------------------------------------------------------------------------------------------
+
+
+def entries(models: Entries, report: Report) -> None:
+    """Names over all entries, and paths that two of them hand out."""
+    first: dict[str, Path] = {}
+    for path, model in models:
+        if model.name in first:
+            other = report.document.value_place((*first[model.name], "name"))
+            hint = "device ids begin with it, so each entry needs its own"
+            report.error((*path, "name"), f"the name {model.name!r} is taken by the entry at {other}", hint)
+        first.setdefault(model.name, path)
+    literal: dict[str, tuple[Path, schema.Entry]] = {}
+    for path, model in models:
+        for number, item in enumerate(model.glob or ()):
+            if set(_MAGIC) & set(item.path):
+                continue
+            before = literal.setdefault(item.path, (path, model))
+            if before[1] is not model and _may_meet(before[1], model):
+                at = report.document.value_place((*before[0], "glob"))
+                message = f"{item.path} is handed out by the entry {before[1].name!r} at {at} as well"
+                report.warning((*path, "glob", number, "path"), message, "two pods could get it at the same time")
+
+
+def _may_meet(one: schema.Entry, other: schema.Entry) -> bool:
+    """Whether both entries may be on one node; different patterns are taken for different nodes."""
+    return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))
+
+
+# --- sharing and flags -----------------------------------------------------------------------------------------------
+
+
+def sharing(reading: Reading, models: Entries, partition_names: frozenset[str], report: Report) -> None:
+    """The sharing block against itself, the flags and the resources that exist."""
+    model = reading.file.sharing
+    if model.time_slicing and model.mps:
+        report.key_error(("sharing", "mps"), "timeSlicing and mps exclude each other", "remove one of the two blocks")
+    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
+        if block is not None:
+            items = list(reading.items(("sharing", key, "resources"), block.resources))
+            _overlaps(items, report)
+            _renames(items, block, {model.resource for _, model in models} | partition_names, report)
+    if model.mps:
+        _mps(reading, models, report)
+
+
+def _overlaps(items: list[tuple[Path, schema.SharedItem]], report: Report) -> None:
+    for (first, one), (second, other) in combinations(items, 2):
+        if one.name == other.name and (common := _common(one.devices, other.devices)):
+            at = (*second, "devices") if (*second, "devices") in report.document.values else second
+            message = f"{common} of {one.name} is shared already, at {report.document.value_place(first)}"
+            report.error(at, message, "items for one resource must list different devices")
+
+
+def _common(one: int | tuple[str, ...] | None, other: int | tuple[str, ...] | None) -> str:
+    """The devices that two items share for certain, in words, or the empty string."""
+    match one, other:
+        case (None, None):
+            return "every device"
+        case (None, _) | (_, None):
+            return "each of these devices"
+        case (int(), int()):
+            return "device 0"
+        case (tuple(references), tuple(others)):
+            found = [reference for reference in references if reference in others]
+            return f"device {found[0]}" if found else ""
+        case (int(count), tuple(references)) | (tuple(references), int(count)):
+            found = [reference for reference in references if reference.isdigit() and int(reference) < count]
+            return f"device {found[0]}" if found else ""
+    raise AssertionError("all kinds of references are handled above")
+
+
+def _renames(
+    items: list[tuple[Path, schema.SharedItem]], block: schema.TimeSlicing, declared: set[str], report: Report
+) -> None:
+    targets: dict[str, tuple[str, Path]] = {}
+    for path, item in items:
+        target = item.rename or (f"{item.name}.shared" if block.rename_by_default else item.name)
+        at = (*path, "rename") if item.rename else (*path, "name")
+        if not item.rename and target != item.name and (problem := names.resource_name_problem(target)):
+            report.error(at, f"renameByDefault makes it {problem}", "give it a rename")
+        if target != item.name and target in declared:
+            report.error(
+                at, f"{item.name} shared as {target} collides with the resource of that name", "choose another name"
+            )
+        source, first = targets.setdefault(target, (item.name, path))
+        if source != item.name:
+            message = f"{item.name} shared as {target} collides with {source}, at {report.document.value_place(first)}"
+            report.error(at, message, "choose another name")
+
+
+def _mps(reading: Reading, models: Entries, report: Report) -> None:
+    flags, mps = reading.file.flags, reading.file.sharing.mps
+    assert mps is not None
+    if flags.mig_strategy is MigStrategy.MIXED:
+        report.key_error(("sharing", "mps"), "sharing with MPS does not go with migStrategy mixed", "use timeSlicing")
+    if not flags.mps_root:
+        hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, such as /run/nvidia/mps"
+        report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
+    if flags.mig_strategy is MigStrategy.SINGLE:
+        cut = {model.resource: path for path, model in models if model.partitions}
+        for path, item in reading.items(("sharing", "mps", "resources"), mps.resources):
+            if item.name in cut:
+                at = report.document.key_place((*cut[item.name], "partitions"))
+                report.error(
+                    (*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}"
+                )
+
+
+def flags(reading: Reading, report: Report) -> None:
+    """The flags against each other."""
+    model = reading.file.flags
+    for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
+        if value and not value.startswith("/"):
+            report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
+
+
+def emptiness(reading: Reading, report: Report) -> None:
+    """A file without devices advertises nothing, which is rarely meant."""
+    broken = any(unit[:1] == ("devices",) for unit in report.broken())
+    if not reading.file.devices and not broken:
+        report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")

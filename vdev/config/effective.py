@@ -1,0 +1,135 @@
+"""The effective configuration: every value with where it came from, as a list or as YAML with comments."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel
+
+from ..core.origin import Override
+from .load import Document, Plain
+from .place import Path, show
+from .read import Reading
+from .sources import Test
+
+DEFAULT = "default"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One value of the effective configuration.
+
+    `source` is `flag --x`, `env X`, `file:line:column` or `default`. `value` is a text, number, boolean, or an empty
+    list or mapping; a `Plain` text is a number or boolean as it was written.
+    """
+
+    path: str
+    value: Any
+    source: str
+    steps: Path = ()
+
+
+def origins(reading: Reading, document: Document, overrides: Mapping[Path, Override]) -> tuple[Origin, ...]:
+    """Every value of the configuration, in the schema's order; empty defaults are left out."""
+    sources = _Sources(reading, document, overrides)
+    found = (Origin(show(path), value, sources.of(path), path) for path, value in _leaves(_plain(reading.file), ()))
+    return tuple(origin for origin in found if origin.source != DEFAULT or origin.value not in ("", [], {}))
+
+
+class _Sources:
+    def __init__(self, reading: Reading, document: Document, overrides: Mapping[Path, Override]) -> None:
+        self._reading, self._document, self._overrides = reading, document, overrides
+
+    def of(self, path: Path) -> str:
+        written = self._written(path)
+        for end in range(len(written), 0, -1):
+            if override := self._overrides.get(written[:end]):
+                return override.source
+        known = self._document.known(written)
+        # What a shorthand stands for has its place: a single value for a list of it, a pattern for {path: pattern}.
+        inside = all(isinstance(step, int) or step == "path" for step in written[len(known) :])
+        short = inside and not isinstance(_at(self._document.root, known), dict)
+        return str(self._document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
+
+    def _written(self, path: Path) -> Path:
+        """The path in the file, where items that were left out are counted."""
+        for items, numbers in self._reading.places.items():
+            if path[: len(items)] == items and len(path) > len(items):
+                return (*items, numbers[int(path[len(items)])], *path[len(items) + 1 :])
+        return path
+
+
+def _at(tree: Any, path: Path) -> Any:
+    for step in path:
+        tree = tree[step]
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    """The value as YAML would hold it; what is not set and has no default is left out."""
+    match value:
+        case BaseModel():
+            fields = type(value).model_fields
+            items = ((field.alias or name, getattr(value, name)) for name, field in fields.items())
+            return {key: _plain(item) for key, item in items if item is not None}
+        case Test():
+            return value.written
+        case Enum():
+            return value.value
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return value
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, (*path, index))
+    else:
+        yield path, value
+
+
+def render(values: tuple[Origin, ...]) -> str:
+    """The values as YAML that loads to the same configuration, each with its origin as a comment."""
+    lines: list[str] = []
+    before: Path = ()
+    for origin in values:
+        path = origin.steps
+        common = next(
+            (n for n, (a, b) in enumerate(zip(before, path, strict=False)) if a != b), min(len(before), len(path))
+        )
+        lead = ""
+        for depth in range(common, len(path)):
+            step = path[depth]
+            if isinstance(step, int):
+                lead += "- " if lead else "  " * depth + "- "
+                continue
+            if lead and not lead.endswith("- "):
+                lines.append(lead)
+                lead = ""
+            lead = (lead or "  " * depth) + f"{_scalar(step)}:"
+            if depth + 1 < len(path):
+                lines.append(lead)
+                lead = ""
+        lines.append(f"{lead}{'' if lead.endswith('- ') else ' '}{_scalar(origin.value)}  # {origin.source}")
+        before = path
+    return "\n".join(lines) + "\n"
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, Plain):
+        return value
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
+        return value
+    return json.dumps(value)

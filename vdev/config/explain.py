@@ -1,0 +1,131 @@
+"""Pydantic's errors as findings a person can act on: place, what is wrong, what is allowed, what was probably meant."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ..core.problem import did_you_mean
+from .load import Document
+from .place import Finding, Path, finding, show
+from .schema import ConfigFile
+from .types import PROBLEM, described
+
+
+def findings(error: ValidationError, document: Document, base: Path = ()) -> Iterator[Finding]:
+    """One finding for each error; `base` is the path of what was validated."""
+    for detail in error.errors(include_url=False):
+        yield _finding(detail, document, (*base, *(step for step in detail["loc"] if step != "[key]")))
+
+
+def _finding(detail: ErrorDetails, document: Document, path: Path) -> Finding:
+    known = document.known(path)
+    match detail["type"]:
+        case "extra_forbidden":
+            return unknown_key(document, path)
+        case "missing":
+            field = model_at(path[:-1])
+            what = _described(field, str(path[-1])) if field else ""
+            hint = f"needed: {what[:1].lower()}{what[1:]}" if what else ""
+            return finding(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
+        case kind if kind == PROBLEM:
+            ctx = detail["ctx"]
+            message, hint = ctx["message"], ctx["hint"]
+        case "list_type":
+            message, hint = f"expected a list, got {described(detail['input'])}", ""
+        case "dict_type" | "model_type" | "model_attributes_type":
+            message, hint = f"expected a mapping, got {described(detail['input'])}", _keys_hint(path)
+        case _:
+            message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {described(detail['input'])}", ""
+    place = document.key_place(known) if detail["loc"][-1:] == ("[key]",) else document.value_place(known)
+    return finding(place, known, message, hint=hint)
+
+
+def unknown_key(document: Document, path: Path) -> Finding:
+    """A finding for a key that its mapping does not have, with where it belongs."""
+    key = str(path[-1])
+    model = model_at(path[:-1])
+    allowed = list(_fields(model)) if model else []
+    hints = ["allowed: " + ", ".join(allowed)] if allowed else []
+    if near := did_you_mean(key, allowed):
+        hints.append(near)
+    elif homes := _homes().get(key):
+        hints.append(f"it belongs under {' or '.join(homes)}")
+    elif near := did_you_mean(key, _homes()):
+        hints.append(near.replace("?", f" under {' or '.join(_homes()[near.split(chr(39))[1]])}?"))
+    return finding(document.key_place(path), path, f"unknown key {key!r}", hint="; ".join(hints))
+
+
+def model_at(path: Path) -> type[BaseModel] | None:
+    """The model of the mapping at that path, or None where keys are free."""
+    annotation: Any = ConfigFile
+    for step in path:
+        model = _model(annotation)
+        if isinstance(step, int):
+            annotation = _inner(annotation, list, 0)
+        elif model is not None:
+            annotation = _fields(model).get(step)
+        else:
+            annotation = _inner(annotation, dict, 1)
+        if annotation is None:
+            return None
+    return _model(annotation)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _described(model: type[BaseModel], key: str) -> str:
+    """The first sentence about a field."""
+    for name, field in model.model_fields.items():
+        if key == (field.alias or name) and field.description:
+            text = " ".join(field.description.split())
+            return text.partition(". ")[0].rstrip(".")
+    return ""
+
+
+def _keys_hint(path: Path) -> str:
+    model = model_at(path)
+    return "its keys: " + ", ".join(_fields(model)) if model else ""
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(
+        (
+            found
+            for part in get_args(annotation)
+            if getattr(annotation, "__origin__", None) not in (list, dict) and (found := _model(part))
+        ),
+        None,
+    )
+
+
+def _inner(annotation: Any, kind: type, argument: int) -> Any:
+    """The item type of a list or mapping inside the annotation, or None."""
+    if getattr(annotation, "__origin__", None) is kind:
+        return get_args(annotation)[argument]
+    return next((found for part in get_args(annotation) if (found := _inner(part, kind, argument))), None)
+
+
+@cache
+def _homes() -> dict[str, list[str]]:
+    """Every key of the schema, with the sections that have it."""
+    homes: dict[str, list[str]] = {}
+
+    def visit(model: type[BaseModel], path: Path) -> None:
+        for key, annotation in _fields(model).items():
+            if path:
+                homes.setdefault(key, []).append(show(path).replace("[0]", "[]"))
+            listed = _inner(annotation, list, 0) or _inner(annotation, dict, 1)
+            if inner := _model(annotation):
+                visit(inner, (*path, key))
+            elif listed and (inner := _model(listed)):
+                visit(inner, (*path, key, 0))
+
+    visit(ConfigFile, ())
+    return homes

@@ -1,0 +1,146 @@
+"""What an NVIDIA plugin's configuration file needs beside our own forms, so that it loads unchanged.
+
+Owns the keys that mean nothing for devices without NVIDIA's driver (accepted, one warning each), names without a
+domain, comma lists, and the grammar of device references. Facts: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from ..core.problem import Severity
+from .load import Document, Plain
+from .place import Finding, Path, finding
+from .types import Duration, Fault, Flag, Rule, Section, Text, Whole, described, refuse, refuse_all
+
+DOMAIN = "nvidia.com"
+
+# --- names and references --------------------------------------------------------------------------------------------
+
+
+def prefixed(name: object) -> object:
+    """A resource name with `nvidia.com/` in front where it has no domain, as NVIDIA's plugin does it."""
+    return f"{DOMAIN}/{name}" if type(name) is str and name and "/" not in name else name
+
+
+_REFERENCE = re.compile(r"[0-9]+(:[0-9]+)?|[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_EXPECTED = "expected all, a count of devices, or a list of indices (3), partition indices ('0:1') and device ids"
+
+
+def _references(value: object) -> int | tuple[str, ...] | None:
+    """`devices` of a shared resource: None for all, a count, or references."""
+    if isinstance(value, (list, tuple)):
+        return _listed(value)
+    if type(value) is str:
+        if value == "all":
+            return None
+        return refuse(f"devices set as {value!r}, and the only word allowed is 'all'", _EXPECTED)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = Plain(value)
+    if not isinstance(value, Plain) or not re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,8})", value):
+        refuse(f"{described(value)} is no choice of devices", _EXPECTED)
+    if int(value) < 1:
+        refuse(f"a count of devices must be at least 1, got {value}", _EXPECTED)
+    return int(value)
+
+
+def _listed(items: Sequence[object]) -> tuple[str, ...]:
+    if not items:
+        refuse("the list of devices is empty", _EXPECTED)
+    faults = [Fault((index,), text, _EXPECTED, item) for index, item in enumerate(items) if (text := _fault(item))]
+    texts = [str(item) for item in items]
+    for index, text in enumerate(texts):
+        if text in texts[:index]:
+            faults.append(Fault((index,), f"device {text} is listed twice", "list each device once", text))
+    return refuse_all("devices", faults) if faults else tuple(texts)
+
+
+def _fault(item: object) -> str:
+    """Why an item of the list refers to no device, or the empty string."""
+    whole = isinstance(item, int) and not isinstance(item, bool) and item >= 0
+    if whole or (isinstance(item, Plain) and re.fullmatch(r"0|[1-9][0-9]*", item)):
+        return ""
+    return "" if type(item) is str and _REFERENCE.fullmatch(item) else f"{described(item)} refers to no device"
+
+
+_REFERENCES_JSON = {
+    "anyOf": [
+        {"const": "all"},
+        {"type": "integer", "minimum": 1},
+        {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": ["string", "integer"], "minimum": 0}},
+    ]
+}
+References = Annotated[int | tuple[str, ...] | None, BeforeValidator(_references), WithJsonSchema(_REFERENCES_JSON)]
+"""Which devices of a resource are shared."""
+
+
+def comma_list(value: object) -> list[object]:
+    """A list of one, or the items of a text with commas, as NVIDIA's flags and environment give them."""
+    if type(value) is str:
+        return [item.strip() for item in value.split(",")]
+    return [value]
+
+
+# --- keys that mean nothing here -------------------------------------------------------------------------------------
+
+
+def _interval(value: object) -> object:
+    return "infinite" if value == "infinite" else value
+
+
+class Gfd(Section):
+    """GPU feature discovery. Another program's options: accepted and not used."""
+
+    oneshot: Flag | None = None
+    """Not used."""
+    no_timestamp: Flag | None = None
+    """Not used."""
+    sleep_interval: Annotated[Duration | Literal["infinite"], BeforeValidator(_interval)] | None = None
+    """Not used."""
+    output_file: Text | None = None
+    """Not used."""
+    machine_type_file: Text | None = None
+    """Not used."""
+
+
+def _channels_problem(value: list[int]) -> tuple[str, str]:
+    return ("", "") if value in ([], [0]) else (f"channelIDs must be [] or [0], got {value}", "")
+
+
+class Imex(Section):
+    """NVIDIA's IMEX channels. Virtual devices have none: accepted and not used."""
+
+    channel_ids: Annotated[list[Whole], Rule(_channels_problem)] = []
+    """Not used: [] or [0]."""
+    required: Flag = False
+    """Not used."""
+
+
+_UNUSED: Mapping[Path, str] = {
+    ("flags", "gdrcopyEnabled"): "GDRCopy needs NVIDIA's driver",
+    ("flags", "gdsEnabled"): "GPUDirect Storage needs NVIDIA's driver",
+    ("flags", "mofedEnabled"): "MOFED needs NVIDIA's driver",
+    ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
+    ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
+    ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",
+    ("flags", "plugin", "containerDriverRoot"): "no driver is looked for",
+    ("flags", "gfd"): "these are options of GPU feature discovery",
+    ("imex",): "virtual devices have no IMEX channels",
+}
+_NO_WISH = ("false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")  # values that ask for nothing special
+
+
+def unused(document: Document) -> Iterator[Finding]:
+    """A warning for each NVIDIA key that is given, asks for something, and is not used."""
+    for path, reason in _UNUSED.items():
+        value: object = document.root
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        if value in (None, {}) or (isinstance(value, str) and value in _NO_WISH):
+            continue
+        paths = [(*path, key) for key in value] if isinstance(value, dict) else [path]
+        for each in paths:
+            message = f"{each[-1]} is accepted and not used: {reason}"
+            yield finding(document.key_place(each), each, message, severity=Severity.WARNING)

@@ -1,0 +1,344 @@
+"""The scalar types of the schema: each takes a scalar as it was written and says what it expected when it is not that.
+
+YAML's guess about an unquoted scalar (`load.Plain`) is never followed silently: a text that YAML reads as a number is
+an error that says to quote it, and a number in quotes is an error that says to take them off. Native Python values are
+taken as well, so that models can be built in code.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from ..core import names, quantity, template
+from ..core.problem import did_you_mean
+from .load import Plain
+
+_SHOWN = 60  # characters of a long text in an error
+PROBLEM = "vdev"  # the type of pydantic errors whose text is ours
+
+
+def refuse(message: str, hint: str = "") -> NoReturn:
+    """Refuse the value under validation: what is wrong, and what is allowed or to be done."""
+    raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
+
+
+def described(value: object) -> str:
+    """A value in an error's words: `the number 0451`, `the text 'x'`, `a list`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, tuple, dict)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, str) and not isinstance(value, Plain):
+        return f"the text {value[:_SHOWN] + '…' * (len(value) > _SHOWN)!r}"
+    boolean = str(value).lower() in ("true", "false")
+    return f"the boolean {value}" if boolean else f"the number {value}"
+
+
+class Section(BaseModel):
+    """A mapping of the file: its keys are known, in camel case, and a key without a value counts as absent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        return {key: value for key, value in data.items() if value is not None or key not in known}
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> object:
+    if isinstance(value, Plain) or (isinstance(value, (int, float)) and not isinstance(value, str)):
+        kind = "boolean" if str(value).lower() in ("true", "false") else "number"
+        written = str(value)
+        refuse(f"expected a text, and {written} unquoted is a {kind} in YAML", f'write it in quotes: "{written}"')
+    if not isinstance(value, str):
+        refuse(f"expected a text, got {described(value)}")
+    return str(value)
+
+
+def _as_written(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    refuse(f"expected a text, a number or a boolean, got {described(value)}")
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+"""A text; one that looks like a number must be quoted."""
+
+AsWritten = Annotated[
+    str,
+    BeforeValidator(_as_written),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}),
+]
+"""A text, number or boolean, kept as the text that was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule on a value of the right type: `problem_of` tells what is wrong, and `json` says the same to editors."""
+
+    problem_of: Callable[[Any], tuple[str, str]]
+    json: tuple[tuple[str, object], ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def check(value: object) -> object:
+            message, hint = self.problem_of(value)
+            return refuse(message, hint) if message else value
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(schema) | dict(self.json)
+
+
+def ruled(problem_of: Callable[[str], str], **json: object) -> Rule:
+    """A rule that another module knows: it returns what is wrong, or the empty string."""
+    return Rule(lambda value: (problem_of(value), ""), tuple(json.items()))
+
+
+def matching(pattern: str, expected: str) -> Rule:
+    """The text matches the whole pattern; `expected` says it in words."""
+    compiled = re.compile(pattern)
+
+    def problem_of(value: str) -> tuple[str, str]:
+        return ("", "") if compiled.fullmatch(value) else (f"{value!r} is not allowed", f"expected {expected}")
+
+    return Rule(problem_of, (("pattern", f"^(?:{pattern})$"),))
+
+
+def between(least: int, most: int | None = None) -> Rule:
+    """The number is within bounds, both included."""
+    expected = f"at least {least}" if most is None else f"{least} to {most}"
+
+    def problem_of(value: int) -> tuple[str, str]:
+        fits = value >= least and (most is None or value <= most)
+        return ("", "") if fits else (f"{value} is out of range", f"expected {expected}")
+
+    return Rule(problem_of, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
+
+
+def _template_problem(value: str) -> str:
+    try:
+        template.parse(value)
+    except template.TemplateError as error:
+        return str(error)
+    return ""
+
+
+def _path_problem(value: str) -> str:
+    if not value.startswith("/"):
+        return f"{value!r} is not an absolute path; it must start with '/'"
+    if ".." in value.split("/"):
+        return f"{value!r} climbs with '..'; write the path that it means"
+    return ""
+
+
+def _permissions_problem(value: str) -> str:
+    if not value or set(value) - set("rwm") or len(set(value)) != len(value):
+        return f"{value!r} are no permissions; expected one or more of r (read), w (write) and m (mknod), each once"
+    return ""
+
+
+def _empty_problem(value: str) -> str:
+    return "" if value else "must not be empty"
+
+
+Word = Annotated[Text, ruled(_empty_problem, minLength=1)]
+"""A text that is not empty."""
+
+_RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+ResourceName = Annotated[Text, ruled(names.resource_name_problem, pattern=_RESOURCE)]
+"""An extended resource as Kubernetes takes it: `<domain>/<name>`."""
+
+EnvName = Annotated[Text, ruled(names.env_name_problem)]
+"""The name of an environment variable."""
+
+TemplateText = Annotated[Text, ruled(_template_problem)]
+"""A text with placeholders such as {index} or {attributes.model}; {{ and }} are literal braces."""
+
+AbsolutePath = Annotated[Text, ruled(_path_problem, pattern="^/")]
+"""An absolute path."""
+
+PathTemplate = Annotated[TemplateText, ruled(_path_problem, pattern="^/")]
+"""An absolute path with placeholders."""
+
+Permissions = Annotated[Text, ruled(_permissions_problem, pattern="^[rwm]{1,3}$")]
+"""What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
+
+
+# --- numbers, booleans, times ----------------------------------------------------------------------------------------
+
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_MAX_DIGITS = 18
+_LOOKS_BOOLEAN = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, Plain):
+        if _WHOLE.fullmatch(value) and len(value) <= _MAX_DIGITS:
+            return int(value)
+        hint = "write it in decimal, without leading zeros" if value[-1:].isalnum() and "." not in value else ""
+        refuse(f"expected a whole number, got {described(value)}", hint)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    hint = "take the quotes off" if isinstance(value, str) and _WHOLE.fullmatch(value) else ""
+    refuse(f"expected a whole number, got {described(value)}", hint)
+
+
+def _boolean(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    hint = ""
+    if isinstance(value, str) and not isinstance(value, Plain):
+        if value.lower() in ("true", "false"):
+            hint = "take the quotes off"
+        elif meant := _LOOKS_BOOLEAN.get(value.lower()):
+            hint = f"write {meant}"
+    refuse(f"expected true or false, got {described(value)}", hint)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A whole number, in decimal."""
+
+
+Flag = Annotated[bool, BeforeValidator(_boolean)]
+"""true or false."""
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+_DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?")
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    if isinstance(value, Plain) and _DECIMAL.fullmatch(value):
+        return float(value)
+    if isinstance(value, str) and value and len(value) <= _SHOWN and (parts := _DURATION.fullmatch(value)):
+        hours, minutes, seconds, milliseconds = (float(part or 0) for part in parts.groups())
+        return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+    refuse(f"expected a duration, got {described(value)}", "such as 200ms, 5s, 1m30s, or a number of seconds")
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^([0-9.]+(h|ms|m|s))+$"}]}
+    ),
+]
+"""A time, such as 200ms, 5s or 1m30s; a plain number counts seconds."""
+
+
+def _quantity(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        refuse(f"expected an amount of memory, got {described(value)}", "such as 16Gi, or a number of bytes")
+    try:
+        return quantity.parse_quantity(str(value))
+    except quantity.QuantityError as error:
+        refuse(str(error))
+
+
+Memory = Annotated[
+    int,
+    BeforeValidator(_quantity),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\+?[0-9.]+([eE][+-]?[0-9]+|[KMGTPE]i|[kMGTPE])?$"},
+            ]
+        }
+    ),
+]
+"""An amount of memory in bytes, as a Kubernetes quantity: 16Gi, 512Mi, 40G."""
+
+
+# --- choices and lists -----------------------------------------------------------------------------------------------
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def one_of(value: object, allowed: Iterable[str]) -> str:
+    """The value, when it is one of the allowed words; else refused with the nearest of them."""
+    words = [str(word) for word in allowed]
+    if isinstance(value, str) and value in words:
+        return str(value)
+    near = did_you_mean(str(value), words) if isinstance(value, str) else ""
+    refuse(
+        f"{described(value)} is not allowed here",
+        "; ".join(filter(None, ("expected " + " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))), near))),
+    )
+
+
+def choice(enum: type[E]) -> BeforeValidator:
+    """A word of the enum."""
+    return BeforeValidator(lambda value: enum(one_of(value, list(enum))))
+
+
+@dataclass(frozen=True, slots=True)
+class OneOrMany:
+    """Lets a single value stand for a list of one. `convert` makes an item of it, `json` is its JSON schema."""
+
+    json: tuple[tuple[str, Any], ...]
+    convert: Callable[[object], list[Any]] = lambda value: [value]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def listed(value: object) -> object:
+            return list(value) if isinstance(value, (list, tuple)) else self.convert(value)
+
+        return core_schema.no_info_before_validator_function(listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [dict(self.json), handler(schema)]}
+
+
+STRING = (("type", "string"),)
+INTEGER = (("type", "integer"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One of several things wrong with a value: `at` is the place inside it."""
+
+    at: tuple[str | int, ...]
+    message: str
+    hint: str
+    value: object
+
+
+def refuse_all(title: str, faults: Iterable[Fault]) -> NoReturn:
+    """Refuse the value under validation with several errors, each at its own place inside it."""
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(PROBLEM, "{message}", {"message": fault.message, "hint": fault.hint}),
+            loc=fault.at,
+            input=fault.value,
+        )
+        for fault in faults
+    ]
+    raise ValidationError.from_exception_data(title, details)
