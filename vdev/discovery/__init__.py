@@ -1,0 +1,40 @@
+"""From the host to raw devices: one file per source behind one function, `discover`.
+
+Everything here blocks (call it in a thread) and survives a host that changes under its hands. What is not found is
+simply not in the result: what a pod may still hold is kept by `core`. The sources are `virtual`, `glob`, `sysfs` and
+`usb`.
+"""
+
+from typing import assert_never
+
+from ..core.problem import error
+from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbSource, VirtualSource
+from ..core.template import TemplateError
+from ..errors import HostError
+from ..hostfs import HostRoot
+from . import glob, virtual
+from .found import Candidate, Check, Found
+from .numbering import Numbering
+
+__all__ = ["Candidate", "Check", "Found", "Numbering", "discover"]
+
+
+def discover(entry: EntrySpec, host: HostRoot, *, node: str, numbering: Numbering | None = None) -> Found:
+    """What the entry's source finds on the host, now.
+
+    `node` is the node's name, part of the ids of presets' devices. `numbering` belongs to the entry and is kept by the
+    caller for as long as the process lives, so that devices keep their index while others come and go.
+    """
+    numbering = numbering or Numbering()
+    try:
+        match entry.source:
+            case VirtualSource():
+                return virtual.discover(entry, entry.source, host, node=node)
+            case GlobSource():
+                return glob.discover(entry, entry.source, host, numbering=numbering)
+            case SysfsSource() | UsbSource():
+                return Found(problems=(error(entry.where or entry.name, "this source is not there yet"),))
+            case _:
+                assert_never(entry.source)
+    except (HostError, TemplateError) as broken:
+        return Found(problems=(error(entry.where or entry.name, str(broken)),))

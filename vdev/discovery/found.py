@@ -1,0 +1,68 @@
+"""What a discovery source answers: devices, problems, and why each candidate matched or did not."""
+
+from dataclasses import dataclass
+
+from ..core.device import RawDevice
+from ..core.problem import Problem, Severity
+from ..core.spec import EntrySpec
+
+MAX_SHOWN = 5  # of problems alike; the rest are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One condition on one candidate: what was asked, what was there, and whether it fits."""
+
+    condition: str
+    actual: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something on the host that the source looked at; it became a device, or part of one, when every check is ok."""
+
+    path: str
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def matched(self) -> bool:
+        """Whether it met every condition."""
+        return all(check.ok for check in self.checks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One scan's result. `watch` holds the host directories whose changes can change the result."""
+
+    devices: tuple[RawDevice, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    watch: frozenset[str] = frozenset()
+
+
+class Problems:
+    """Collects a scan's problems; of many alike, a few are shown and the rest counted."""
+
+    def __init__(self, entry: EntrySpec) -> None:
+        self._where = entry.where or entry.name
+        self._found: dict[tuple[Severity, str, str], list[str]] = {}
+
+    def error(self, subject: str, message: str, hint: str = "") -> None:
+        """`<subject> <message>; <hint>`: something that stops the subject from being used."""
+        self._found.setdefault((Severity.ERROR, message, hint), []).append(subject)
+
+    def warn(self, subject: str, message: str, hint: str = "") -> None:
+        """`<subject> <message>; <hint>`: something worth knowing."""
+        self._found.setdefault((Severity.WARNING, message, hint), []).append(subject)
+
+    def all(self) -> tuple[Problem, ...]:
+        """Every problem, in the order in which its kind was first met."""
+        problems = []
+        for (severity, message, hint), subjects in self._found.items():
+            shown = subjects[:MAX_SHOWN]
+            problems += [Problem(severity, self._where, f"{subject} {message}", hint) for subject in shown]
+            if len(subjects) > len(shown):
+                rest = f"{len(subjects) - len(shown)} more: each {message}"
+                problems.append(Problem(severity, self._where, rest, hint))
+        return tuple(problems)

@@ -1,0 +1,55 @@
+"""Devices that exist only in the configuration, or as the data of a preset."""
+
+import posixpath
+import uuid
+from dataclasses import replace
+
+from ..core import names
+from ..core.device import DeviceNode, IdStyle, RawDevice
+from ..core.spec import EntrySpec, VirtualSource
+from ..hostfs import HostRoot
+from .found import Found
+from .members import placeholders
+
+_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; any constant would do, this for ever
+
+
+def discover(entry: EntrySpec, source: VirtualSource, host: HostRoot, *, node: str) -> Found:
+    """The devices that the source describes. Of the real device's nodes, those that the host has."""
+    bare = (_device(entry, source, index, _id(entry, source, index, node)) for index in range(source.count))
+    if not source.driver_nodes:
+        return Found(devices=tuple(bare))
+    wanted = [(device, _driver_nodes(entry, source, device)) for device in bare]
+    return Found(
+        devices=tuple(
+            replace(device, driver_nodes=tuple(each for each in nodes if host.exists(each.host_path)))
+            for device, nodes in wanted
+        ),
+        watch=frozenset(posixpath.dirname(each.host_path) for _, nodes in wanted for each in nodes),
+    )
+
+
+def _device(entry: EntrySpec, source: VirtualSource, index: int, device_id: str) -> RawDevice:
+    return RawDevice(
+        id=device_id,
+        entry=entry.name,
+        index=index,
+        numa=source.numa[index : index + 1] if len(source.numa) > 1 else source.numa,
+        memory=source.memory,
+        attributes=source.attributes,
+    )
+
+
+def _driver_nodes(entry: EntrySpec, source: VirtualSource, device: RawDevice) -> list[DeviceNode]:
+    values = placeholders(entry, device)
+    return [
+        DeviceNode(template.host_path.render(values), template.container_path.render(values), template.permissions)
+        for template in source.driver_nodes
+    ]
+
+
+def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
+    """`<name>-<index>`; or as NVIDIA's driver does, a UUID that no other node has."""
+    if source.id_style is IdStyle.NVIDIA:
+        return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}"
+    return names.device_id(entry.name, str(index))
