@@ -7,83 +7,58 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ..core import geometry, names, partition, quantity
+from ..core import geometry, names, partition
+from .types import PROBLEM, AsWritten, Flag, Memory, Section, Text, Whole, Word, between
 
 MAX_SLICES = 256  # keeps the search for an arrangement shallow; real devices have 8
 
-Quantity = Annotated[
-    int,
-    BeforeValidator(quantity.parse_quantity),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": r"^\+?[0-9.]+([eE][+-]?[0-9]+|[KMGTPE]i|[kMGTPE])?$"},
-            ]
-        }
-    ),
-]
-"""An amount of memory in Kubernetes' notation, validated to a number of bytes."""
-
-AttributeValue = StrictStr | StrictInt
-"""A device attribute. Numbers with a point must be quoted, since YAML would read 8.10 as 8.1."""
-
-_Fault = tuple[tuple[str | int, ...], str, object]  # place in the block, what is wrong, the value there
+Slices = Annotated[Whole, between(1, MAX_SLICES)]
+Start = Annotated[Whole, between(0, MAX_SLICES - 1)]
 
 
-class ProfileModel(BaseModel):
-    """One item of `profiles`; `core.geometry.Profile` says what the fields mean."""
+class ProfileModel(Section):
+    """One kind of partition."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    slices: Slices
+    """Memory slices that it occupies."""
+    memory: Memory
+    """Memory of such a partition, as a Kubernetes quantity such as 4Gi."""
+    placements: list[Start] | None = None
+    """Slices it may start at. Default: every one from which it fits."""
+    compute: Annotated[Whole, between(0)] | None = None
+    """Compute slices that it takes from the device's budget."""
+    max: Annotated[Whole, between(1)] | None = None
+    """How many of it a device may hold. Default: as many as fit."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about such a partition, for templates; beside those of the device."""
+    exclusive: Word | None = None
+    """A word: of all profiles that have it, a device may hold one partition."""
 
-    slices: int = Field(ge=1, le=MAX_SLICES, description="Memory slices it occupies.")
-    memory: Quantity = Field(description="Memory of a partition: bytes or a quantity such as 4Gi.")
-    placements: list[int] | None = Field(None, min_length=1, description="Slices it may start at; absent: all it fits.")
-    compute: int | None = Field(None, ge=0, description="Compute slices it takes from the block's budget.")
-    max: int | None = Field(None, ge=1, description="How many of it a device may hold, beside what the slices allow.")
-    attributes: dict[str, AttributeValue] = Field(default_factory=dict, description="Attributes of such a partition.")
-    exclusive: str | None = Field(None, min_length=1, description="At most one partition of all with this word.")
 
+class PartitioningModel(Section):
+    """What a device can be cut into."""
 
-class PartitioningModel(BaseModel):
-    """What a device can be cut into; `core.geometry.Geometry` says what the fields mean."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, validate_by_name=True)
-
-    slices: int = Field(ge=1, le=MAX_SLICES, description="Memory slices of the device.")
-    compute: int | None = Field(None, ge=1, description="Compute slices of the device; absent: not limited.")
-    profiles: dict[str, ProfileModel] = Field(min_length=1, description="Kinds of partitions, by name.")
-    layouts: dict[str, list[str]] = Field(default_factory=dict, description="Named lists of profiles.")
-    resource_prefix: str = Field("mig-", description="What a partition's resource name has before the profile.")
-    whole_device: bool = Field(default=False, description="The device is cut in one mode: all parts alike, filling it.")
+    slices: Slices
+    """Memory slices of the device."""
+    compute: Annotated[Whole, between(1)] | None = None
+    """Compute slices of the device; then each profile says how many it takes. Default: not counted."""
+    profiles: dict[str, ProfileModel]
+    """Kinds of partitions, by name."""
+    layouts: dict[str, list[Text]] = {}
+    """Named lists of profiles, beside all-<profile>, which every profile has."""
+    resource_prefix: Text = "mig-"
+    """What a partition's resource name has in front of the profile's name."""
+    whole_device: Flag = False
+    """Whether the device is cut in one mode: all partitions are alike and fill it."""
 
     @model_validator(mode="after")
     def _check(self) -> "PartitioningModel":
         faults = list(self._profile_faults()) or list(self._layout_faults())
         if faults:
-            raise ValidationError.from_exception_data(
-                type(self).__name__,
-                [
-                    InitErrorDetails(
-                        type=PydanticCustomError("partitioning", "{text}", {"text": text}), loc=loc, input=value
-                    )
-                    for loc, text, value in faults
-                ],
-            )
+            raise ValidationError.from_exception_data(type(self).__name__, faults)
         return self
 
     def to_geometry(self) -> geometry.Geometry:
@@ -99,7 +74,7 @@ class PartitioningModel(BaseModel):
                     placements=tuple(profile.placements or ()),
                     compute=profile.compute,
                     max=profile.max,
-                    attributes={key: str(value) for key, value in profile.attributes.items()},
+                    attributes=dict(profile.attributes),
                     exclusive=profile.exclusive,
                 )
                 for name, profile in self.profiles.items()
@@ -109,55 +84,61 @@ class PartitioningModel(BaseModel):
             whole_device=self.whole_device,
         )
 
-    def _profile_faults(self) -> Iterator[_Fault]:
+    def _profile_faults(self) -> Iterator[InitErrorDetails]:
+        if not self.profiles:
+            yield _fault(("profiles",), "a device without profiles cannot be cut", "name at least one")
         whole = self.to_geometry()
         suffixes: dict[str, str] = {}
         for name, profile in self.profiles.items():
             here = ("profiles", name)
             suffix = geometry.resource_suffix(whole, name)
             if geometry.PIN in name or names.resource_name_problem(f"example.com/{suffix}"):
-                yield here, f"{name!r} names the resource <domain>/{suffix}, which Kubernetes would refuse", name
+                yield _fault(here, f"{name!r} names the resource <domain>/{suffix}, which Kubernetes would refuse")
             elif other := suffixes.get(suffix):
-                yield here, f"{name!r} and {other!r} would name the same resource, <domain>/{suffix}", name
+                yield _fault(here, f"{name!r} and {other!r} would name the same resource, <domain>/{suffix}")
             suffixes[suffix] = name
             if profile.slices > self.slices:
-                yield (*here, "slices"), f"{profile.slices} slices do not fit a device of {self.slices}", profile.slices
-            elif profile.placements:
-                yield from self._placement_faults(name, profile.placements, self.slices - profile.slices)
-            if self.compute is None and profile.compute is not None:
-                yield (
-                    (*here, "compute"),
-                    "a profile counts compute slices only where the block says how many there are",
-                    None,
-                )
-            elif self.compute is not None and profile.compute is None:
-                yield (
-                    here,
-                    f"the device has {self.compute} compute slices, so each profile must say how many it takes",
-                    None,
-                )
-            elif self.compute is not None and profile.compute is not None and profile.compute > self.compute:
-                yield (*here, "compute"), f"{profile.compute} compute slices of {self.compute}", profile.compute
+                yield _fault((*here, "slices"), f"{profile.slices} slices do not fit a device of {self.slices}")
+            elif profile.placements is not None:
+                yield from _placement_faults(name, profile.placements, self.slices - profile.slices)
+            yield from self._compute_faults(here, profile.compute)
 
-    @staticmethod
-    def _placement_faults(name: str, placements: list[int], last: int) -> Iterator[_Fault]:
-        for number, start in enumerate(placements):
-            where = ("profiles", name, "placements", number)
-            if not 0 <= start <= last:
-                yield where, f"{name} cannot start at slice {start}: it fits at 0 to {last}", start
-            elif start in placements[:number]:
-                yield where, f"slice {start} is listed twice", start
+    def _compute_faults(self, here: tuple[str, str], compute: int | None) -> Iterator[InitErrorDetails]:
+        if self.compute is None and compute is not None:
+            yield _fault((*here, "compute"), "the block does not say how many compute slices the device has")
+        elif self.compute is not None and compute is None:
+            yield _fault(
+                here, f"the device has {self.compute} compute slices, so each profile must say how many it takes"
+            )
+        elif self.compute is not None and compute is not None and compute > self.compute:
+            yield _fault((*here, "compute"), f"{compute} compute slices do not fit a device of {self.compute}")
 
-    def _layout_faults(self) -> Iterator[_Fault]:
+    def _layout_faults(self) -> Iterator[InitErrorDetails]:
         whole = self.to_geometry()
         own = geometry.layouts_of(replace(whole, layouts={}))
         for name, profiles in self.layouts.items():
-            where: tuple[str | int, ...] = ("layouts", name)
+            here: tuple[str | int, ...] = ("layouts", name)
             if name in own:
-                yield where, f"{name!r} exists for every device with this profile; choose another name", name
+                yield _fault(here, f"{name!r} exists for every device with this profile", "choose another name")
                 continue
             try:
                 partition.place(whole, profiles)
             except partition.LayoutError as clash:
                 item = () if clash.position is None else (clash.position,)
-                yield (*where, *item), f"{clash}; {clash.hint}" if clash.hint else str(clash), name
+                yield _fault((*here, *item), str(clash), clash.hint)
+
+
+def _placement_faults(name: str, placements: list[int], last: int) -> Iterator[InitErrorDetails]:
+    here = ("profiles", name, "placements")
+    if not placements:
+        yield _fault(here, f"{name} could start nowhere", "leave the key out to let it start wherever it fits")
+    for number, start in enumerate(placements):
+        if start > last:
+            yield _fault((*here, number), f"{name} cannot start at slice {start}: it fits at 0 to {last}")
+        elif start in placements[:number]:
+            yield _fault((*here, number), f"slice {start} is listed twice")
+
+
+def _fault(where: tuple[str | int, ...], message: str, hint: str = "") -> InitErrorDetails:
+    error = PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
+    return InitErrorDetails(type=error, loc=where, input=None)

@@ -83,24 +83,24 @@ def with_profile(name="2x.8gb", **more):
 @pytest.mark.parametrize(
     ("block", "where", "text"),
     [
-        (changed(slices="4"), ("slices",), "valid integer"),
-        (changed(slices=0), ("slices",), "greater than or equal to 1"),
-        (changed(slices=257), ("slices",), "less than or equal to 256"),
-        (changed(profiles={}), ("profiles",), "at least 1 item"),
+        (changed(slices="4"), ("slices",), "expected a whole number, got the text '4'"),
+        (changed(slices=0), ("slices",), "0 is out of range"),
+        (changed(slices=257), ("slices",), "257 is out of range"),
+        (changed(profiles={}), ("profiles",), "a device without profiles cannot be cut"),
         (changed(slice=4), ("slice",), "not permitted"),
         (with_profile(memory="8GB"), ("profiles", "2x.8gb", "memory"), "did you mean 'G'?"),
         (with_profile(slices=5), ("profiles", "2x.8gb", "slices"), "5 slices do not fit a device of 4"),
-        (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "at least 1 item"),
+        (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "could start nowhere"),
         (
             with_profile(placements=[0, 3]),
             ("profiles", "2x.8gb", "placements", 1),
             "cannot start at slice 3: it fits at 0 to 2",
         ),
-        (with_profile(placements=[0, -1]), ("profiles", "2x.8gb", "placements", 1), "cannot start at slice -1"),
+        (with_profile(placements=[0, -1]), ("profiles", "2x.8gb", "placements", 1), "-1 is out of range"),
         (with_profile(placements=[0, 0]), ("profiles", "2x.8gb", "placements", 1), "slice 0 is listed twice"),
-        (with_profile(compute=1), ("profiles", "2x.8gb", "compute"), "only where the block says how many there are"),
+        (with_profile(compute=1), ("profiles", "2x.8gb", "compute"), "does not say how many compute slices"),
         (changed(compute=2), ("profiles", "1x.4gb"), "each profile must say how many it takes"),
-        (with_profile(attributes={"cc": 8.9}), ("profiles", "2x.8gb", "attributes", "cc"), "valid string"),
+        (with_profile(attributes={"cc": [8]}), ("profiles", "2x.8gb", "attributes", "cc"), "expected a text, a number"),
         (
             with_profile(name="a b"),
             ("profiles", "a b"),
@@ -113,7 +113,7 @@ def with_profile(name="2x.8gb", **more):
             ("layouts", "all-1x.4gb"),
             "exists for every device with this profile",
         ),
-        (changed(layouts={"a": ["1x.4gb", "3x"]}), ("layouts", "a", 1), "unknown profile '3x'; allowed: 1x.4gb, 2x.8gb"),
+        (changed(layouts={"a": ["1x.4gb", "3x"]}), ("layouts", "a", 1), "unknown profile '3x'"),
         (changed(layouts={"a": ["2x.8gb"] * 3}), ("layouts", "a", 2), "a device holds at most 2 of 2x.8gb"),
     ],
 )
@@ -122,8 +122,7 @@ def test_faults_are_at_their_place(block, where, text):
     with pytest.raises(ValidationError) as refused:
         PartitioningModel.model_validate(block)
     first = refused.value.errors()[0]
-    # The members of a union of types come last in pydantic's paths; they are no part of the block.
-    assert (where, True) == (first["loc"][: len(where)], text in first["msg"]), first
+    assert (where, True) == (first["loc"], text in first["msg"]), first
 
 
 def test_two_profiles_for_one_resource():
