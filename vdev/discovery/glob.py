@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..core import names, pattern
 from ..core.device import HEALTHY, DeviceNode, Health, Mount, RawDevice
+from ..core.facts import facts
 from ..core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
@@ -13,7 +14,7 @@ from . import group
 from .danger import Danger
 from .found import Candidate, Check, Found, Problems
 from .group import Group, Match
-from .members import Numa, container_path, nodes_below, placeholders
+from .members import Numa, container_path, nodes_below
 from .numbering import Numbering
 from .walk import Walk
 
@@ -179,7 +180,8 @@ class _Builder:
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
         for item, match in pairs:
-            values = placeholders(self._entry, bare, **_attributes(match)) | {"path": match.path}
+            own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
+            values = facts(bare, self._entry.resource) | own | {"path": match.path}
             inside = container_path(item.container_path, match.path, values)
             if item.type is PathType.MOUNT:
                 mounts.append(Mount(match.path, inside, item.read_only))

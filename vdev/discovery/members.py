@@ -4,27 +4,10 @@ import posixpath
 from collections.abc import Iterator
 
 from ..core import template
-from ..core.device import RawDevice
-from ..core.spec import EntrySpec
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 
 _SYS_DEVICES = "/sys/devices"
-
-
-def placeholders(entry: EntrySpec, device: RawDevice, **attributes: str) -> dict[str, str]:
-    """What `{placeholders}` stand for while a device is being discovered; `attributes` add to the device's own."""
-    return {
-        "id": device.id,
-        "index": str(device.index),
-        "name": entry.name,
-        "resource": entry.resource,
-        "numa": ",".join(str(node) for node in device.numa),
-        "memory.mib": str(device.memory // 2**20),
-        "memory.bytes": str(device.memory),
-        "path": device.paths[0] if device.paths else "",
-        **{f"attributes.{key}": value for key, value in {**device.attributes, **attributes}.items()},
-    }
 
 
 def container_path(wanted: str, host_path: str, values: dict[str, str]) -> str:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ..core import names
 from ..core.device import DeviceNode, IdStyle, RawDevice
+from ..core.facts import facts
 from ..core.spec import EntrySpec, VirtualSource
 from ..hostfs import HostRoot
 from .found import Found
-from .members import placeholders
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; any constant would do, this for ever
 
@@ -41,7 +41,7 @@ def _device(entry: EntrySpec, source: VirtualSource, index: int, device_id: str)
 
 
 def _driver_nodes(entry: EntrySpec, source: VirtualSource, device: RawDevice) -> list[DeviceNode]:
-    values = placeholders(entry, device)
+    values = facts(device, entry.resource)
     return [
         DeviceNode(template.host_path.render(values), template.container_path.render(values), template.permissions)
         for template in source.driver_nodes

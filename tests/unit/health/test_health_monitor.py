@@ -1,0 +1,286 @@
+"""HealthMonitor: probes over time, each for itself."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vdev.core import template
+from vdev.core.device import DeviceNode, Mount, RawDevice
+from vdev.core.spec import HealthSpec, NodeKind, Probe
+from vdev.health import HealthMonitor, Target
+from vdev.hostfs import HostRoot
+
+TIMEOUT = 20.0
+
+
+def every_file_is_a_node(path: Path) -> tuple[NodeKind, int, int]:
+    os.lstat(path)
+    return NodeKind.CHAR, 1, 3
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostRoot:
+    (tmp_path / "dev").mkdir()
+    return HostRoot(tmp_path, inspect=every_file_is_a_node)
+
+
+@pytest.fixture
+async def monitor(host: HostRoot) -> AsyncIterator[HealthMonitor]:
+    async with running(HealthMonitor(host)) as monitor:
+        yield monitor
+
+
+@asynccontextmanager
+async def running(monitor: HealthMonitor) -> AsyncIterator[HealthMonitor]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(monitor.run())
+        yield monitor
+        task.cancel()
+
+
+def device(*paths: str, name: str = "uart-0", permissions: str = "rw") -> RawDevice:
+    nodes = tuple(DeviceNode(path, path, permissions) for path in paths)
+    return RawDevice(id=name, entry="uart", index=0, nodes=nodes, paths=paths, attributes={"colour": "red"})
+
+
+async def until(monitor: HealthMonitor, condition: Callable[[], bool]) -> None:
+    """Wait for the reports to be so."""
+    async with asyncio.timeout(TIMEOUT):
+        while not condition():
+            async for _ in monitor.changes():
+                break
+
+
+async def verdict(monitor: HealthMonitor, target: Target) -> str:
+    """The reason after the first look, the empty string for Healthy."""
+    monitor.update({"x": target})
+    await until(monitor, lambda: "x" in monitor.reports)
+    return monitor.reports["x"].health.reason
+
+
+def command(*argv: str, timeout: float = 10.0) -> HealthSpec:
+    return HealthSpec(probe=Probe.COMMAND, command=tuple(map(template.parse, argv)), timeout=timeout)
+
+
+EXISTS = HealthSpec(probe=Probe.EXISTS, interval=0.02)
+SLOW = HealthSpec(probe=Probe.EXISTS, interval=3600.0)
+
+
+async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor, host: HostRoot) -> None:
+    """Gone is Unhealthy with the reason, back is Healthy, and the fall is counted."""
+    node = host.root / "dev/ttyUSB0"
+    node.touch()
+    monitor.update({"x": Target(EXISTS, device("/dev/ttyUSB0"))})
+    await until(monitor, lambda: "x" in monitor.reports and monitor.reports["x"].health.healthy)
+    node.unlink()
+    await until(monitor, lambda: not monitor.reports["x"].health.healthy)
+    assert "/dev/ttyUSB0 is gone" == monitor.reports["x"].health.reason
+    node.touch()
+    await until(monitor, lambda: monitor.reports["x"].health.healthy)
+    assert 1 == monitor.reports["x"].flaps
+
+
+async def test_a_wake_up_needs_no_interval(monitor: HealthMonitor, host: HostRoot) -> None:
+    """With an hour between probes, the news that the directory changed is enough."""
+    node = host.root / "dev/ttyUSB0"
+    node.touch()
+    assert "" == await verdict(monitor, Target(SLOW, device("/dev/ttyUSB0")))
+    assert {host.root / "dev"} == monitor.directories
+    node.unlink()
+    monitor.wake([host.root / "dev"])
+    await until(monitor, lambda: not monitor.reports["x"].health.healthy)
+
+
+async def test_mounted_paths_must_exist_too(monitor: HealthMonitor) -> None:
+    """`exists` looks at nodes and mounts alike."""
+    mounted = replace(device(), mounts=(Mount("/opt/firmware", "/firmware"),))
+    assert "/opt/firmware is gone" == await verdict(monitor, Target(EXISTS, mounted))
+
+
+async def test_a_node_replaced_by_a_file_fails(tmp_path: Path) -> None:
+    """Where the runtime wants a node, a plain file is a failure."""
+    (tmp_path / "node").touch()
+    async with running(HealthMonitor(HostRoot(tmp_path))) as monitor:
+        assert "/node is no device node any more" == await verdict(monitor, Target(EXISTS, device("/node")))
+
+
+@pytest.mark.parametrize(("permissions", "mode"), [("rw", os.O_RDWR), ("r", os.O_RDONLY), ("wm", os.O_WRONLY)])
+async def test_open_asks_for_what_the_container_gets(
+    monitor: HealthMonitor, host: HostRoot, monkeypatch: pytest.MonkeyPatch, permissions: str, mode: int
+) -> None:
+    """A node that is handed out read-only is opened read-only, and never waits or becomes our terminal."""
+    (host.root / "dev/x").touch()
+    seen = []
+    real = os.open
+
+    def note(path: Path, flags: int) -> int:
+        seen.append(flags)
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", note)
+    assert "" == await verdict(monitor, Target(HealthSpec(probe=Probe.OPEN), device("/dev/x", permissions=permissions)))
+    assert mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC == seen[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(16, ""), (6, "cannot open /dev/x: No such device or address"), (13, "cannot open /dev/x: Permission denied")],
+)
+async def test_busy_is_healthy_other_errors_are_not(
+    monitor: HealthMonitor, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
+) -> None:
+    """EBUSY means that the holder has it."""
+
+    def refuse(_path: Path, _flags: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert reason == await verdict(monitor, Target(HealthSpec(probe=Probe.OPEN), device("/dev/x")))
+
+
+async def test_a_file_says_whether_the_device_works(monitor: HealthMonitor, tmp_path: Path) -> None:
+    """A sidecar writes the word; spaces around it do not matter."""
+    path = tmp_path / "uart-0.state"
+    spec = HealthSpec(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
+    assert f"{path} is missing" == await verdict(monitor, Target(spec, device()))
+    path.write_text("  ok\n")
+    await until(monitor, lambda: monitor.reports["x"].health.healthy)
+    path.write_text("burnt")
+    await until(monitor, lambda: monitor.reports["x"].health.reason == f"{path} holds 'burnt', not 'ok'")
+
+
+async def test_a_command_that_exits_with_zero_is_fine(monitor: HealthMonitor) -> None:
+    """Placeholders reach its arguments, and its environment is PATH alone."""
+    script = 'test "$1 $2" = "uart-0 red" && test "$(env | grep -vE "^(PATH|PWD|SHLVL|_)=")" = ""'
+    spec = command("sh", "-c", script, "probe", "{id}", "{attributes.colour}")
+    assert "" == await verdict(monitor, Target(spec, device()))
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (("sh", "-c", "echo first; echo no link >&2; exit 3"), "sh exited with 3: no link"),
+        (("sh", "-c", "kill -9 $$"), "sh was ended by SIGKILL"),
+        (("/nonexistent/probe",), "cannot run /nonexistent/probe: No such file or directory"),
+        (("sh", "-c", "yes | head -c 1000000; exit 1"), "sh exited with 1: y"),
+    ],
+)
+async def test_a_command_that_fails_says_why(monitor: HealthMonitor, argv: tuple[str, ...], reason: str) -> None:
+    """The exit code and the last line of its output."""
+    assert reason == await verdict(monitor, Target(command(*argv), device()))
+
+
+async def test_a_command_that_never_ends_is_killed_with_its_children(monitor: HealthMonitor, tmp_path: Path) -> None:
+    """After its timeout nothing of it is left."""
+    pid_file = tmp_path / "pid"
+    spec = command("sh", "-c", f"sleep 1000 & echo $! > {pid_file}; wait", timeout=0.5)
+    assert "the probe took longer than 0.5 s" == await verdict(monitor, Target(spec, device()))
+    child = int(await asyncio.to_thread(pid_file.read_text))
+    await asyncio.to_thread(wait, lambda: not is_alive(child))
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """Wait for what no event tells."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that waits to be reaped does not."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+async def test_stopping_the_monitor_ends_its_commands(host: HostRoot, tmp_path: Path) -> None:
+    """A shutdown leaves no process behind."""
+    pid_file = tmp_path / "pid"
+    async with running(HealthMonitor(host)) as monitor:
+        monitor.update(
+            {"x": Target(command("sh", "-c", f"echo $$ > {pid_file}; exec sleep 1000", timeout=900), device())}
+        )
+        await asyncio.to_thread(wait, lambda: pid_file.exists() and pid_file.read_text().strip() != "")
+        child = int(await asyncio.to_thread(pid_file.read_text))
+    await asyncio.to_thread(wait, lambda: not is_alive(child))
+
+
+async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred opens that never return: those devices fail, each with one thread, and the others are probed."""
+    release = threading.Event()
+    (host.root / "dev/good").touch()
+
+    def hang(path: Path, flags: int) -> int:
+        if "hang" in str(path):
+            release.wait()
+        return real(path, flags)
+
+    real = os.open
+    monkeypatch.setattr(os, "open", hang)
+    spec = HealthSpec(probe=Probe.OPEN, interval=0.2, timeout=0.5)
+    hanging = {f"h{number}": Target(spec, device(f"/dev/hang{number}")) for number in range(100)}
+    try:
+        async with running(HealthMonitor(host)) as monitor:
+            monitor.update({**hanging, "good": Target(spec, device("/dev/good"))})
+            await until(monitor, lambda: len(monitor.reports) == 101)
+            await until(
+                monitor, lambda: all(monitor.reports[key].health.reason == "the probe hangs" for key in hanging)
+            )
+            await until(monitor, lambda: monitor.reports["good"].health.healthy)
+            assert 100 <= monitor._calls.running <= 101
+            (host.root / "dev/good").unlink()
+            await until(monitor, lambda: not monitor.reports["good"].health.healthy)
+    finally:
+        release.set()
+
+
+async def test_targets_come_and_go(monitor: HealthMonitor, host: HostRoot) -> None:
+    """Reports are of the current targets alone."""
+    (host.root / "dev/a").touch()
+    monitor.update({"a": Target(EXISTS, device("/dev/a")), "b": Target(EXISTS, device("/dev/b"))})
+    await until(monitor, lambda: {"a", "b"} == set(monitor.reports))
+    monitor.update({"a": Target(EXISTS, device("/dev/a"))})
+    assert {"a"} == set(monitor.reports)
+
+
+async def test_the_same_targets_again_disturb_nothing(monitor: HealthMonitor, host: HostRoot) -> None:
+    """An update with equal values keeps the running probe."""
+    (host.root / "dev/a").touch()
+    monitor.update({"a": Target(SLOW, device("/dev/a"))})
+    await until(monitor, lambda: "a" in monitor.reports)
+    task = monitor._probed["a"].task
+    monitor.update({"a": (SLOW, device("/dev/a"))})
+    assert task is monitor._probed["a"].task
+
+
+async def test_history_outlives_a_new_node(monitor: HealthMonitor, host: HostRoot) -> None:
+    """A stick that came back as another node is still the one that fell once."""
+    monitor.update({"x": Target(SLOW, device("/dev/ttyUSB0"))})
+    await until(monitor, lambda: "x" in monitor.reports)
+    (host.root / "dev/ttyUSB1").touch()
+    monitor.update({"x": Target(SLOW, device("/dev/ttyUSB1"))})
+    await until(monitor, lambda: monitor.reports["x"].health.healthy)
+    assert 1 == monitor.reports["x"].flaps
+
+
+async def test_since_is_when_the_verdict_turned(host: HostRoot) -> None:
+    """A repeated verdict, or a new reason, does not move it."""
+    times = iter([100.0, 200.0, 300.0])
+    async with running(HealthMonitor(host, wall=lambda: next(times))) as monitor:
+        monitor.update({"x": Target(EXISTS, device("/dev/a", "/dev/b"))})
+        await until(monitor, lambda: "x" in monitor.reports)
+        (host.root / "dev/a").touch()
+        await until(monitor, lambda: monitor.reports["x"].health.reason == "/dev/b is gone")
+        assert 100.0 == monitor.reports["x"].since
+        (host.root / "dev/b").touch()
+        await until(monitor, lambda: monitor.reports["x"].health.healthy)
+        assert 200.0 == monitor.reports["x"].since

@@ -1,0 +1,117 @@
+"""From probe results to a verdict: thresholds, grace, brake."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.device import HEALTHY
+from vdev.core.health import Outcome, Track, observe
+from vdev.core.spec import HealthSpec, Probe
+
+GOOD = Outcome(ok=True)
+BAD = Outcome(ok=False, reason="broken")
+
+
+def spec(**changes: object) -> HealthSpec:
+    return replace(HealthSpec(probe=Probe.EXISTS, interval=5.0), **changes)  # type: ignore[arg-type]
+
+
+def run(policy: HealthSpec, results: str, *, gap: float = 5.0, scheduled: bool = True) -> list[bool]:
+    """The verdict after each result; `+` is a success, `-` a failure."""
+    track, verdicts = Track(appeared=0.0), []
+    for number, result in enumerate(results):
+        track = observe(track, policy, GOOD if result == "+" else BAD, number * gap, scheduled=scheduled)
+        verdicts.append(track.health.healthy)
+    return verdicts
+
+
+def test_one_failure_is_enough_by_default() -> None:
+    """Thresholds of one follow each result."""
+    assert [True, False, True] == run(spec(), "+-+")
+
+
+def test_the_reason_is_the_probes() -> None:
+    """The verdict says what the probe said, and newer words replace older ones."""
+    track = observe(Track(appeared=0.0), spec(), BAD, 0.0)
+    assert "broken" == track.health.reason
+    assert "worse" == observe(track, spec(), Outcome(ok=False, reason="worse"), 5.0).health.reason
+
+
+def test_failures_must_come_in_a_row() -> None:
+    """A success in between starts the count again."""
+    assert [True, True, True, True, True, False] == run(spec(unhealthy_threshold=3), "--+---")[:6]
+
+
+def test_successes_must_come_in_a_row() -> None:
+    """The way back has a threshold of its own."""
+    assert [False, False, False, False, True] == run(spec(healthy_threshold=2), "-+-++")
+
+
+def test_failures_in_the_grace_do_not_count() -> None:
+    """A device that needs 12 seconds to come up is not unhealthy meanwhile."""
+    assert [True, True, True, False] == run(spec(start_grace=12.0), "----")
+
+
+def test_probes_brought_forward_do_not_add_up() -> None:
+    """A burst of events is no proof over time: only scheduled results lengthen a run."""
+    assert [True] * 10 == run(spec(unhealthy_threshold=2), "-" * 10, gap=0.001, scheduled=False)
+
+
+def test_a_flapping_device_is_held_back() -> None:
+    """Ten swings a second give one recovery; the next takes a whole quiet interval."""
+    verdicts = run(spec(), "-+-+-+-+-+-+", gap=0.1)
+    assert [False, True] + [False] * 10 == verdicts
+
+
+def test_a_flapping_device_comes_back_when_it_is_quiet() -> None:
+    """After an interval of success the brake is off."""
+    track = Track(appeared=0.0)
+    for number, result in enumerate([BAD, GOOD, BAD, GOOD]):
+        track = observe(track, spec(), result, number * 0.1)
+    assert not track.health.healthy
+    assert 2 == track.flaps
+    assert observe(track, spec(), GOOD, 0.3 + 5.0).health.healthy
+
+
+specs = st.builds(
+    HealthSpec,
+    probe=st.just(Probe.EXISTS),
+    interval=st.floats(0.1, 60.0),
+    unhealthy_threshold=st.integers(1, 5),
+    healthy_threshold=st.integers(1, 5),
+    start_grace=st.floats(0.0, 30.0),
+)
+histories = st.lists(st.tuples(st.booleans(), st.floats(0.0, 20.0), st.booleans()), max_size=60)
+
+
+@given(specs, histories)
+def test_the_verdict_obeys_the_rules(policy: HealthSpec, history: list[tuple[bool, float, bool]]) -> None:
+    """No fall before its threshold, no recovery without successes, reasons only for the unhealthy."""
+    track, now = Track(appeared=0.0), 0.0
+    counted: list[bool] = []
+    for ok, wait, scheduled in history:
+        now += wait
+        before = track
+        track = observe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
+        if ok or now >= policy.start_grace:
+            counted.append(ok)
+        assert track.health.healthy == (not track.health.reason)
+        assert before.flaps <= track.flaps <= before.flaps + 1
+        if before.health.healthy and not track.health.healthy:
+            assert [False] * policy.unhealthy_threshold == counted[-policy.unhealthy_threshold :]
+        if not before.health.healthy and track.health.healthy:
+            assert [True] * policy.healthy_threshold == counted[-policy.healthy_threshold :]
+
+
+@given(specs, histories)
+def test_lasting_success_always_heals(policy: HealthSpec, history: list[tuple[bool, float, bool]]) -> None:
+    """Whatever happened before, enough scheduled successes end in Healthy."""
+    track, now = Track(appeared=0.0), 0.0
+    for ok, wait, scheduled in history:
+        now += wait
+        track = observe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
+    for _ in range(policy.healthy_threshold + 2):
+        now += policy.interval
+        track = observe(track, policy, GOOD, now)
+    assert HEALTHY == track.health

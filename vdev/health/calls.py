@@ -1,0 +1,75 @@
+"""Blocking calls that may never come back, kept from doing harm.
+
+Each call has a daemon thread of its own: one that hangs in the kernel can be neither stopped nor joined, so it must not
+belong to a pool that others need, nor be waited for when the process ends. A caller has at most one thread at a time.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_AT_ONCE = 64  # calls in flight, those that hang aside: more would only fight for the processor
+
+
+class StillHanging(Exception):  # noqa: N818 - a state, not a mistake
+    """The caller's last call has not come back yet."""
+
+
+class Calls:
+    """Runs blocking calls for callers that are told apart by a key."""
+
+    def __init__(self, *, at_once: int = _AT_ONCE) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._running: set[str] = set()
+
+    @property
+    def running(self) -> int:
+        """How many threads there are."""
+        return len(self._running)
+
+    async def run(self, key: str, call: Callable[[], _T], *, within: float, abort: Callable[[], None]) -> _T:
+        """The call's result or exception.
+
+        After `within` seconds, or when cancelled, `abort` is called, which may end the call, and the thread is left to
+        itself. Raises TimeoutError; StillHanging at once while the key's last call is not back.
+        """
+        if key in self._running:
+            raise StillHanging
+        async with self._slots:
+            loop = asyncio.get_running_loop()
+            answer: asyncio.Future[_T] = loop.create_future()
+            self._running.add(key)
+            thread = threading.Thread(
+                target=self._work, args=(loop, key, call, answer), name=f"probe {key}", daemon=True
+            )
+            thread.start()
+            try:
+                async with asyncio.timeout(within):
+                    return await answer
+            except (TimeoutError, asyncio.CancelledError):
+                abort()
+                raise
+
+    def _work(
+        self, loop: asyncio.AbstractEventLoop, key: str, call: Callable[[], _T], answer: "asyncio.Future[_T]"
+    ) -> None:
+        result: _T | BaseException
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            result = error
+        try:
+            loop.call_soon_threadsafe(self._settle, key, answer, result)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            self._running.discard(key)
+
+    def _settle(self, key: str, answer: "asyncio.Future[_T]", result: "_T | BaseException") -> None:
+        self._running.discard(key)
+        if answer.done():
+            return
+        if isinstance(result, BaseException):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)
