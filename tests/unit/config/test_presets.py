@@ -1,0 +1,375 @@
+"""Preset files: what ours say, and how a user's own are read."""
+
+from fractions import Fraction
+from itertools import combinations
+from math import ceil
+from pathlib import Path as FilePath
+
+import pytest
+
+import vdev
+from vdev.config.load import read_file
+from vdev.config.preset_form import validated
+from vdev.config.presets import UnknownPresetError, load_preset, preset_names
+from vdev.core.device import IdStyle
+from vdev.core.geometry import LayoutError, layout
+from vdev.core.partition import place
+from vdev.errors import ConfigError
+
+GIB = 2**30
+OURS = preset_names()
+
+
+# --- ours -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_figure_has_a_source(name):
+    """Whatever a file of ours says about a device, it says where that comes from."""
+    model = validated(read_file(FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml"))
+    keys = {type(model).model_fields[field].alias for field in model.model_fields_set}
+    named_elsewhere = {"description", "sources", "unverified", "resource", "idStyle", "visibleDevicesEnv"}
+    assert not keys - named_elsewhere - model.sources.keys()
+    assert all(key.partition(".")[0] in keys | named_elsewhere for key in model.unverified)
+
+
+def test_the_models_that_are_promised():
+    """The presets that the documentation names are there."""
+    assert {
+        *("a100-sxm4-40gb", "a100-sxm4-80gb", "a100-pcie-40gb", "a100-pcie-80gb", "a30", "l40s", "t4"),
+        *("h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl", "h200", "b200", "gb200"),
+        *("mi300x", "mi325x", "gaudi2", "gaudi3", "tpu-v5e-8", "tpu-v6e-8"),
+        *("dgx-a100", "dgx-h100", "mi300x-8"),
+    } <= set(OURS)
+
+
+SEVEN = {
+    # compute slices, memory slices, count, placements: `nvidia-smi mig -lgip` and `-lgipp`
+    "1g": (1, 1, 7, (0, 1, 2, 3, 4, 5, 6)),
+    "1g+me": (1, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+    "1g wide": (1, 2, 4, (0, 2, 4, 6)),
+    "2g": (2, 2, 3, (0, 2, 4)),
+    "3g": (3, 4, 2, (0, 4)),
+    "4g": (4, 4, 1, (0,)),
+    "7g": (7, 8, 1, (0,)),
+}
+MIG = {
+    "a100-sxm4-40gb": "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
+    "a100-pcie-40gb": "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
+    "a100-sxm4-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "a100-pcie-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "h100-sxm5-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "h100-pcie-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "h100-nvl": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb",
+    "h200": "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb",
+    "b200": "1g.23gb 1g.23gb+me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb",
+    "gb200": "1g.23gb 1g.23gb+me 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb",
+}
+
+
+@pytest.mark.parametrize("name", MIG)
+def test_the_grid_of_seven_compute_slices(name):
+    """Every MIG device of that family has the same grid on eight memory slices, under its own profile names."""
+    geometry = load_preset(name).geometry
+    found = {
+        profile.name: (profile.compute, profile.slices, profile.max, profile.placements)
+        for profile in geometry.profiles
+    }
+    assert (8, 7, dict(zip(MIG[name].split(), SEVEN.values(), strict=True))) == (
+        geometry.slices,
+        geometry.compute,
+        found,
+    )
+
+
+@pytest.mark.parametrize("name", [*MIG, "a30"])
+def test_profile_names_follow_from_memory(name):
+    """NVIDIA's driver names a profile after its eighths of the memory, rounded up; ours agree with their figures."""
+    preset = load_preset(name)
+    for profile in preset.geometry.profiles:
+        eighths = Fraction(ceil(Fraction(8 * profile.memory, preset.memory)), 8)
+        gigabytes = int(eighths * ceil(Fraction(preset.memory, GIB)) + Fraction(1, 2))
+        assert f"{profile.compute}g.{gigabytes}gb" == profile.name.removesuffix("+me")
+
+
+@pytest.mark.parametrize("name", [*MIG, "a30"])
+def test_every_all_layout_is_as_large_as_the_hardware_allows(name):
+    """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and can be placed."""
+    geometry = load_preset(name).geometry
+    for profile in geometry.profiles:
+        assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
+
+
+@pytest.mark.parametrize("name", [*MIG, "a30"])
+def test_balanced_layouts(name):
+    """all-balanced is two of the smallest, and one of each next size; an A30 has three parts."""
+    geometry = load_preset(name).geometry
+    placed = [placement.profile.compute for placement in place(geometry, layout(geometry, "all-balanced"))]
+    assert ([1, 1, 2] if name == "a30" else [1, 1, 2, 3]) == placed
+
+
+@pytest.mark.parametrize("name", MIG)
+def test_two_halves_leave_nothing(name):
+    """Two 3g take all eight memory slices, on every generation: tables that say three slices each are wrong."""
+    geometry = load_preset(name).geometry
+    small, half = geometry.profiles[0].name, geometry.profiles[4].name
+    with pytest.raises(LayoutError, match=f"^{small} needs one of slices 0-6; 0-3 are taken by {half} at 0; "):
+        place(geometry, [half, half, small])
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("a100-sxm4-40gb", "20B0"),
+        ("a100-sxm4-80gb", "20B2"),
+        ("a100-pcie-40gb", "20F1"),
+        ("a100-pcie-80gb", "20B5"),
+        ("a30", "20B7"),
+        ("h100-sxm5-80gb", "2330"),
+        ("h100-pcie-80gb", "2331"),
+        ("h100-nvl", "2321"),
+        ("h200", "2335"),  # not 2333, as public test data has it
+        ("b200", "2901"),  # not 2B00 or 2340
+        ("gb200", "2941"),
+        ("t4", "1EB8"),
+    ],
+)
+def test_pci_ids_of_nvidia(name, device):
+    """The PCI ids are those that MIG's own tools match, not those of mock libraries."""
+    assert f"0x{device}10DE" == load_preset(name).attributes["pciDeviceId"]
+
+
+def test_an_a30():
+    """Four slices, and one holder of the media extensions at most."""
+    geometry = load_preset("a30").geometry
+    assert [("1g.6gb", 1), ("1g.6gb+me", 1), ("2g.12gb", 2), ("2g.12gb+me", 2), ("4g.24gb", 4)] == [
+        (profile.name, profile.slices) for profile in geometry.profiles
+    ]
+    with pytest.raises(LayoutError, match=r"one 1g\.6gb\+me or 2g\.12gb\+me at most"):
+        place(geometry, ["1g.6gb+me", "2g.12gb+me"])
+
+
+@pytest.mark.parametrize("name", ["l40s", "t4", "gaudi2", "gaudi3", "tpu-v5e", "tpu-v6e"])
+def test_devices_that_cannot_be_cut(name):
+    """No partitioning is invented for a device that has none."""
+    assert load_preset(name).geometry is None
+
+
+@pytest.mark.parametrize(("name", "memory"), [("mi300x", 192), ("mi325x", 256)])
+@pytest.mark.parametrize(
+    ("mode", "count"),
+    [
+        ("spx_nps1", 1),
+        ("dpx_nps1", 2),
+        ("dpx_nps2", 2),
+        ("qpx_nps1", 4),
+        ("qpx_nps4", 4),
+        ("cpx_nps1", 8),
+        ("cpx_nps4", 8),
+    ],
+)
+def test_modes_of_amd(name, memory, mode, count):
+    """Each mode cuts the whole device into equal parts, each with its share of the memory."""
+    geometry = load_preset(name).geometry
+    placements = place(geometry, layout(geometry, mode))
+    assert [memory * GIB // count] * count == [placement.profile.memory for placement in placements]
+
+
+@pytest.mark.parametrize("mode", ["spx_nps4", "dpx_nps4", "spx_nps2", "cpx_nps2"])
+def test_pairs_of_modes_that_amd_lacks(mode):
+    """A memory mode with more parts than the compute mode has, and what the driver refuses, does not exist."""
+    with pytest.raises(LayoutError, match=f"unknown layout '{mode}'"):
+        layout(load_preset("mi300x").geometry, mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "numa", "score"),
+    [
+        ("dgx-a100", (3, 3, 1, 1, 7, 7, 5, 5), 1200),
+        ("dgx-h100", (0, 0, 0, 0, 1, 1, 1, 1), 1800),
+        ("mi300x-8", (0, 0, 0, 0, 1, 1, 1, 1), 100),
+    ],
+)
+def test_nodes(name, numa, score):
+    """Whole nodes have eight devices, all linked to each other, on the NUMA nodes of the real board."""
+    preset = load_preset(name)
+    assert (8, numa, dict.fromkeys(combinations(range(8), 2), score)) == (preset.count, preset.numa, preset.links)
+
+
+def test_a_node_is_made_of_its_model():
+    """What a node's file does not say is the model's."""
+    node, model = load_preset("dgx-a100"), load_preset("a100-sxm4-40gb")
+    assert (model.memory, model.geometry, model.attributes, IdStyle.NVIDIA) == (
+        node.memory,
+        node.geometry,
+        node.attributes,
+        node.id_style,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "paths"),
+    [
+        (
+            "t4",
+            2,
+            ["/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"],
+        ),
+        ("mi300x", 3, ["/dev/kfd", "/dev/dri/card3", "/dev/dri/renderD131"]),
+        ("gaudi3", 7, ["/dev/accel/accel7", "/dev/accel/accel_controlD7"]),
+        ("tpu-v5e-8", 0, []),
+    ],
+)
+def test_nodes_of_the_real_device(name, index, paths):
+    """Each device has the nodes that its vendor's plugin hands out, numbered as the driver numbers them."""
+    assert paths == [node.path_of(index) for node in load_preset(name).device_nodes]
+
+
+# --- a user's own -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Writes files into a directory of presets, and gives the directory."""
+
+    def write(**files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.yaml").write_text(text)
+        return [tmp_path]
+
+    return write
+
+
+def test_own_presets_work_as_ours_do(own):
+    """A file in a directory of one's own is found by its name, with every key."""
+    dirs = own(
+        npu="""
+resource: acme.dev/npu
+count: 3
+memory: 16Gi
+numa: [0, 0, 1]
+attributes: {model: Acme X1, version: 8.10}
+links: [[2, 0]]
+deviceNodes: [{path: "/dev/acme{index}", firstIndex: 1}]
+partitionNodes: []
+partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
+"""
+    )
+    preset = load_preset("npu", dirs)
+    assert ("npu", 3, 16 * GIB, (0, 0, 1), {(0, 2): 100}, {"model": "Acme X1", "version": "8.10"}) == (
+        preset.name,
+        preset.count,
+        preset.memory,
+        preset.numa,
+        preset.links,
+        preset.attributes,
+    )
+    assert (["/dev/acme1"], (), "1x.4gb") == (
+        [node.path_of(0) for node in preset.device_nodes],
+        preset.partition_nodes,
+        preset.geometry.profiles[0].name,
+    )
+
+
+def test_own_presets_win_and_ours_remain(own):
+    """A directory adds to ours, and its file is taken where both have the name."""
+    dirs = own(t4="memory: 8Gi", npu="memory: 1Gi")
+    assert {"t4", "npu", "a100-sxm4-40gb"} <= set(preset_names(dirs))
+    assert (8 * GIB, 40 * GIB, 16 * GIB) == (
+        load_preset("t4", dirs).memory,
+        load_preset("a100-sxm4-40gb", dirs).memory,
+        load_preset("t4").memory,
+    )
+
+
+def test_a_base_may_be_ours(own):
+    """A preset says only what differs; attributes are added one by one."""
+    preset = load_preset("lab", own(lab="base: dgx-a100\nlinkScore: 600\nattributes: {rack: r1, model: Lab}"))
+    assert (40 * GIB, 8, 600, "r1", "Lab", "ampere") == (
+        preset.memory,
+        preset.count,
+        preset.links[0, 1],
+        preset.attributes["rack"],
+        preset.attributes["model"],
+        preset.attributes["architecture"],
+    )
+
+
+def test_what_a_base_left_open_can_be_settled(own):
+    """A figure that the base calls unverified is no longer so once it is replaced."""
+    assert ("attributes.product",) == load_preset("a", own(a="base: a30\nattributes: {model: My A30}")).unverified
+
+
+def test_links_as_scores(own):
+    """As many lists of as many numbers as there are devices are scores."""
+    text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
+    assert {(0, 1): 100, (1, 2): 50} == load_preset("a", own(a=text)).links
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("memori: 4Gi", "a.yaml:1:1: memori: unknown key 'memori'; did you mean 'memory'? allowed: base, description"),
+        ("memory: 4GB", "a.yaml:1:9: memory: '4GB' has the unknown suffix 'GB'; did you mean 'G'?"),
+        ("count: '4'", "a.yaml:1:8: count: expected a whole number, got the text '4'; take the quotes off"),
+        ("idStyle: uuid", "a.yaml:1:10: idStyle: the text 'uuid' is not allowed here; expected name or nvidia"),
+        ("numa: 1", "a.yaml:1:7: numa: expected a list, got the number 1"),
+        ("count: 3\nnuma: [0, 1]", "a.yaml:2:7: numa: 2 NUMA nodes for 3 devices; one node for all devices, or"),
+        ("numa: [0, 1]", "a.yaml:1:7: numa: 2 NUMA nodes for any number of devices"),
+        ("links: [[0, 1]]", "a.yaml:1:8: links: there is no device 0; the preset has a count of 0"),
+        (
+            "count: 2\nlinks: [[0, 1], [2, 0]]",
+            "a.yaml:2:8: links: the scores of 0 with 1 and of 1 with 0 differ",
+        ),
+        (
+            "deviceNodes: [{path: /dev/x, pat: 1}]",
+            "a.yaml:1:30: deviceNodes[0].pat: unknown key 'pat'; did you mean 'path'?",
+        ),
+        ("deviceNodes: [{}]", "a.yaml:1:15: deviceNodes[0]: 'path' is missing"),
+        (
+            "partitioning:\n  slices: 4\n  profiles:\n    1x: {slices: 5, memory: 1Gi}",
+            'a.yaml:4:18: partitioning.profiles["1x"].slices: 5 slices do not fit a device of 4',
+        ),
+        (
+            "partitioning:\n  slices: 4\n  profiles:\n    1x: {slices: 1, memory: 1Gi, maxx: 1}",
+            "a.yaml:4:33: partitioning.profiles[\"1x\"].maxx: unknown key 'maxx'; did you mean 'max'?",
+        ),
+        ("memory: 1Gi\nmemory: 2Gi", "a.yaml:2:1: memory: key 'memory' is given twice"),
+        ("base: a", "a.yaml:1:7: base: a preset cannot be based on itself: a -> a"),
+        ("base: a100", "a.yaml:1:7: base: unknown preset 'a100'; did you mean 'dgx-a100'? known: a, a100-pcie-40gb"),
+        ("[]", "a.yaml:1:1: expected a mapping at the top of the file"),
+    ],
+)
+def test_faults_have_their_place(own, text, expected):
+    """What is wrong in a preset is told with file, line and column, and with what was probably meant."""
+    dirs = own(a=text)
+    with pytest.raises(ConfigError) as refused:
+        load_preset("a", dirs)
+    assert str(refused.value).startswith(f"{dirs[0]}/{expected}")
+
+
+def test_every_fault_of_a_file_is_told(own):
+    """Two wrong values are two problems."""
+    with pytest.raises(ConfigError) as refused:
+        load_preset("a", own(a="memory: x\ncount: y"))
+    assert 2 == len(refused.value.problems)
+
+
+@pytest.mark.parametrize("name", ["a100-smx4-40gb", "../presets/t4", ""])
+def test_unknown_names(name):
+    """A name that no file has is refused with the known ones; it is never taken as a path."""
+    with pytest.raises(UnknownPresetError) as refused:
+        load_preset(name)
+    assert (f"unknown preset {name!r}", True) == (refused.value.message, refused.value.hint.endswith(", ".join(OURS)))
+
+
+def test_a_near_name_is_offered():
+    """A typing error gets the right name back."""
+    with pytest.raises(UnknownPresetError, match="did you mean 'a100-sxm4-40gb'"):
+        load_preset("a100-smx4-40gb")
+
+
+def test_a_directory_that_is_not_there(tmp_path):
+    """A presets directory that cannot be read is an error that names it."""
+    with pytest.raises(ConfigError, match="nowhere: the presets directory cannot be read: No such file or directory"):
+        load_preset("t4", [tmp_path / "nowhere"])
