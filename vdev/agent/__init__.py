@@ -1,5 +1,6 @@
 """The running plugin of one node: the composition root of everything below it."""
 
-from .agent import Agent, Options
+from .agent import Agent
+from .options import Options
 
 __all__ = ["Agent", "Options"]

@@ -1,0 +1,30 @@
+"""Where and how an agent works: made by the command line, or by a test."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config import Loaded
+from ..core import retain
+from ..hostfs import HostRoot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """All paths are this process's own view; times are in seconds.
+
+    `load` reads the files under the process's overrides, with `partial=True` leaving out what is wrong. `run_dir` is where
+    the control socket goes; None: there is none.
+    """
+
+    node: str
+    files: tuple[Path, ...]
+    load: Callable[..., Loaded]
+    kubelet_socket: Path
+    pod_resources_socket: Path
+    cdi_dir: Path
+    host: HostRoot
+    run_dir: Path | None = None
+    allocate_deadline: float = 5.0
+    retire_settle: float = retain.SETTLE
+    retire_blind: float = retain.BLIND

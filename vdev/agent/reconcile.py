@@ -1,0 +1,196 @@
+"""The reconciler: what the node advertises, brought from one state to the next.
+
+    files changed ─► read ─► scan ─► arrange ─┐ (refused as a whole when it is bad)
+    hot-plug ──────────────► scan ─► arrange ─┤
+    probe verdicts ───────────────────────────┼─► health ─► retain ─► diff ─► CDI files, services, metrics
+    pods came or went ────────────────────────┘
+
+Its methods run one after the other in one task (see `agent`), so no two steps ever overlap. Decisions are the core's; here
+is only their order.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from ..config import Loaded
+from ..core import inventory as inv
+from ..core import retain
+from ..core.device import Health, RawDevice
+from ..core.problem import Problem, errors
+from ..core.spec import HealthSpec, Spec
+from ..errors import ConfigError
+from ..health import HealthMonitor
+from ..observe.metrics import Metrics
+from .cdifiles import CdiFiles
+from .fleet import Fleet
+from .holdings import HolderTracker
+from .options import Options
+from .scan import Scan, Scanner
+from .source import ConfigSource
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    """The state of the node and the steps that change it.
+
+    `spec` and `scan` are what the files and the host say, `base` is the inventory that follows from them, `served` what the
+    kubelet is told: `base` with health, and with what pods may still hold.
+    """
+
+    def __init__(
+        self, options: Options, config: ConfigSource, holders: HolderTracker, health: HealthMonitor, metrics: Metrics
+    ) -> None:
+        self.spec = Spec()
+        self.scan = Scan()
+        self.base = inv.EMPTY
+        self.served = inv.EMPTY
+        self.retired: Mapping[retain.Key, retain.Retired] = {}
+        self.warnings: tuple[Problem, ...] = ()
+        self.changed_at: dict[retain.Key, float] = {}  # seconds since the epoch, of a device's last change
+        self.cdi = CdiFiles(options.cdi_dir)
+        self.scanner = Scanner(options.host, options.node)
+        self.holders = holders
+        self._options = options
+        self._config = config
+        self._health = health
+        self._metrics = metrics
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything wrong or doubtful at the moment."""
+        return (*self.warnings, *self.scan.problems, *self.base.problems, *self._config.status.problems)
+
+    async def start(self) -> None:
+        """Read, scan and arrange for the first time.
+
+        Strict, and raises ConfigError; with failOnInitError false the good part goes on and the rest is reported.
+        """
+        broken: tuple[Problem, ...] = ()
+        try:
+            loaded = await self._config.read()
+        except ConfigError as bad:
+            loaded = await self._config.read(partial=True)
+            if loaded.spec.flags.fail_on_init_error:
+                raise
+            broken = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
+        scan = await self.scanner.scan(self.scan, loaded.spec)
+        base = inv.arrange(loaded.spec, self._options.node, scan.devices)
+        if loaded.spec.flags.fail_on_init_error and errors(base.problems):
+            raise ConfigError(errors(base.problems))
+        self._adopt(loaded, scan, base)
+        for problem in self.problems:
+            write = log.error if problem.is_error else log.warning
+            write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
+        if broken:
+            self._config.refused(ConfigError(broken))
+
+    async def reload(self) -> None:
+        """Read the files again; adopt them when they are good, keep what is when they are not."""
+        try:
+            loaded = await self._config.read()
+            if loaded.spec == self.spec:
+                self.warnings = loaded.warnings
+                self._config.unchanged()
+                return
+            scan = await self.scanner.scan(self.scan, loaded.spec)
+            base = await asyncio.to_thread(inv.arrange, loaded.spec, self._options.node, scan.devices)
+            _must_be_good(base)
+        except ConfigError as bad:
+            self._config.refused(bad)
+            return
+        before = _counts(self.base)
+        self._adopt(loaded, scan, base)
+        log.info("configuration applied", resources=_counts(base), before=before)
+
+    async def rescan(self, entries: Iterable[str]) -> None:
+        """Look for the devices of these entries again."""
+        scan = await self.scanner.scan(self.scan, self.spec, again=entries)
+        if scan != self.scan:
+            self.scan = scan
+            self.base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
+
+    async def publish(self, fleet: Fleet, *, ask_holders: Callable[[], None]) -> float | None:
+        """Serve what is known now: act on the difference to what is served, and on nothing else.
+
+        Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time at
+        which to look again for what may be dropped, or None.
+        """
+        self._health.update(self._probed())
+        fresh = inv.with_health(self.base, self._verdicts())
+        holdings = self.holders.snapshot(tuple(self.served.resources.values()))
+        settle, blind = self._options.retire_settle, self._options.retire_blind
+        kept = retain.retain(self.served, fresh, self.retired, holdings, time.monotonic(), settle=settle, blind=blind)
+        if kept.retired.keys() - self.retired.keys():
+            ask_holders()
+        self.retired = kept.retired
+        changes = inv.diff(self.served, kept.inventory)
+        if changes:
+            await self.cdi.write(kept.inventory)
+            self.served = kept.inventory
+            fleet.apply(changes)
+            self._stamp(changes)
+        self._measure()
+        return kept.again_at
+
+    def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
+        self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
+        self._config.applied()
+
+    def _probed(self) -> dict[str, tuple[HealthSpec, RawDevice]]:
+        return {
+            raw.id: (entry.health, raw)
+            for name, entry in self.scan.entries.items()
+            if entry.health is not None
+            for raw in self.scan.devices[name]
+        }
+
+    def _verdicts(self) -> Mapping[str, Health]:
+        return {raw: report.health for raw, report in self._health.reports.items()}
+
+    def _stamp(self, changes: Iterable[inv.Change]) -> None:
+        now = time.time()
+        for change in changes:
+            match change:
+                case inv.Added(resource):
+                    self.changed_at |= {(resource.name, slot.id): now for slot in resource.slots}
+                case inv.Changed(new=new):
+                    self.changed_at |= {(new.name, each): now for each in change.added}
+                    self.changed_at |= {(new.name, each): now for each, _ in change.health}
+                    for each in change.removed:
+                        self.changed_at.pop((new.name, each), None)
+                    self._count_health(change)
+                case inv.Removed(resource):
+                    for slot in resource.slots:
+                        self.changed_at.pop((resource.name, slot.id), None)
+
+    def _count_health(self, change: inv.Changed) -> None:
+        for each, health in change.health:
+            if change.old.by_id[each].health.healthy != health.healthy:
+                word = "Healthy" if health.healthy else "Unhealthy"
+                self._metrics.health_changes.labels(change.new.name, word).inc()
+
+    def _measure(self) -> None:
+        held = self.holders.holders or {}
+        for name, resource in self.served.resources.items():
+            self._metrics.devices.labels(name, "Healthy").set(resource.healthy)
+            self._metrics.devices.labels(name, "Unhealthy").set(len(resource.slots) - resource.healthy)
+            self._metrics.list_bytes.labels(name).set(resource.list_bytes)
+            self._metrics.retired.labels(name).set(sum(key[0] == name for key in self.retired))
+            self._metrics.held.labels(name).set(sum(key[0] == name for key in held))
+        problems = self.problems
+        for severity in ("error", "warning"):
+            self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))
+
+
+def _must_be_good(base: inv.Inventory) -> None:
+    broken = errors(base.problems)
+    if broken:
+        raise ConfigError(broken)
+
+
+def _counts(inventory: inv.Inventory) -> dict[str, int]:
+    return {name: len(resource.slots) for name, resource in inventory.resources.items()}

@@ -1,0 +1,68 @@
+"""What the running plugin serves, as a document for people and machines: `vdev status` and `/status` show the same."""
+
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..core.document import device_document, problem_document
+from ..core.inventory import Resource
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+
+def status(agent: "Agent") -> dict[str, Any]:
+    """The whole status; keys are stable and documented."""
+    reload = agent.config.status
+    return {
+        "version": __version__,
+        "node": agent.options.node,
+        "startedAt": agent.started_at,
+        "ready": ready(agent),
+        "kubelet": {"socket": str(agent.link.socket), "present": agent.link.kubelet_present},
+        "podResources": {
+            "socket": str(agent.options.pod_resources_socket),
+            "readable": agent.holders.holders is not None,
+        },
+        "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.state.cdi.trouble},
+        "config": {
+            "files": [str(path) for path in agent.options.files],
+            "lastReloadSuccessful": reload.last_was_good,
+            "appliedAt": reload.applied_at or None,
+            "failedAt": reload.failed_at or None,
+            "applied": reload.applied,
+            "failed": reload.failed,
+        },
+        "problems": [problem_document(problem) for problem in agent.state.problems],
+        "resources": [_resource(agent, resource) for resource in agent.state.served.resources.values()],
+    }
+
+
+def ready(agent: "Agent") -> bool:
+    """Whether every resource is registered and the kubelet listens to it."""
+    return agent.fleet is not None and all(service.ready for service in agent.fleet.services.values())
+
+
+def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
+    service = agent.fleet.services.get(resource.name) if agent.fleet else None
+    holders = agent.holders.holders or {}
+    return {
+        "name": resource.name,
+        "state": str(service.state) if service else "starting",
+        "problem": service.trouble if service else "",
+        "streams": service.streams if service else 0,
+        "registrations": service.registrations if service else 0,
+        "socket": service.socket if service else "",
+        "capacity": len(resource.slots),
+        "allocatable": resource.healthy,
+        "draining": resource.draining,
+        "listBytes": resource.list_bytes,
+        "devices": [
+            device_document(slot)
+            | {
+                "reason": slot.health.reason,
+                "changedAt": agent.state.changed_at.get((resource.name, slot.id)),
+                "holder": holders.get((resource.name, slot.id)),
+            }
+            for slot in resource.slots
+        ],
+    }

@@ -1,0 +1,52 @@
+"""What several commands share: output options, tables, the documents that `--output json` promises."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .. import settings
+from ..core.problem import Problem
+from .preview import Preview, preview
+
+SHOWN = 40  # rows of a table before the rest is only counted
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """`--output text|json`."""
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The plugin flags that shape what is advertised."""
+    settings.add_plugin_flags(parser)
+
+
+def previewed(args: argparse.Namespace, files: Iterable[str | Path]) -> Preview:
+    """The node's preview under the command's arguments and environment."""
+    chosen = settings.offline(args)
+    return preview(
+        [Path(each) for each in files],
+        node=chosen.node_name,
+        host_root=chosen.host_root,
+        overrides=chosen.overrides,
+        preset_dirs=chosen.preset_dirs,
+    )
+
+
+def exit_code(problems: Iterable[Problem]) -> int:
+    """2 when the configuration has an error, else 0."""
+    return 2 if any(problem.is_error for problem in problems) else 0
+
+
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as they need, two spaces between them."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    ]
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
+    """Print a table."""
+    for line in table_lines(head, rows):
+        print(indent + line)

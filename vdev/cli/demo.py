@@ -1,0 +1,246 @@
+"""`vdev demo`: the plugin and the embedded kubelet in a story of a few seconds, each step of it checked.
+
+The plugin is `vdev run` in a process of its own, as a user would start it; the kubelet lives in this one.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import common
+
+EPILOG = """examples:
+  vdev demo           a story of a few seconds; exit 0 only when all of it came true
+  vdev demo --keep    the same, and leave the plugin's log behind
+"""
+NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
+_PATIENCE = 30.0  # seconds that a step may take before it counts as failed
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="plugin and embedded kubelet, a story of a few seconds",
+        description="Run the plugin against the embedded kubelet and tell what happens; needs no cluster, no root, no hardware.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the demo's directory, with the plugin's log")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tell the story; 0 when every check in it held."""
+    directory = Path(tempfile.mkdtemp(prefix="vdev-demo-"))
+    try:
+        return asyncio.run(_tell(directory))
+    finally:
+        if args.keep:
+            print(f"\nkept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _quickstart() -> str:
+    """The demo's configuration: beside the checkout's other examples, or in the installed package."""
+    package = Path(__file__).parents[1]
+    places = (package.parent / "configs" / "quickstart.yaml", package / "quickstart.yaml")
+    return next(place for place in places if place.exists()).read_text()
+
+
+class _Failed(Exception):  # noqa: N818 - the story's end, not an error class
+    """A check did not hold."""
+
+
+class Story:
+    """Numbered steps with checks."""
+
+    def __init__(self) -> None:
+        self.checks = 0
+        self._step = 0
+
+    def step(self, title: str) -> None:
+        """Begin a step."""
+        self._step += 1
+        print(f"\n{self._step}. {title}")
+
+    def say(self, line: str) -> None:
+        """Tell something."""
+        print(f"   {line}")
+
+    def check(self, what: str, *, expected: object, actual: object) -> None:
+        """A claim that must hold."""
+        if expected != actual:
+            raise _Failed(f"{what}: expected {expected!r}, got {actual!r}")
+        self.checks += 1
+        print(f"   ✓ {what}")
+
+
+async def _tell(directory: Path) -> int:
+    from ..sim import Kubelet  # the embedded kubelet brings gRPC, which --help does not need
+
+    story = Story()
+    begun = time.monotonic()
+    config = directory / "vdev.yaml"
+    config.write_text(_quickstart())
+    print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
+    try:
+        async with Kubelet(directory / "kubelet", node_name="demo-node") as kubelet:
+            async with _plugin(config, directory) as plugin:
+                await _beginning(story, kubelet, config, plugin)
+                await _pods(story, kubelet)
+                await _edit(story, kubelet, config)
+                await _bad_edit(story, kubelet, config, directory)
+                await _restart(story, kubelet)
+                await _removal(story, kubelet, config)
+            await _end(story, kubelet)
+    except (_Failed, TimeoutError) as failed:
+        print(f"   ✗ {failed}\n\nThe plugin's last words:", file=sys.stderr)
+        print("\n".join((directory / "plugin.log").read_text().splitlines()[-15:]), file=sys.stderr)
+        return 1
+    print(
+        f"\nAll {story.checks} checks held, in {time.monotonic() - begun:.1f} s. Next: vdev sim --help, vdev run --help, configs/"
+    )
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
+    command = [
+        *(sys.executable, "-m", "vdev", "run"),
+        *("--config-file", str(config), "--kubelet-dir", str(directory / "kubelet")),
+        *("--cdi-dir", str(directory / "cdi"), "--run-dir", str(directory), "--node-name", "demo-node"),
+        *("--log-format", "console"),
+    ]
+    with (directory / "plugin.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
+    try:
+        yield command
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        code = await process.wait()
+    if code != 0:
+        raise _Failed(f"vdev run ended with exit code {code}")
+
+
+async def _until(kubelet: Any, condition: Callable[[], bool], what: str) -> float:
+    """Wait for the node to look so; the milliseconds that it took."""
+    begun = time.monotonic()
+    await kubelet.wait_until(condition, timeout=_PATIENCE, what=what)
+    return (time.monotonic() - begun) * 1000
+
+
+def _numbers(kubelet: Any) -> dict[str, tuple[int, int]]:
+    node = kubelet.node()
+    return {name: (node.allocatable.get(name, 0), total) for name, total in sorted(node.capacity.items())}
+
+
+def _show_node(story: Story, kubelet: Any) -> None:
+    rows = [(name, str(free), str(total)) for name, (free, total) in _numbers(kubelet).items()]
+    for line in common.table_lines(("RESOURCE", "ALLOCATABLE", "CAPACITY"), rows):
+        story.say(line)
+
+
+def _pod(name: str, limits: Mapping[str, int]) -> dict[str, Any]:
+    from ..sim import manifest
+
+    return manifest(name, limits)
+
+
+def _show_edits(story: Story, edits: Any) -> None:
+    for key, value in sorted(edits.envs.items()):
+        story.say(f"  env     {key}={value}")
+    for node in edits.devices:
+        story.say(f"  device  {node.container_path} ({node.permissions}) from {node.host_path}")
+
+
+async def _beginning(story: Story, kubelet: Any, config: Path, command: list[str]) -> None:
+    story.step("The plugin starts and registers its resources with the kubelet")
+    story.say("$ vdev " + shlex.join(command[3:]))
+    took = await _until(kubelet, lambda: {NPU, TERMINAL, NOISE} <= kubelet.node().capacity.keys(), "three resources")
+    _show_node(story, kubelet)
+    expected = {NPU: (2, 2), TERMINAL: (1, 1), NOISE: (1, 1)}
+    story.check(
+        f"the node has what {config.name} declares ({took:.0f} ms)", expected=expected, actual=_numbers(kubelet)
+    )
+
+
+async def _pods(story: Story, kubelet: Any) -> None:
+    story.step("Pods ask for devices, as any pod does: limits: {acme.dev/npu: 1, example.com/noise: 1}")
+    pod = await kubelet.run_pod(_pod("train", {NPU: 1, NOISE: 1}))
+    story.check("pod train runs", expected="Running", actual=pod.phase.value)
+    story.say("and its container gets:")
+    edits = pod.container().edits
+    _show_edits(story, edits)
+    story.check("the variable from the file's template", expected="Acme X1", actual=edits.envs.get("ACME_MODEL"))
+    paths = {node.container_path for node in edits.devices}
+    story.check("a renamed real node", expected=True, actual="/dev/noise" in paths)
+    refused = await kubelet.run_pod(_pod("greedy", {NPU: 2}))
+    story.check("a pod that asks for more than is left is refused", expected="Failed", actual=refused.phase.value)
+    story.say(f"  {refused.message}")
+
+
+async def _edit(story: Story, kubelet: Any, config: Path) -> None:
+    story.step("The file is edited: count: 2 becomes count: 3")
+    calls = dict(kubelet.metrics().registrations)
+    config.write_text(config.read_text().replace("count: 2", "count: 3"))
+    took = await _until(kubelet, lambda: kubelet.node().capacity[NPU] == 3, "a third device")  # noqa: PLR2004
+    _show_node(story, kubelet)
+    story.check(f"the node followed without a restart ({took:.0f} ms)", expected=(3, 3), actual=_numbers(kubelet)[NPU])
+    story.check("nothing registered again", expected=calls, actual=dict(kubelet.metrics().registrations))
+
+
+async def _bad_edit(story: Story, kubelet: Any, config: Path, directory: Path) -> None:
+    story.step("A bad edit: count: 3 becomes cuont: 3")
+    good, before = config.read_text(), _numbers(kubelet)
+    config.write_text(good.replace("count: 3", "cuont: 3"))
+    log = directory / "plugin.log"
+    await _until(kubelet, lambda: "configuration refused" in log.read_text(), "the refusal in the log")
+    refusal = next(line for line in log.read_text().splitlines() if "cuont" in line)
+    story.say(refusal.partition(str(config))[2].strip(" :'\"[]").join((config.name + ":", "")))
+    story.check("the last good configuration stays", expected=before, actual=_numbers(kubelet))
+    config.write_text(good)
+
+
+async def _restart(story: Story, kubelet: Any) -> None:
+    story.step("The kubelet restarts: it forgets all plugins and deletes their sockets")
+    held = kubelet.pod("train").container().devices
+    await kubelet.restart()
+    expected = {NOISE: (1, 1), NPU: (3, 3), TERMINAL: (1, 1)}
+    took = await _until(kubelet, lambda: _numbers(kubelet) == expected, "all resources back")
+    story.check(f"all resources are back ({took:.0f} ms)", expected=expected, actual=_numbers(kubelet))
+    pod = kubelet.pod("train")
+    story.check("pod train still runs", expected="Running", actual=pod.phase.value)
+    story.check("with the same devices", expected=held, actual=pod.container().devices)
+
+
+async def _removal(story: Story, kubelet: Any, config: Path) -> None:
+    story.step("All but one NPU are removed from the file, while pod train may hold one of them")
+    (mine,) = kubelet.pod("train").container().devices[NPU]
+    config.write_text(config.read_text().replace("count: 3", "count: 0"))
+    await _until(kubelet, lambda: kubelet.node().allocatable[NPU] == 0, "no allocatable NPU")
+    story.say(f"nothing new can be scheduled; {mine} stays listed as Unhealthy, because the pod holds it")
+    await _until(kubelet, lambda: kubelet.node().capacity[NPU] == 1, "one listed NPU")
+    story.check("only the held device is still listed", expected=(0, 1), actual=_numbers(kubelet)[NPU])
+    await kubelet.delete_pod("train")
+    await _until(kubelet, lambda: kubelet.node().capacity[NPU] == 0, "no listed NPU")
+    story.check("when the pod is gone, so is the device", expected=(0, 0), actual=_numbers(kubelet)[NPU])
+
+
+async def _end(story: Story, kubelet: Any) -> None:
+    story.step("SIGTERM: the plugin says goodbye")
+    await _until(kubelet, lambda: not any(kubelet.node().allocatable.values()), "nothing allocatable")
+    left = sorted(path.name for path in kubelet.device_plugin_dir.glob("vdev-*"))
+    story.check("no socket is left behind", expected=[], actual=left)
+    story.check(
+        "the kubelet found nothing to complain about", expected=[], actual=[str(each) for each in kubelet.errors()]
+    )

@@ -1,0 +1,159 @@
+"""`vdev plan`: what a node would advertise and why, and what a reload would change."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from ..core import inventory
+from ..core.device import Slot
+from ..core.document import device_document, problem_document
+from ..core.inventory import Added, Changed, Removed, Resource
+from . import common
+from .preview import Preview, add_arguments, preview
+
+EPILOG = """examples:
+  vdev plan vdev.yaml                          what this host would advertise
+  vdev plan vdev.yaml --node npu-7             what the node npu-7 would
+  vdev plan new.yaml --against old.yaml        what replacing old.yaml by new.yaml would change
+  vdev plan vdev.yaml --explain                why each candidate device matched or did not
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "plan",
+        help="what a node would advertise, and why",
+        description="Show what a node would advertise for a configuration, without a kubelet and without changing anything.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_arguments(parser)
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        metavar="OLD",
+        help="the configuration now in force: show what would change from it to FILE",
+    )
+    parser.add_argument("--explain", action="store_true", help="show every candidate, and which condition it failed")
+    common.add_flags(parser)
+    common.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; 2 when the configuration has errors."""
+    new = common.previewed(args, args.files)
+    old = common.previewed(args, args.against) if args.against else None
+    if args.output == "json":
+        print(json.dumps(_document(new, old), indent=2))
+    else:
+        _print(new, old, explain=args.explain)
+    return common.exit_code(new.problems)
+
+
+def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "node": new.node,
+        "resources": [_resource(resource) for resource in new.inventory.resources.values()],
+        "problems": [problem_document(problem) for problem in new.problems],
+        "candidates": {
+            name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
+            for name, found in new.found.items()
+            if found.candidates
+        },
+    }
+    if old is not None:
+        document["changes"] = [_change(change) for change in inventory.diff(old.inventory, new.inventory)]
+    return document
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    return {
+        "name": resource.name,
+        "devices": [device_document(slot) for slot in resource.slots],
+        "listBytes": resource.list_bytes,
+    }
+
+
+def _change(change: inventory.Change) -> dict[str, Any]:
+    match change:
+        case Added(resource):
+            return {"resource": resource.name, "change": "added", "devices": [slot.id for slot in resource.slots]}
+        case Removed(resource):
+            return {"resource": resource.name, "change": "removed", "devices": [slot.id for slot in resource.slots]}
+        case Changed():
+            return {
+                "resource": change.new.name,
+                "change": "changed",
+                "added": list(change.added),
+                "removed": list(change.removed),
+                "health": {each: "Healthy" if health.healthy else "Unhealthy" for each, health in change.health},
+            }
+
+
+def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
+    print(f"node {new.node}")
+    for resource in new.inventory.resources.values():
+        _print_resource(new, resource)
+    if not new.inventory.resources:
+        print("  advertises nothing")
+    if explain:
+        for name, found in new.found.items():
+            print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
+            for candidate in found.candidates:
+                print(
+                    f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
+                )
+    if old is not None:
+        _print_changes(old, new)
+    for problem in new.problems:
+        print(problem, file=sys.stderr)
+
+
+def _print_resource(new: Preview, resource: Resource) -> None:
+    count, healthy = len(resource.slots), resource.healthy
+    print(
+        f"\n{resource.name}: {count} device{'s' * (count != 1)}, {healthy} healthy, {resource.list_bytes} bytes on the wire"
+    )
+    reasons = {new.inventory.reasons.get(slot.device.id, "") for slot in resource.slots}
+    for reason in sorted(reasons - {""}):
+        print(f"  named so because {reason}")
+    rows = [_row(slot) for slot in resource.slots[: common.SHOWN]]
+    if rows:
+        common.print_table(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), rows, indent="  ")
+    if count > common.SHOWN:
+        print(f"  … and {count - common.SHOWN} more; --output json lists all")
+
+
+def _row(slot: Slot) -> tuple[str, ...]:
+    device = slot.device
+    health = "healthy" if slot.health.healthy else f"unhealthy ({slot.health.reason})"
+    numa = ",".join(map(str, device.raw.numa)) or "-"
+    return (slot.id, device.ordinal, health, numa, device.profile or "-", " ".join(device.raw.paths) or "-")
+
+
+def _print_changes(old: Preview, new: Preview) -> None:
+    changes = inventory.diff(old.inventory, new.inventory)
+    print("\na reload would change:" if changes else "\na reload would change nothing")
+    for change in changes:
+        match change:
+            case Added(resource):
+                print(f"  + {resource.name}: new, {len(resource.slots)} devices")
+            case Removed(resource):
+                print(f"  - {resource.name}: removed; its devices stay listed as Unhealthy while a pod may hold them")
+            case Changed():
+                _print_changed(change)
+
+
+def _print_changed(change: Changed) -> None:
+    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {len(change.new.slots)} devices")
+    for sign, ids in (("+", change.added), ("-", change.removed)):
+        for each in ids[: common.SHOWN]:
+            print(f"      {sign} {each}")
+        if len(ids) > common.SHOWN:
+            print(f"      {sign} … and {len(ids) - common.SHOWN} more")
+    for each, health in change.health[: common.SHOWN]:
+        print(f"      ~ {each}: {'healthy' if health.healthy else f'unhealthy ({health.reason})'}")
+    if not (change.added or change.removed or change.health):
+        print("      the same devices; what their containers get differs")

@@ -1,0 +1,72 @@
+"""What a node would advertise, computed without a kubelet: the common half of `plan` and `allocate`.
+
+It takes the agent's own road (load, discover, arrange), so that what it says is what `vdev run` would do.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import config, discovery
+from ..core import inventory
+from ..core.origin import Override
+from ..core.problem import Problem
+from ..errors import ConfigError
+from ..hostfs import HostRoot
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The inventory of a node, what discovery looked at, and all problems."""
+
+    node: str
+    inventory: inventory.Inventory
+    found: Mapping[str, discovery.Found]
+    problems: tuple[Problem, ...]
+
+
+def preview(
+    files: Sequence[Path],
+    *,
+    node: str,
+    host_root: Path,
+    overrides: Mapping[str, Override],
+    preset_dirs: Sequence[Path] = (),
+) -> Preview:
+    """Load the files and arrange the node. A configuration with errors gives what is left without them, and the errors."""
+    try:
+        loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs)
+    except ConfigError as bad:
+        try:
+            loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
+        except ConfigError:
+            return Preview(node, inventory.EMPTY, {}, _problems(bad))
+    host = HostRoot(host_root)
+    found = {
+        entry.name: discovery.discover(entry, host, node=node, numbering=discovery.Numbering())
+        for entry in loaded.spec.on_node(node)
+    }
+    stock = inventory.arrange(loaded.spec, node, {name: each.devices for name, each in found.items()})
+    problems = (*loaded.problems, *(problem for each in found.values() for problem in each.problems), *stock.problems)
+    return Preview(node, stock, found, tuple(dict.fromkeys(problems)))
+
+
+def _problems(bad: ConfigError) -> tuple[Problem, ...]:
+    return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say which files, which node and which host."""
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="configuration files; their sections are joined"
+    )
+    parser.add_argument(
+        "--node", metavar="NAME", help="the node to plan for (env NODE_NAME; default: this host's name)"
+    )
+    parser.add_argument(
+        "--host-root",
+        type=Path,
+        metavar="DIR",
+        help="where the host's /dev and /sys are found (env VDEV_HOST_ROOT; default: /)",
+    )

@@ -1,0 +1,56 @@
+"""`vdev run`: the plugin."""
+
+import argparse
+import asyncio
+import functools
+from typing import Any
+
+from .. import settings
+
+EPILOG = """examples:
+  vdev run --config-file vdev.yaml                                on a node, as root
+  vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim    beside `vdev sim`, as anybody
+
+A changed file is applied at once, as a difference; a bad one changes nothing. SIGHUP reads again, SIGTERM ends.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "run",
+        help="the plugin: serve the devices of a configuration to the kubelet",
+        description="Serve the devices of a configuration to the kubelet of this node until SIGTERM.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    settings.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until told to stop."""
+    from .. import config  # the running plugin's parts are not needed for --help
+    from ..agent import Agent, Options
+    from ..hostfs import HostRoot
+    from ..observe import log
+
+    chosen = settings.from_arguments(args)
+    log.configure(level=chosen.log_level, form=chosen.log_format)
+    load = functools.partial(
+        config.load, chosen.config_files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs
+    )
+    options = Options(
+        node=chosen.node_name,
+        files=chosen.config_files,
+        load=load,
+        kubelet_socket=chosen.kubelet_socket,
+        pod_resources_socket=chosen.kubelet_dir / "pod-resources" / "kubelet.sock",
+        cdi_dir=chosen.cdi_dir,
+        host=HostRoot(chosen.host_root),
+        run_dir=chosen.run_dir,
+    )
+
+    async def main() -> int:
+        return await Agent(options).run()
+
+    return asyncio.run(main())

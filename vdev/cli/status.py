@@ -1,0 +1,79 @@
+"""`vdev status`: what the running plugin serves."""
+
+import argparse
+import asyncio
+import json
+import time
+from typing import Any
+
+from .. import settings
+from ..observe import control
+from . import common
+
+EPILOG = """example:
+  vdev status                        the plugin of this node
+  vdev status --run-dir /tmp/vdev    the plugin that runs with that --run-dir
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "status",
+        help="what the running plugin serves",
+        description="Show resources, devices, their health and holders, and the last reload of the running plugin.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    settings.add_run_dir(parser)
+    common.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the status; 0 when the plugin is ready, 1 when it is not or does not answer."""
+    status = asyncio.run(control.ask(settings.run_dir(args), {"do": "status"}))
+    if args.output == "json":
+        print(json.dumps(status, indent=2))
+    else:
+        _print(status)
+    return 0 if status["ready"] else 1
+
+
+def _print(status: dict[str, Any]) -> None:
+    kubelet = "present" if status["kubelet"]["present"] else "not there"
+    holders = "readable" if status["podResources"]["readable"] else "not readable"
+    print(f"node {status['node']}, vdev {status['version']}, {'ready' if status['ready'] else 'NOT READY'}")
+    print(f"kubelet {kubelet} ({status['kubelet']['socket']}), pod resources {holders}")
+    config = status["config"]
+    print(f"configuration {', '.join(config['files'])}: applied {_ago(config['appliedAt'])}", end="")
+    print(
+        ""
+        if config["lastReloadSuccessful"]
+        else f"; a later one was REFUSED {_ago(config['failedAt'])}, the last good one stays"
+    )
+    for problem in status["problems"]:
+        print(f"  {problem['severity']}: {problem['where']}: {problem['message']}")
+    for resource in status["resources"]:
+        trouble = f" ({resource['problem']})" if resource["problem"] else ""
+        drain = ", draining" if resource["draining"] else ""
+        print(
+            f"\n{resource['name']}: {resource['allocatable']}/{resource['capacity']} allocatable, {resource['state']}{trouble}{drain}"
+        )
+        rows = [
+            (each["id"], each["health"], each["reason"] or "-", each["holder"] or "-", _ago(each["changedAt"]))
+            for each in resource["devices"][: common.SHOWN]
+        ]
+        if rows:
+            common.print_table(("ID", "HEALTH", "REASON", "HELD BY", "CHANGED"), rows, indent="  ")
+        if len(resource["devices"]) > common.SHOWN:
+            print(f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all")
+
+
+def _ago(moment: float | None) -> str:
+    if moment is None:
+        return "never"
+    seconds = max(0, int(time.time() - moment))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
