@@ -21,13 +21,23 @@ from ..core.spec import Spec
 from ..errors import ConfigError
 from . import check, compile, effective, nvidia  # noqa: A004  # the module's name is its verb
 from . import load as loading
-from .effective import Origin
+from .effective import Origin, render
 from .load import Document
-from .place import in_order
+from .place import in_order, problem_document
 from .publish import json_schema, json_schema_text
 from .read import Report, read, stands_alone
 
-__all__ = ["json_schema", "json_schema_text", "Loaded", "Origin", "Override", "load", "load_text"]
+__all__ = [
+    "Loaded",
+    "Origin",
+    "Override",
+    "json_schema",
+    "json_schema_text",
+    "load",
+    "load_text",
+    "problem_document",
+    "render",
+]
 
 NO_OVERRIDES: Mapping[str, Override] = {}
 
@@ -49,6 +59,11 @@ class Loaded:
     def warnings(self) -> tuple[Problem, ...]:
         """The problems that stop nothing."""
         return tuple(problem for problem in self.problems if not problem.is_error)
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """Why items were left out; empty unless loaded in part."""
+        return tuple(problem for problem in self.problems if problem.is_error)
 
 
 def load(

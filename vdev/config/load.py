@@ -207,7 +207,7 @@ _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists where libyaml does
     """A parser that leaves every untagged scalar a text."""
 
-    yaml_implicit_resolvers: dict[str, list[object]] = {}  # noqa: RUF012  # PyYAML's own way to say it
+    yaml_implicit_resolvers: dict[str, list[object]] = {}  # PyYAML's own way to say it
 
 
 class _Composer:

@@ -52,6 +52,21 @@ def show(path: Path) -> str:
     return text
 
 
+def problem_document(problem: Problem) -> dict[str, str | int | None]:
+    """A problem as JSON; `file`, `line`, `column` and `path` are null for one without a place in a file."""
+    place, path = (problem.place, show(problem.path)) if isinstance(problem, Finding) else (None, None)
+    return {
+        "severity": problem.severity.value,
+        "where": problem.where,
+        "file": place.file if place else None,
+        "line": (place.line or None) if place else None,
+        "column": (place.column or None) if place else None,
+        "path": path,
+        "message": problem.message,
+        "hint": problem.hint,
+    }
+
+
 def in_order(problems: Iterable[Problem], files: Iterable[str]) -> tuple[Problem, ...]:
     """The problems as a reader meets them: file by file as given, from top to bottom; each once."""
     rank = {file: number for number, file in reversed(list(enumerate(files)))}

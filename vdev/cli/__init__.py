@@ -1,0 +1,135 @@
+"""The `vdev` command: finds the sub-command, imports it alone, and turns exceptions into exit codes.
+
+Each command is a module of its own with `add_parser(subparsers)` and `run(args) -> int`, listed in `COMMANDS`. A module
+is imported only when its command is asked for, so that the offline ones start fast, and everywhere.
+
+Exit codes: 0 fine, 1 runtime failure, 2 configuration or usage.
+"""
+
+import argparse
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from .. import __version__, settings
+from ..core.problem import did_you_mean
+from ..errors import ConfigError, UsageError, VdevError
+
+COMMANDS = {
+    "run": "the plugin: serve the devices of a configuration to the kubelet",
+    "demo": "plugin and embedded kubelet, a story of a few seconds",
+    "validate": "check configuration files and show every error",
+    "plan": "what a node would advertise, and what a reload would change",
+    "allocate": "the exact response that a container would get",
+    "config": "the effective configuration, and where each value came from",
+    "schema": "JSON Schema of the configuration file, for editors",
+    "status": "what the running plugin serves",
+}
+"""Every command with its line in the help; its module has the same name."""
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+EPILOG = """examples:
+  vdev validate vdev.yaml        is the file right?
+  vdev plan vdev.yaml            what would this node advertise?
+  vdev run --config-file vdev.yaml
+
+vdev COMMAND --help says more about each.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except ConfigError as bad:
+        for problem in bad.problems:
+            _complain(str(problem))
+        return bad.exit_code
+    except VdevError as error:
+        _complain(f"vdev: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python's own flush at exit must not complain about it either.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    arguments = settings.explicit_booleans(arguments)
+    name = next((each for each in arguments if not each.startswith("-")), "")
+    if name and name not in COMMANDS:
+        near = did_you_mean(name, COMMANDS)
+        raise UsageError(f"unknown command {name!r}; " + (near or f"expected one of {', '.join(COMMANDS)}"))
+    parser, module = _parser(name)
+    try:
+        parsed, rest = parser.parse_known_args(arguments)
+    except SystemExit as done:  # after --help and --version
+        return int(done.code or 0)
+    if rest:
+        raise UsageError(_unknown(rest[0], parser, name))
+    if module is None:
+        parser.print_help()
+        return 0
+    return int(module.run(parsed))
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that leaves the exit to `main`."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _parser(chosen: str) -> tuple[_Parser, Any]:
+    """The parser with the chosen command in full and the others by name, and the chosen command's module."""
+    parser = _Parser(
+        prog="vdev",
+        description="Make a Kubernetes node advertise any device that a YAML file declares.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"vdev {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
+    module = None
+    for name, summary in COMMANDS.items():
+        if name == chosen:
+            module = importlib.import_module(f".{name}", __name__)
+            module.add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser, module
+
+
+class _Command(_Parser):
+    """A command's parser: flags are given in full."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+
+
+def _unknown(argument: str, parser: _Parser, command: str) -> str:
+    flags = [flag for each in _parsers(parser) for flag in each._option_string_actions]  # noqa: SLF001  # no public way
+    near = did_you_mean(argument.partition("=")[0], flags) if argument.startswith("-") else ""
+    return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
+
+
+def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    nested = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+    return [parser, *(inner for each in nested for inner in each.choices.values())]
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(text, file=sys.stderr)

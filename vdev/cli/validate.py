@@ -1,0 +1,56 @@
+"""`vdev validate`: every error and warning that the files alone can prove."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import config, settings
+from ..core.problem import Problem
+from ..errors import ConfigError
+from .prove import prove
+
+EPILOG = """examples:
+  vdev validate vdev.yaml
+  vdev validate vdev.yaml their-nvidia-config.yaml    two files, joined by their sections
+  vdev validate --output json vdev.yaml               for programs
+
+Exit code 0 when the configuration can be served, 2 when it has errors.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = subparsers.add_parser(
+        "validate",
+        help="check configuration files and show every error",
+        description="Check configuration files, as they would be served together, and show every error with its place.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
+    settings.add_plugin_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the problems; 2 when one of them is an error."""
+    chosen = settings.offline(args)
+    problems: Sequence[Problem]
+    try:
+        loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+        problems = (*loaded.problems, *prove(loaded.spec))
+    except ConfigError as bad:
+        problems = [problem for problem in bad.problems if isinstance(problem, Problem)]
+    valid = not any(problem.is_error for problem in problems)
+    if args.output == "json":
+        print(json.dumps({"valid": valid, "problems": [config.problem_document(each) for each in problems]}, indent=2))
+    else:
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        if valid:
+            files = ", ".join(str(file) for file in args.files)
+            print(f"{files}: valid" + (f", {len(problems)} warning{'s' * (len(problems) != 1)}" if problems else ""))
+    return 0 if valid else ConfigError.exit_code

@@ -1,0 +1,301 @@
+"""The table of the process's options: flags, environment variables, defaults, help, and their keys in the file.
+
+Names, aliases and variables of the plugin's options are those of NVIDIA/k8s-device-plugin v0.20.0.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from ..core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
+
+
+class Group(Enum):
+    """Options that belong together; the value is their heading in the help."""
+
+    FILES = "configuration files"
+    PRESETS = "presets"
+    PLUGIN = "what is advertised and injected (each is a key of the file too; the flag wins)"
+    UNUSED = "accepted for NVIDIA's command lines and not used"
+    NODE = "the node"
+    KUBELET = "the kubelet"
+    PROCESS = "the process"
+
+
+class Kind(Enum):
+    """The form of a value."""
+
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    LIST = "list"  # repeated, or with commas
+    PATHS = "paths"  # repeated; in the environment with commas or colons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. `key` is its path in the configuration file, or empty for an option of the process alone."""
+
+    name: str
+    group: Group
+    help: str
+    env: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    kind: Kind = Kind.TEXT
+    metavar: str = ""
+    default: str = ""
+    choices: tuple[str, ...] = ()
+    key: str = ""
+
+    @property
+    def flag(self) -> str:
+        """`--name`."""
+        return f"--{self.name}"
+
+    @property
+    def dest(self) -> str:
+        """The attribute of the parsed arguments."""
+        return self.name.replace("-", "_")
+
+
+def _words(enum: type[StrEnum]) -> tuple[str, ...]:
+    return tuple(each.value for each in enum)
+
+
+OPTIONS = (
+    Option(
+        name="config-file",
+        group=Group.FILES,
+        env=("CONFIG_FILE", "VDEV_CONFIG_FILE"),
+        kind=Kind.PATHS,
+        metavar="FILE",
+        help="configuration file; repeat it to join the sections of several",
+    ),
+    Option(
+        name="presets-dir",
+        group=Group.PRESETS,
+        env=("VDEV_PRESETS_DIR",),
+        kind=Kind.PATHS,
+        metavar="DIR",
+        help="directory with preset files of your own, beside the file's presetsDir; may be repeated",
+    ),
+    Option(
+        name="mig-strategy",
+        group=Group.PLUGIN,
+        env=("MIG_STRATEGY",),
+        choices=_words(MigStrategy),
+        default="none",
+        key="flags.migStrategy",
+        help="how partitions are advertised",
+    ),
+    Option(
+        name="fail-on-init-error",
+        group=Group.PLUGIN,
+        env=("FAIL_ON_INIT_ERROR",),
+        kind=Kind.BOOLEAN,
+        default="true",
+        key="flags.failOnInitError",
+        help="fail at start-up on any error, rather than serve what is right",
+    ),
+    Option(
+        name="driver-root",
+        aliases=("nvidia-driver-root",),
+        group=Group.PLUGIN,
+        env=("NVIDIA_DRIVER_ROOT",),
+        metavar="DIR",
+        default="/",
+        key="flags.nvidiaDriverRoot",
+        help="what stands before the host's side of device nodes and mounts",
+    ),
+    Option(
+        name="dev-root",
+        aliases=("nvidia-dev-root",),
+        group=Group.PLUGIN,
+        env=("NVIDIA_DEV_ROOT",),
+        metavar="DIR",
+        default="the driver root",
+        key="flags.nvidiaDevRoot",
+        help="what stands before the host's side of device nodes",
+    ),
+    Option(
+        name="mps-root",
+        group=Group.PLUGIN,
+        env=("MPS_ROOT",),
+        metavar="DIR",
+        default="none",
+        key="flags.mpsRoot",
+        help="directory of the MPS daemon on the host; sharing.mps needs it",
+    ),
+    Option(
+        name="pass-device-specs",
+        group=Group.PLUGIN,
+        env=("PASS_DEVICE_SPECS",),
+        kind=Kind.BOOLEAN,
+        default="false",
+        key="flags.plugin.passDeviceSpecs",
+        help="hand the real device nodes to the container as well",
+    ),
+    Option(
+        name="device-list-strategy",
+        group=Group.PLUGIN,
+        env=("DEVICE_LIST_STRATEGY",),
+        kind=Kind.LIST,
+        choices=_words(DeviceListStrategy),
+        default="envvar",
+        key="flags.plugin.deviceListStrategy",
+        help="how the list of devices reaches the runtime; several with commas or repeated",
+    ),
+    Option(
+        name="device-id-strategy",
+        group=Group.PLUGIN,
+        env=("DEVICE_ID_STRATEGY",),
+        choices=_words(DeviceIdStrategy),
+        default="uuid",
+        key="flags.plugin.deviceIDStrategy",
+        help="what names a device inside the container",
+    ),
+    Option(
+        name="cdi-annotation-prefix",
+        group=Group.PLUGIN,
+        env=("CDI_ANNOTATION_PREFIX",),
+        metavar="PREFIX",
+        default="cdi.k8s.io/",
+        key="flags.plugin.cdiAnnotationPrefix",
+        help="prefix of the annotation's key under cdi-annotations",
+    ),
+    Option(
+        name="shared-devices-allocation-policy",
+        group=Group.PLUGIN,
+        env=("SHARED_DEVICES_ALLOCATION_POLICY",),
+        choices=_words(AllocationPolicy),
+        default="distributed",
+        key="flags.plugin.sharedDevicesAllocationPolicy",
+        help="spread replicas and partitions over the devices, or pack them",
+    ),
+    Option(
+        name="gdrcopy-enabled",
+        group=Group.UNUSED,
+        env=("GDRCOPY_ENABLED",),
+        kind=Kind.BOOLEAN,
+        default="false",
+        key="flags.gdrcopyEnabled",
+        help="GDRCopy",
+    ),
+    Option(
+        name="gds-enabled",
+        group=Group.UNUSED,
+        env=("GDS_ENABLED",),
+        kind=Kind.BOOLEAN,
+        default="false",
+        key="flags.gdsEnabled",
+        help="GPUDirect Storage",
+    ),
+    Option(
+        name="mofed-enabled",
+        group=Group.UNUSED,
+        env=("MOFED_ENABLED",),
+        kind=Kind.BOOLEAN,
+        default="false",
+        key="flags.mofedEnabled",
+        help="MOFED",
+    ),
+    Option(
+        name="nvidia-cdi-hook-path",
+        aliases=("nvidia-ctk-path",),
+        group=Group.UNUSED,
+        env=("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"),
+        metavar="FILE",
+        default="/usr/bin/nvidia-ctk",
+        key="flags.plugin.nvidiaCTKPath",
+        help="CDI hooks of NVIDIA's toolkit",
+    ),
+    Option(
+        name="driver-root-ctr-path",
+        aliases=("container-driver-root",),
+        group=Group.UNUSED,
+        env=("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
+        metavar="DIR",
+        default="/driver-root",
+        key="flags.plugin.containerDriverRoot",
+        help="where the driver root is in the plugin's container",
+    ),
+    Option(
+        name="device-discovery-strategy",
+        group=Group.UNUSED,
+        env=("DEVICE_DISCOVERY_STRATEGY",),
+        choices=("auto", "nvml", "tegra"),
+        default="auto",
+        key="flags.deviceDiscoveryStrategy",
+        help="how NVIDIA's plugin finds devices",
+    ),
+    Option(
+        name="node-name",
+        group=Group.NODE,
+        env=("NODE_NAME",),
+        metavar="NAME",
+        default="the host's name",
+        help="name of this node, which onNodes is compared with",
+    ),
+    Option(
+        name="host-root",
+        group=Group.NODE,
+        env=("VDEV_HOST_ROOT",),
+        metavar="DIR",
+        default="/",
+        help="where the host's /dev and /sys are found; what the kubelet is told stays the host's own path",
+    ),
+    Option(
+        name="cdi-dir",
+        group=Group.NODE,
+        env=("VDEV_CDI_DIR",),
+        metavar="DIR",
+        default="/var/run/cdi",
+        help="directory for CDI specifications",
+    ),
+    Option(
+        name="kubelet-dir",
+        group=Group.KUBELET,
+        env=("VDEV_KUBELET_DIR",),
+        metavar="DIR",
+        default="/var/lib/kubelet",
+        help="the kubelet's root: device-plugins/ and pod-resources/ are below it",
+    ),
+    Option(
+        name="kubelet-socket",
+        group=Group.KUBELET,
+        env=("KUBELET_SOCKET",),
+        metavar="FILE",
+        default="device-plugins/kubelet.sock below --kubelet-dir",
+        help="where to register; '' to serve without registering",
+    ),
+    Option(
+        name="log-level",
+        group=Group.PROCESS,
+        env=("VDEV_LOG_LEVEL",),
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="the least important messages that are logged",
+    ),
+    Option(
+        name="log-format",
+        group=Group.PROCESS,
+        env=("VDEV_LOG_FORMAT",),
+        choices=("auto", "console", "json"),
+        default="auto",
+        help="form of the log; auto is console on a terminal, else json",
+    ),
+    Option(
+        name="http-address",
+        group=Group.PROCESS,
+        env=("VDEV_HTTP_ADDRESS",),
+        metavar="HOST:PORT",
+        default="off",
+        help="serve /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
+    ),
+    Option(
+        name="run-dir",
+        group=Group.PROCESS,
+        env=("VDEV_RUN_DIR",),
+        metavar="DIR",
+        default="/run/vdev, or a directory of the user's own without root",
+        help="directory of the socket by which vdev status reaches the running plugin",
+    ),
+)
