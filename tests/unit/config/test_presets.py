@@ -332,7 +332,7 @@ def test_links_as_scores(own):
         ),
         (
             "partitioning:\n  slices: 4\n  profiles:\n    1x: {slices: 1, memory: 1Gi, maxx: 1}",
-            "a.yaml:4:33: partitioning.profiles[\"1x\"].maxx: unknown key 'maxx'; did you mean 'max'?",
+            "a.yaml:4:34: partitioning.profiles[\"1x\"].maxx: unknown key 'maxx'; did you mean 'max'?",
         ),
         ("memory: 1Gi\nmemory: 2Gi", "a.yaml:2:1: memory: key 'memory' is given twice"),
         ("base: a", "a.yaml:1:7: base: a preset cannot be based on itself: a -> a"),

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vdev.core.device import Device, RawDevice, Slot
 from vdev.core.heaviest import heaviest
-from vdev.core.preferred import Allocator, Candidate
-from vdev.core.spec import AllocationPolicy
+from vdev.core.inventory import Resource
+from vdev.core.preferred import Allocator, Candidate, allocator_for
+from vdev.core.spec import AllocationPolicy, EntrySpec, Flags, VirtualSource
 
 DISTRIBUTED, PACKED = AllocationPolicy
 
@@ -270,6 +272,39 @@ def test_very_many_linked_devices_stay_in_their_islands():
     links = {(f"g{i}", f"g{i + 1}"): 100 for i in range(2000) if i % 8 != 7}
     allocator = Allocator(whole(2000), links=links)
     assert [f"g{i}" for i in range(8, 16)] == allocator.prefer([f"g{i}" for i in range(2000)], ["g9"], 8)
+
+
+# --- from the inventory ------------------------------------------------------------------------------------------------
+
+
+def resource_of(slots, source, policy=DISTRIBUTED):
+    entry = EntrySpec(name="npu", resource="acme.dev/npu", source=source)
+    flags = Flags(shared_devices_allocation_policy=policy)
+    return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
+
+
+def test_the_allocator_of_a_resource_knows_its_links():
+    """Links between indices of an entry become links between its devices."""
+    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
+    slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
+    source = VirtualSource(count=4, links={(1, 3): 100, (3, 1): 100, (0, 9): 900})
+    allocator = allocator_for(resource_of(slots, source))
+    assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [(DISTRIBUTED, ["npu-0-p0", "npu-1-p0"]), (PACKED, ["npu-0-p0", "npu-0-p1"])]
+)
+def test_the_allocator_of_a_resource_knows_its_policy(policy, expected):
+    """The policy is the flag's, and partitions belong to their raw device."""
+    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(2)]
+    slots = [
+        Slot(f"{raw.id}-p{part}", Device(id=f"{raw.id}-p{part}", raw=raw, ordinal=f"{raw.index}:{part}", profile="p"))
+        for raw in raws
+        for part in range(2)
+    ]
+    allocator = allocator_for(resource_of(slots, VirtualSource(count=2), policy))
+    assert expected == allocator.prefer([slot.id for slot in slots], [], 2)
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
