@@ -220,7 +220,7 @@ async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: p
     (host.root / "dev/good").touch()
 
     def hang(path: Path, flags: int) -> int:
-        if "hang" in str(path):
+        if "/dev/hang" in str(path):
             release.wait()
         return real(path, flags)
 
