@@ -186,7 +186,7 @@ async def kubelet(clock):
 
 @pytest.fixture
 async def plugins(kubelet):
-    """A maker of plugins that serve and, unless `register=False`, register: `await plugins("acme.dev/npu", ["d1"])`."""
+    """A maker of plugins: they serve, and unless told otherwise register and have their list shown on return."""
     made = []
 
     async def make(resource="acme.dev/npu", devices=("d1", "d2"), *, register=True, on=None, **options):
@@ -218,19 +218,19 @@ async def shows(kubelet, resource, capacity=None, allocatable=None):
 
 @pytest.fixture(name="shows")
 def shows_fixture():
-    """`await shows(kubelet, resource, capacity, allocatable)`: wait for the node's numbers."""
+    """Wait for the node's numbers, for example `await shows(kubelet, "acme.dev/npu", 2, 2)`."""
     return shows
 
 
 @pytest.fixture(name="device")
 def device_fixture():
-    """`device(id, health, numa)`: an entry of a device list."""
+    """Make an entry of a device list: `device(id, health, numa)`."""
     return device
 
 
 @pytest.fixture
 def refusal():
-    """`refusal(code, text)`: what an answer raises to fail its RPC."""
+    """Make what an answer raises to fail its RPC: `refusal(code, text)`."""
     return RefusalError
 
 

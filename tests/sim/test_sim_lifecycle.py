@@ -304,9 +304,7 @@ async def test_crash_leaves_a_stale_socket(kubelet, plugins):
     assert plugin.endpoint in sockets(kubelet)
     with socket.socket(socket.AF_UNIX) as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(str(kubelet.socket))
-    async with asyncio.timeout(10):
-        while plugin.streams:
-            await asyncio.sleep(0)
+    await kubelet.wait_until(lambda: not plugin.streams)
 
 
 async def test_start_removes_sockets_only(kubelet, plugins):

@@ -107,9 +107,13 @@ async def test_rate_limit(short_dir):
         grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel,
     ):
         stub = v1_grpc.PodResourcesListerStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
+
+        async def loop():
             for _ in range(10_000):
                 await stub.List(v1.ListPodResourcesRequest())
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await loop()
         assert (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit") == (
             caught.value.code(),
             caught.value.details(),

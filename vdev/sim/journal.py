@@ -90,6 +90,14 @@ class ManifestRefused:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class PodWaiting:
+    """A pod of the directory waits to be scheduled; `reason` is what the scheduler would say."""
+
+    pod: str
+    reason: str
+
+
 Entry: TypeAlias = (
     Lifecycle
     | Registered
@@ -100,6 +108,7 @@ Entry: TypeAlias = (
     | PodChanged
     | PodDeleted
     | ManifestRefused
+    | PodWaiting
     | Finding
 )
 

@@ -1,0 +1,174 @@
+"""Pods from a directory, and the embedded kubelet on its own."""
+
+import asyncio
+import io
+import json
+import os
+import signal
+
+import pytest
+import yaml
+
+from vdev.errors import HostError
+from vdev.sim import Phase, manifest
+from vdev.sim.app import Output, SimOptions, serve
+from vdev.sim.directory import PodDirectory
+from vdev.sim.journal import ManifestRefused, PodWaiting
+
+NPU = "acme.dev/npu"
+
+
+@pytest.fixture
+async def pods(kubelet, short_dir):
+    """An empty directory of pods that is being watched."""
+    watch = asyncio.create_task(PodDirectory(kubelet, short_dir, interval=0.02).run())
+    yield short_dir
+    watch.cancel()
+    await asyncio.wait([watch])
+
+
+def write(path, document):
+    """Put a manifest in place at once."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    temporary.rename(path)
+
+
+async def test_add_change_remove(kubelet, plugins, pods):
+    """A file is a pod, a changed file another pod, a removed file none."""
+    await plugins(NPU, ["d1", "d2"])
+    path = pods / "p.yaml"
+    write(path, manifest("p", {NPU: 1}))
+    await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
+    before = kubelet.pod("p")
+    write(path, manifest("p", {NPU: 2}))
+    await kubelet.wait_until(lambda: [len(pod.container().devices.get(NPU, ())) for pod in kubelet.pods()] == [2])
+    assert before.uid != kubelet.pod("p").uid
+    path.unlink()
+    await kubelet.wait_until(lambda: kubelet.pods() == [])
+
+
+async def test_pod_waits_for_its_resource(kubelet, plugins, pods):
+    """A pod waits until the node has enough, as for the scheduler, and says what for."""
+    write(pods / "p.yaml", manifest("p", {NPU: 2}))
+    text = f"0/1 nodes are available: 1 Insufficient {NPU}."
+    await kubelet.wait_until(lambda: PodWaiting("default/p", text) in kubelet.journal.entries)
+    await plugins(NPU, ["d1", "d2"])
+    await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
+
+
+async def test_bound_pod_does_not_wait(kubelet, pods):
+    """A pod whose manifest names a node goes straight to the kubelet."""
+    document = manifest("p", {NPU: 2})
+    document["spec"]["nodeName"] = "sim-node"
+    write(pods / "p.yaml", document)
+    await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
+
+
+@pytest.mark.parametrize("text", ["{", "- 1", "kind: Deployment", "\x00", "metadata: {name: x}", "a: &a [*a]"])
+async def test_bad_files(kubelet, pods, text):
+    """A file that holds no pod is said once, and disturbs nobody."""
+    write(pods / "a.yaml", text)
+    write(pods / "b.yaml", manifest("b"))
+    await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
+    refused = [entry for entry in kubelet.journal.entries if isinstance(entry, ManifestRefused)]
+    assert [str(pods / "a.yaml")] == [entry.path for entry in refused]
+
+
+async def test_missing_directory(kubelet, short_dir):
+    """A directory that is not there yet has no pods."""
+    await PodDirectory(kubelet, short_dir / "later").look()
+    assert [] == kubelet.pods()
+
+
+class Watched(io.StringIO):
+    """An output that can be waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = asyncio.Event()
+
+    def write(self, text):
+        """Write, and wake who waits."""
+        self.written.set()
+        return super().write(text)
+
+    async def has(self, text, count=1):
+        """Return once `text` was written so often."""
+        async with asyncio.timeout(30):
+            while self.getvalue().count(text) < count:
+                self.written.clear()
+                await self.written.wait()
+
+
+@pytest.fixture
+async def sim(short_dir):
+    """`vdev sim` under way on a directory of its own: its output, what it is to be told, and its end."""
+    running = []
+
+    async def start(**options):
+        out = Watched()
+        chosen = SimOptions(kubelet_dir=short_dir / "k", pods=short_dir / "pods", **options)
+        task = asyncio.create_task(serve(chosen, out))
+        running.append(task)
+        return out, task
+
+    (short_dir / "pods").mkdir()
+    yield start
+    for task in running:
+        task.cancel()
+    await asyncio.wait(running)
+
+
+async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
+    """A person sees the node, the plugin, each pod with what it gets, findings, and a restart."""
+
+    class Home:
+        device_plugin_dir = short_dir / "k" / "device-plugins"
+        socket = device_plugin_dir / "kubelet.sock"
+        journal = type("J", (), {"changed": staticmethod(lambda: None)})
+
+    out, task = await sim()
+    await out.has("kill -HUP")
+    plugin = plugin_class(Home, NPU, ["d1", "d1"])
+    await (await plugin.serve()).register()
+    await out.has(f"{NPU}  ")
+    write(short_dir / "pods" / "p.yaml", manifest("p", {NPU: 1}))
+    await out.has("env         STUB_DEVICES=d1")
+    await plugin.stop()
+    await out.has(f"plugin   {NPU} lost")
+    os.kill(os.getpid(), signal.SIGHUP)
+    await out.has("kubelet  started", 2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert 0 == await task
+    printed = out.getvalue()
+    for text in (
+        f"plugin   {NPU} registered ({plugin.endpoint})",
+        "RESOURCE      CAPACITY  ALLOCATABLE",
+        "finding  error: duplicate-id",
+        "pod      default/p Running",
+        f"main  {NPU}: d1",
+    ):
+        assert text in printed
+
+
+async def test_sim_prints_json(sim, short_dir):
+    """With JSON each line is one object."""
+    out, task = await sim(output=Output.JSON)
+    write(short_dir / "pods" / "p.yaml", manifest("p"))
+    await out.has('"phase": "Running"')
+    os.kill(os.getpid(), signal.SIGINT)
+    assert 0 == await task
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert ["kubelet", "pod", "kubelet"] == [line["event"] for line in lines]
+
+
+async def test_sim_leaves_the_directories_of_others_alone(sim, short_dir):
+    """A directory that belongs to somebody else is refused."""
+    (short_dir / "k").mkdir()
+    if os.geteuid():
+        pytest.skip("needs root to give a directory away")
+    os.chown(short_dir / "k", 65534, 65534)
+    _, task = await sim()
+    with pytest.raises(HostError, match="belongs to user 65534"):
+        await task

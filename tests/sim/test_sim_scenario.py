@@ -1,0 +1,181 @@
+"""The scenarios' form, and how they are played, against a plugin written by hand."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vdev.sim.driver import SimDriver
+from vdev.sim.scenario import Action, Capability, ScenarioError, play
+from vdev.sim.scenariofile import ScenarioFormatError, load, parse
+
+NPU = "acme.dev/npu"
+FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
+
+
+class Nothing:
+    """A plugin that the driver has no process for."""
+
+    def __init__(self, places):
+        self.places = places
+
+    async def start(self):
+        """Nothing to start."""
+
+    async def stop(self):
+        """Nothing to stop."""
+
+    def check(self):
+        """Never ends by itself."""
+
+
+class StubDriver(SimDriver):
+    """A node whose plugin is in this process; a configuration is a YAML map from resource to device ids."""
+
+    def __init__(self, plugin_class):
+        super().__init__(Nothing)
+        self.plugin_class = plugin_class
+        self.stubs = {}
+
+    async def configure(self, text):
+        """Apply a configuration as a good plugin does."""
+        for resource, ids in yaml.safe_load(text).items():
+            if resource in self.stubs:
+                self.stubs[resource].list(*ids)
+            else:
+                self.stubs[resource] = self.plugin_class(self.kubelet, resource, ids)
+                await (await self.stubs[resource].serve()).register()
+
+    async def act(self, action):
+        """Follow what happens to the kubelet, as a good plugin does."""
+        if action in (Action.STOP_PLUGIN, Action.RESTART_PLUGIN):
+            await self.end()
+        if action in (Action.RESTART_KUBELET, Action.CRASH_KUBELET, Action.START_KUBELET):
+            await super().act(action)
+        if action not in (Action.STOP_PLUGIN, Action.CRASH_KUBELET):
+            await self.end()
+            for stub in self.stubs.values():
+                await (await stub.serve()).register()
+
+    async def end(self):
+        """End all servers."""
+        for stub in self.stubs.values():
+            await stub.stop()
+
+
+@pytest.fixture
+async def driver(plugin_class):
+    """A node with a hand-written plugin."""
+    async with StubDriver(plugin_class) as made:
+        yield made
+        await made.end()
+
+
+def scenario(*steps, pods=None, configuration=None, **more):
+    """A scenario of these steps on two devices."""
+    text = yaml.safe_dump(configuration or {NPU: ["d1", "d2"]})
+    return parse({"title": "t", "configuration": text, "pods": pods or {}, "steps": list(steps), **more})
+
+
+def shows(capacity, allocatable):
+    """An expectation of the node's numbers."""
+    return {"expect": {"node": {NPU: {"capacity": capacity, "allocatable": allocatable}}}}
+
+
+ONE = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": {NPU: 1}}}]}}}
+
+
+async def test_a_whole_story(driver):
+    """Every kind of step works, in one story."""
+    got = {
+        "phase": "Running",
+        "containers": {"main": {"deviceCounts": {NPU: 1}, "env": {"STUB_DEVICES": {"matches": "d[12]"}}}},
+    }
+    story = scenario(
+        shows(2, 2),
+        {"createPod": "one"},
+        {"expect": {"pods": {"one": got}, "registrations": {NPU: 1}, "findings": "none"}},
+        {"editConfiguration": yaml.safe_dump({NPU: ["d1", "d2", "d3"]})},
+        shows(3, 3),
+        {"restartKubelet": None},
+        shows(3, 3),
+        {"restartContainer": "one"},
+        {"expect": {"pods": {"one": {"containers": {"main": {"restarts": 1}}}}}},
+        {"stopPlugin": None},
+        shows(3, 0),
+        {"advanceClock": 311},
+        shows(0, 0),
+        {"startPlugin": None},
+        {"crashKubelet": None},
+        {"startKubelet": None},
+        shows(3, 3),
+        {"deletePod": "one"},
+        {"expect": {"pods": {"one": None}}},
+        pods=ONE,
+    )
+    assert [] == await play(story, driver)
+
+
+@pytest.mark.parametrize(
+    ("expect", "text"),
+    [
+        ({"node": {NPU: {"capacity": 3, "allocatable": 3}}}, r"expected capacity and allocatable \(3, 3\), seen \(2, 2\)"),
+        ({"pods": {"one": None}}, "pod one: expected None"),
+        ({"pods": {"two": {"phase": "Running"}}}, "pod two: expected .* seen None"),
+        ({"pods": {"one": {"phase": "Failed"}}}, "phase: expected 'Failed', seen 'Running'"),
+        ({"pods": {"one": {"containers": {"main": {"env": {}}}}}}, "main: env: expected {}, seen"),
+        ({"pods": {"one": {"containers": {"main": {"devices": {NPU: ["x"]}}}}}}, "devices: expected"),
+        ({"registrations": {NPU: 2}}, "expected 2 registrations, seen 1"),
+    ],
+)
+async def test_what_does_not_come_true(driver, expect, text):
+    """An expectation that does not come true in time says what was seen."""
+    story = scenario(shows(2, 2), {"createPod": "one"}, {"expect": expect}, pods=ONE)
+    with pytest.raises(ScenarioError, match=text):
+        await play(story, driver, patience=0.3)
+
+
+async def test_findings_fail_a_scenario(driver):
+    """`findings: none` fails on an error finding."""
+    story = scenario(shows(1, 1), {"expect": {"findings": "none"}}, configuration={NPU: ["d1", "d1"]})
+    with pytest.raises(ScenarioError, match="duplicate-id"):
+        await play(story, driver, patience=0.3)
+
+
+async def test_steps_that_a_driver_cannot(driver):
+    """What a driver cannot do is skipped, and why is said."""
+    driver.capabilities = frozenset({Capability.KUBELET})
+    story = scenario(shows(2, 2), {"advanceClock": 1}, {"createDeviceNode": "/dev/x"}, {"stopPlugin": None})
+    assert ["t: step 2 needs clock", "t: step 3 needs host-nodes", "t: step 4 needs plugin"] == await play(story, driver)
+    assert ["t: all of it needs clock"] == await play(scenario(requires=["clock"]), driver)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"step": []}, "unknown key 'step'"),
+        ({"title": None}, "title: expected a text"),
+        ({"steps": {}}, "steps: expected a list"),
+        ({"steps": [{"expects": {}}]}, r"steps\[0\].expects: unknown 'expects'; expected one of"),
+        ({"steps": [{"expect": {"nodes": {}}}]}, "unknown key 'nodes'"),
+        ({"steps": [{"expect": {"node": {NPU: {"capacity": 1}}}}]}, "'allocatable' is missing"),
+        ({"steps": [{"expect": {"pods": {"a": {"state": 1}}}}]}, "unknown key 'state'"),
+        ({"steps": [{"expect": {"pods": {"a": {"containers": {"m": {"envs": {}}}}}}}]}, "unknown key 'envs'"),
+        ({"steps": [{"expect": {"findings": "some"}}]}, "expected none"),
+        ({"steps": [{"createPod": "x"}]}, "no pod 'x'"),
+        ({"steps": [{"restartKubelet": 1}]}, "expected nothing, found 1"),
+        ({"steps": [{"restartKubelet": None, "stopPlugin": None}]}, "expected one step"),
+        ({"requires": ["magic"]}, "requires: unknown 'magic'"),
+        ({"pods": {"a": {}}}, "pods.a: 'spec' is missing"),
+    ],
+)
+def test_strict_form(change, text):
+    """Whatever is not of the form is an error that says where."""
+    with pytest.raises(ScenarioFormatError, match=text):
+        parse({"title": "t", "configuration": "", "steps": [], **change})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_files_are_of_the_form(path):
+    """Every scenario file can be read."""
+    assert load(path).steps

@@ -1,0 +1,125 @@
+"""`vdev sim`: the embedded kubelet on its own, for any device plugin, until it is told to end.
+
+Owns the process: its directory, its signals, its output. What it prints is `render`'s.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TextIO
+
+from ..errors import HostError
+from .directory import PodDirectory
+from .journal import Entry, Lifecycle
+from .kubelet import Kubelet
+from .registration import Compat
+from .render import entry_json, render_entry
+
+DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # noqa: S108  # short and easy to type; its owner is checked
+
+
+class Output(Enum):
+    """How to print."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class SimOptions:
+    """What `vdev sim` can be told. `pods` is a directory of Pod manifests, None for no pods."""
+
+    kubelet_dir: Path = DEFAULT_DIRECTORY
+    pods: Path | None = None
+    compat: Compat = Compat.V1_36
+    output: Output = Output.TEXT
+    node_name: str = "sim-node"
+    seed: int = 0
+
+
+async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
+    """Run until SIGINT or SIGTERM; SIGHUP restarts the kubelet. Returns the exit code.
+
+    Raises SocketError if another kubelet answers there, HostError if the directory is not ours to use.
+    """
+    await asyncio.to_thread(_check_owner, options.kubelet_dir)
+    kubelet = Kubelet(
+        options.kubelet_dir,
+        node_name=options.node_name,
+        compat=options.compat,
+        seed=options.seed,
+        host_root="/",
+    )
+    again, end = asyncio.Event(), asyncio.Event()
+
+    def show(entry: Entry) -> None:
+        _print(entry, options.output, out)
+        if isinstance(entry, Lifecycle) and entry.what == "panicked":
+            again.set()  # As systemd would.
+
+    kubelet.journal.listen(show)
+    with _signals({signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: again}):
+        async with kubelet:
+            if options.output is Output.TEXT:
+                _banner(options, out)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
+                if options.pods is not None:
+                    watch = PodDirectory(kubelet, options.pods).run()
+                    tasks.append(group.create_task(watch, name="watch the pods directory"))
+                await end.wait()
+                for task in tasks:
+                    task.cancel()
+    return 0
+
+
+async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
+    while True:
+        await again.wait()
+        again.clear()
+        await kubelet.restart()
+
+
+def _print(entry: Entry, output: Output, out: TextIO) -> None:
+    text = json.dumps(entry_json(entry)) if output is Output.JSON else render_entry(entry)
+    if text:
+        out.write(text + "\n")
+        out.flush()
+
+
+def _banner(options: SimOptions, out: TextIO) -> None:
+    rows = [
+        f"A kubelet like that of Kubernetes {options.compat.value}, without a cluster: {options.kubelet_dir}",
+        f"  a plugin of yours:  vdev run --kubelet-dir {options.kubelet_dir} --config-file devices.yaml",
+        f"  pods:               {f'Pod manifests in {options.pods}' if options.pods else 'none; see --pods'}",
+        f"  restart it:         kill -HUP {os.getpid()}        end it: Ctrl-C",
+    ]
+    out.write("\n".join(rows) + "\n")
+    out.flush()
+
+
+def _check_owner(directory: Path) -> None:
+    """A directory of somebody else, in a place where anybody may make one, is not to be trusted. Blocks."""
+    with contextlib.suppress(FileNotFoundError):
+        found = directory.stat()
+        if found.st_uid != os.geteuid():
+            raise HostError(f"{directory}: belongs to user {found.st_uid}; choose another with --kubelet-dir")
+
+
+@contextlib.contextmanager
+def _signals(events: dict[signal.Signals, asyncio.Event]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number, event in events.items():
+        loop.add_signal_handler(number, event.set)
+    try:
+        yield
+    finally:
+        for number in events:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,210 @@
+"""What happened, in words for a person and as JSON for a program.
+
+Owns the lines and their order; pure. What is worth an entry is decided where it happens.
+"""
+
+from typing import Any, assert_never
+
+from .journal import (
+    Entry,
+    Lifecycle,
+    Listed,
+    ManifestRefused,
+    NodeChanged,
+    PluginLost,
+    PodChanged,
+    PodDeleted,
+    PodWaiting,
+    Registered,
+    RegistrationFailed,
+)
+from .lint import Finding
+from .merge import Edits
+from .pods import ContainerStatus, PodStatus
+from .state import Capacity
+
+_INDENT = " " * 9
+
+
+def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911  # one case per kind of entry
+    """An entry as one line or a small table; empty for what the following entry says better."""
+    match entry:
+        case Lifecycle():
+            return _line("kubelet", f"{entry.what}{'; plugins register at ' + entry.detail if entry.detail else ''}")
+        case Registered():
+            extra = [*(["pre-start"] if entry.options.pre_start_required else [])]
+            extra += ["preferred allocation"] if entry.options.preferred_allocation else []
+            again = " again" if entry.again else ""
+            return _line("plugin", f"{entry.resource} registered{again} ({', '.join([entry.endpoint, *extra])})")
+        case RegistrationFailed():
+            return _line("plugin", f"{entry.resource or 'unnamed'} refused ({entry.endpoint}): {entry.error}")
+        case PluginLost():
+            return _line("plugin", f"{entry.resource} lost: {entry.error}; all its devices count as unhealthy")
+        case Listed():
+            return ""  # The node says the same in numbers, if they changed.
+        case NodeChanged():
+            return render_node(entry.node)
+        case PodChanged():
+            return render_pod(entry.pod)
+        case PodDeleted():
+            return _line("pod", f"{entry.pod.spec.key} deleted")
+        case PodWaiting():
+            return _line("pod", f"{entry.pod} waits: {entry.reason}")
+        case ManifestRefused():
+            return _line("pod", f"{entry.path} refused: {entry.error}")
+        case Finding():
+            return _line("finding", str(entry))
+        case _:
+            assert_never(entry)
+
+
+def render_node(node: Capacity) -> str:
+    """The node's plugin resources as a small table."""
+    if not node.capacity:
+        return _line("node", "no devices")
+    width = max(len("RESOURCE"), *(len(resource) for resource in node.capacity))
+    rows = [f"{'RESOURCE':<{width}}  CAPACITY  ALLOCATABLE"]
+    rows += [
+        f"{resource:<{width}}  {node.capacity[resource]:>8}  {node.allocatable.get(resource, 0):>11}"
+        for resource in sorted(node.capacity)
+    ]
+    return _line("node", f"\n{_INDENT}".join(rows))
+
+
+def render_pod(pod: PodStatus) -> str:
+    """A pod, why it was refused, and for each container what it got."""
+    head = f"{pod.spec.key} {pod.phase.value}"
+    if pod.reason:
+        head += f": {pod.reason}: {pod.message}"
+    rows = [head]
+    if not pod.phase.terminal:
+        for container in pod.containers:
+            rows += _container(container)
+    return _line("pod", f"\n{_INDENT}".join(rows))
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:  # noqa: C901, PLR0911  # one case per kind of entry
+    """An entry as a JSON object; `event` says its kind."""
+    match entry:
+        case Lifecycle():
+            return {"event": "kubelet", "what": entry.what, "detail": entry.detail}
+        case Registered():
+            options = {
+                "preStartRequired": entry.options.pre_start_required,
+                "getPreferredAllocationAvailable": entry.options.preferred_allocation,
+            }
+            return {
+                "event": "registered",
+                "resource": entry.resource,
+                "endpoint": entry.endpoint,
+                "options": options,
+                "again": entry.again,
+            }
+        case RegistrationFailed():
+            return {
+                "event": "registrationFailed",
+                "resource": entry.resource,
+                "endpoint": entry.endpoint,
+                "error": entry.error,
+            }
+        case PluginLost():
+            return {"event": "pluginLost", "resource": entry.resource, "error": entry.error}
+        case Listed():
+            return {
+                "event": "listed",
+                "resource": entry.resource,
+                "healthy": entry.healthy,
+                "unhealthy": entry.unhealthy,
+            }
+        case NodeChanged():
+            return {"event": "node", **node_json(entry.node)}
+        case PodChanged():
+            return {"event": "pod", **pod_json(entry.pod)}
+        case PodDeleted():
+            return {"event": "podDeleted", "name": entry.pod.name, "namespace": entry.pod.namespace}
+        case PodWaiting():
+            return {"event": "podWaiting", "pod": entry.pod, "reason": entry.reason}
+        case ManifestRefused():
+            return {"event": "manifestRefused", "path": entry.path, "error": entry.error}
+        case Finding():
+            return {
+                "event": "finding",
+                "code": entry.code,
+                "severity": entry.severity.value,
+                "resource": entry.resource,
+                "message": entry.message,
+            }
+        case _:
+            assert_never(entry)
+
+
+def node_json(node: Capacity) -> dict[str, Any]:
+    """Capacity and allocatable per resource."""
+    return {"capacity": dict(node.capacity), "allocatable": dict(node.allocatable)}
+
+
+def pod_json(pod: PodStatus) -> dict[str, Any]:
+    """A pod with all that its containers got."""
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "phase": pod.phase.value,
+        "reason": pod.reason,
+        "message": pod.message,
+        "containers": [
+            {
+                "name": container.name,
+                "kind": container.kind.value,
+                "running": container.running,
+                "waiting": container.waiting,
+                "message": container.message,
+                "restarts": container.restarts,
+                "devices": {resource: list(ids) for resource, ids in container.devices.items()},
+                "allocatedResourcesStatus": container.allocated_resources_status,
+                **edits_json(container.edits),
+            }
+            for container in pod.containers
+        ],
+    }
+
+
+def edits_json(edits: Edits) -> dict[str, Any]:
+    """What plugins change in a container, with the names of the configuration file."""
+    return {
+        "env": dict(edits.envs),
+        "deviceNodes": [
+            {"hostPath": node.host_path, "containerPath": node.container_path, "permissions": node.permissions}
+            for node in edits.devices
+        ],
+        "mounts": [
+            {"hostPath": mount.host_path, "containerPath": mount.container_path, "readOnly": mount.read_only}
+            for mount in edits.mounts
+        ],
+        "annotations": dict(edits.annotations),
+        "cdiDevices": list(edits.cdi_devices),
+    }
+
+
+def _container(container: ContainerStatus) -> list[str]:
+    devices = "; ".join(f"{resource}: {', '.join(ids)}" for resource, ids in sorted(container.devices.items()))
+    rows = [f"  {container.name}{'' if container.kind.value == 'app' else f' ({container.kind.value})'}  {devices}"]
+    if container.waiting:
+        rows.append(f"    waits: {container.waiting}: {container.message}")
+    for resource, health in sorted(container.health.items()):
+        bad = [id_ for id_, state in sorted(health.items()) if state != "Healthy"]
+        rows += [f"    unhealthy: {resource}: {', '.join(bad)}"] if bad else []
+    edits = container.edits
+    rows += [f"    env         {name}={value}" for name, value in sorted(edits.envs.items())]
+    rows += [f"    device      {n.host_path} -> {n.container_path} ({n.permissions})" for n in edits.devices]
+    rows += [
+        f"    mount       {mount.host_path} -> {mount.container_path}{' (read-only)' if mount.read_only else ''}"
+        for mount in edits.mounts
+    ]
+    rows += [f"    annotation  {key}={value}" for key, value in sorted(edits.annotations.items())]
+    rows += [f"    cdi         {name}" for name in edits.cdi_devices]
+    return [row.rstrip() for row in rows]
+
+
+def _line(kind: str, text: str) -> str:
+    return f"{kind:<{len(_INDENT)}}{text}"

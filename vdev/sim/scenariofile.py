@@ -1,0 +1,143 @@
+"""The form of a scenario's file: strict, each error with its place.
+
+Owns reading only; `scenario` says what the values mean.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from ..errors import UsageError
+from .scenario import (
+    Action,
+    AdvanceClock,
+    Capability,
+    CreatePod,
+    DeletePod,
+    DeviceNode,
+    EditConfiguration,
+    Expect,
+    RestartContainer,
+    Scenario,
+    Step,
+)
+
+_E = TypeVar("_E", bound=Enum)
+_POD_KEYS = {"phase", "reason", "message", "containers"}
+_CONTAINER_KEYS = {"devices", "deviceCounts", "deviceHealth", "restarts"}
+_CONTAINER_KEYS |= {"env", "deviceNodes", "mounts", "annotations", "cdiDevices"}
+_POD_STEPS: Mapping[str, type[CreatePod | DeletePod | RestartContainer]] = {
+    "createPod": CreatePod,
+    "deletePod": DeletePod,
+    "restartContainer": RestartContainer,
+}
+
+
+class ScenarioFormatError(UsageError):
+    """A scenario's file is not of the form; the text says where."""
+
+
+def load(path: Path) -> Scenario:
+    """Read a scenario's file. Blocks. Raises ScenarioFormatError."""
+    try:
+        return parse(yaml.safe_load(path.read_text()))
+    except (ScenarioFormatError, yaml.YAMLError) as error:
+        raise ScenarioFormatError(f"{path.name}: {error}") from error
+
+
+def parse(document: Any) -> Scenario:
+    """A scenario from its YAML document. Raises ScenarioFormatError."""
+    keys = _keys(document, "the file", required={"title", "configuration", "steps"}, optional={"pods", "requires"})
+    pods = {name: _manifest(name, pod) for name, pod in _mapping(keys.get("pods", {}), "pods").items()}
+    steps = tuple(_step(step, f"steps[{i}]", pods) for i, step in enumerate(_list(keys["steps"], "steps")))
+    requires = frozenset(_enum(Capability, name, "requires") for name in _list(keys.get("requires", []), "requires"))
+    return Scenario(_text(keys["title"], "title"), _text(keys["configuration"], "configuration"), steps, pods, requires)
+
+
+def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
+    if not isinstance(document, Mapping) or len(document) != 1:
+        raise ScenarioFormatError(f"{where}: expected one step, as `createPod: name`; found {document!r}")
+    ((name, value),) = document.items()
+    where = f"{where}.{name}"
+    match name:
+        case "expect":
+            return _expect(value, where)
+        case "editConfiguration":
+            return EditConfiguration(_text(value, where))
+        case "advanceClock":
+            return AdvanceClock(float(value))
+        case "createPod" | "deletePod" | "restartContainer":
+            if value not in pods:
+                raise ScenarioFormatError(f"{where}: no pod {value!r}; there are {sorted(pods)}")
+            return _POD_STEPS[name](value)
+        case "createDeviceNode" | "removeDeviceNode":
+            return DeviceNode(_text(value, where), make=name == "createDeviceNode")
+        case _:
+            action = _enum(Action, name, where)
+            if value not in (None, {}):
+                raise ScenarioFormatError(f"{where}: expected nothing, found {value!r}")
+            return action
+
+
+def _expect(document: Any, where: str) -> Expect:
+    keys = _keys(document, where, optional={"node", "pods", "registrations", "findings"})
+    node = {}
+    for resource, numbers in _mapping(keys.get("node", {}), f"{where}.node").items():
+        pair = _keys(numbers, f"{where}.node.{resource}", required={"capacity", "allocatable"})
+        node[resource] = (int(pair["capacity"]), int(pair["allocatable"]))
+    pods: dict[str, Mapping[str, Any] | None] = {}
+    for name, wanted in _mapping(keys.get("pods", {}), f"{where}.pods").items():
+        pods[name] = None if wanted is None else _keys(wanted, f"{where}.pods.{name}", optional=_POD_KEYS)
+        for container, parts in (pods[name] or {}).get("containers", {}).items():
+            _keys(parts, f"{where}.pods.{name}.containers.{container}", optional=_CONTAINER_KEYS)
+    if keys.get("findings", "none") != "none":
+        raise ScenarioFormatError(f"{where}.findings: expected none, found {keys['findings']!r}")
+    registrations = {r: int(n) for r, n in _mapping(keys.get("registrations", {}), f"{where}.registrations").items()}
+    return Expect(node, pods, registrations, "findings" in keys)
+
+
+def _manifest(name: str, document: Any) -> Mapping[str, Any]:
+    """A pod of the file is a Pod manifest of which apiVersion, kind and name go without saying."""
+    pod = dict(_keys(document, f"pods.{name}", required={"spec"}, optional={"apiVersion", "kind", "metadata"}))
+    pod["metadata"] = {**(pod.get("metadata") or {}), "name": name}
+    return {"apiVersion": "v1", "kind": "Pod", **pod}
+
+
+def _keys(
+    document: Any, where: str, *, required: set[str] | frozenset[str] = frozenset(), optional: set[str] | None = None
+) -> Mapping[str, Any]:
+    found = _mapping(document, where)
+    allowed = required | (optional or set())
+    if unknown := sorted(map(str, found.keys() - allowed)):
+        raise ScenarioFormatError(f"{where}: unknown key {unknown[0]!r}; expected one of {sorted(allowed)}")
+    if missing := sorted(required - found.keys()):
+        raise ScenarioFormatError(f"{where}: {missing[0]!r} is missing")
+    return found
+
+
+def _mapping(document: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(document, Mapping):
+        raise ScenarioFormatError(f"{where}: expected a mapping, found {document!r}")
+    return document
+
+
+def _list(document: Any, where: str) -> list[Any]:
+    if not isinstance(document, list):
+        raise ScenarioFormatError(f"{where}: expected a list, found {document!r}")
+    return document
+
+
+def _text(document: Any, where: str) -> str:
+    if not isinstance(document, str):
+        raise ScenarioFormatError(f"{where}: expected a text, found {document!r}")
+    return document
+
+
+def _enum(kind: type[_E], name: Any, where: str) -> _E:
+    try:
+        return kind(name)
+    except ValueError:
+        raise ScenarioFormatError(f"{where}: unknown {name!r}; expected one of {[e.value for e in kind]}") from None
