@@ -274,7 +274,7 @@ def test_very_many_linked_devices_stay_in_their_islands():
     assert [f"g{i}" for i in range(8, 16)] == allocator.prefer([f"g{i}" for i in range(2000)], ["g9"], 8)
 
 
-# --- from the inventory ------------------------------------------------------------------------------------------------
+# --- from the inventory -----------------------------------------------------------------------------------------------
 
 
 def resource_of(slots, source, policy=DISTRIBUTED):
@@ -373,6 +373,24 @@ def test_packed_partitions_are_on_the_fewest_devices(case):
         rooms = sorted(Counter(parent[each] for each in available).values(), reverse=True)
         fewest = next(count for count in range(1, len(rooms) + 1) if sum(rooms[:count]) >= size)
         assert fewest == len({parent[each] for each in allocator.prefer(available, [], size)})
+
+
+@given(st.data())
+def test_many_linked_devices_are_answered_as_completely(data):
+    """Beyond the exact size too: all of must, nothing else than available; and exact again once few are available."""
+    links = {(f"g{a}", f"g{b}"): (a * b) % 7 for a, b in combinations(range(24), 2)}
+    allocator = Allocator(whole(24), links=links)
+    available = data.draw(
+        st.lists(st.sampled_from(range(24)), unique=True, min_size=1).map(lambda n: [f"g{i}" for i in n])
+    )
+    size = data.draw(st.integers(1, len(available)))
+    must = data.draw(st.lists(st.sampled_from(available), unique=True, max_size=size))
+    chosen = allocator.prefer(available, must, size)
+    assert size == len(set(chosen))
+    assert set(must) <= set(chosen) <= set(available)
+    if len(available) <= 10:
+        best = max(weight(links, each) for each in combinations(available, size) if set(must) <= set(each))
+        assert best == weight(links, chosen)
 
 
 @given(st.integers(17, 22), st.integers(0, 2**32), st.integers(2, 5))
