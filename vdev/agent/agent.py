@@ -49,7 +49,7 @@ class Agent:
     def __init__(self, options: Options, metrics: Metrics | None = None) -> None:
         self.options = options
         self.metrics = metrics or Metrics()
-        self.link = KubeletLink(options.kubelet_socket)
+        self.link = KubeletLink(options.kubelet_socket, options.plugin_dir)
         self.desk = FrontDesk(
             self.metrics, allocate_deadline=options.allocate_deadline, on_allocated=lambda: self._mark(holders=True)
         )
@@ -151,8 +151,9 @@ class Agent:
             self._configured = await asyncio.to_thread(source.directories, self.options.files)
             self._watch_all(watcher)
             changed = await watcher.changes()
-            if self.link.directory in changed:
+            if self.link.directories & changed.keys():
                 await self.link.look()
+            self.health.wake(changed)
             if self._configured & changed.keys():
                 self._mark(reload=True)
             entries = frozenset(name for directory in changed for name in self._watched.get(directory, ()))
@@ -166,7 +167,7 @@ class Agent:
 
     def _watch_all(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters only for configurations."""
-        wanted = {self.link.directory, *self._configured, *self._watched}
+        wanted = {*self.link.directories, *self._configured, *self._watched, *self.health.directories}
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
         for directory in wanted:

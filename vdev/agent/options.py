@@ -13,14 +13,15 @@ from ..hostfs import HostRoot
 class Options:
     """All paths are this process's own view; times are in seconds.
 
-    `load` reads the files under the process's overrides, with `partial=True` leaving out what is wrong. `run_dir` is where
+    `plugin_dir` is where the plugin's own sockets go; `kubelet_socket` None means to serve without registering. `load` reads the files under the process's overrides, with `partial=True` leaving out what is wrong. `run_dir` is where
     the control socket goes; None: there is none.
     """
 
     node: str
     files: tuple[Path, ...]
     load: Callable[..., Loaded]
-    kubelet_socket: Path
+    plugin_dir: Path
+    kubelet_socket: Path | None
     pod_resources_socket: Path
     cdi_dir: Path
     host: HostRoot

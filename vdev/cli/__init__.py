@@ -76,7 +76,10 @@ def _run(arguments: list[str]) -> int:
         parsed, rest = parser.parse_known_args(arguments)
     except SystemExit as done:  # after --help and --version
         return int(done.code or 0)
-    if rest:
+    extra = getattr(module, "EXTRA", "")
+    if extra and not any(each.startswith("-") for each in rest):
+        setattr(parsed, extra, rest)  # positional arguments after options, which argparse leaves over
+    elif rest:
         raise UsageError(_unknown(rest[0], parser, name))
     if module is None:
         parser.print_help()

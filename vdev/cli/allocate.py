@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from ..core import allocate, inject
@@ -11,6 +12,9 @@ from ..core.problem import did_you_mean
 from ..errors import AllocationError, UsageError
 from . import common
 from .preview import Preview, add_arguments
+
+EXTRA = "ids"
+"""Where the positional arguments after `--resource` go."""
 
 EPILOG = """examples:
   vdev allocate vdev.yaml --resource example.com/uart uart-ttyUSB0
@@ -39,7 +43,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the answer; 2 for a bad configuration or an unknown resource, 1 when the request is refused."""
-    files, ids = _split(args.files)
+    files, ids = _split(args.files, args.ids)
     seen = common.previewed(args, files)
     if code := common.exit_code(seen.problems):
         for problem in seen.problems:
@@ -66,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _split(arguments: list[Any]) -> tuple[list[Any], list[str]]:
-    """Files first, then ids: whatever is a file, or looks like one, is a file."""
-    files = [each for each in arguments if each.exists() or each.suffix in (".yaml", ".yml", ".json")]
-    return files or arguments[:1], [str(each) for each in arguments if each not in files]
+def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
+    """Files and ids; when the ids were given straight after the files, what is or looks like a file is one."""
+    files = [each for each in arguments if each.exists() or each.suffix in (".yaml", ".yml", ".json")] or arguments[:1]
+    return files, [*(str(each) for each in arguments if each not in files), *ids]
 
 
 def _chosen(seen: Preview, name: str, ids: list[str], size: int | None) -> list[str]:

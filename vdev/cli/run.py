@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from .. import settings
+from ..errors import UsageError
 
 EPILOG = """examples:
   vdev run --config-file vdev.yaml                                on a node, as root
@@ -35,6 +36,10 @@ def run(args: argparse.Namespace) -> int:
     from ..observe import log
 
     chosen = settings.from_arguments(args)
+    if not chosen.config_files:
+        raise UsageError(
+            "no configuration: give --config-file FILE (env CONFIG_FILE); configs/quickstart.yaml is a start"
+        )
     log.configure(level=chosen.log_level, form=chosen.log_format)
     load = functools.partial(
         config.load, chosen.config_files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs
@@ -43,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
         node=chosen.node_name,
         files=chosen.config_files,
         load=load,
+        plugin_dir=chosen.plugin_dir,
         kubelet_socket=chosen.kubelet_socket,
-        pod_resources_socket=chosen.kubelet_dir / "pod-resources" / "kubelet.sock",
+        pod_resources_socket=chosen.pod_resources_socket,
         cdi_dir=chosen.cdi_dir,
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,

@@ -24,12 +24,15 @@ _OURS = "vdev-*.sock"
 class KubeletLink:
     """Where the kubelet is to be found, and a generation that counts its appearances.
 
+    `socket` is None when nothing shall be registered; `directory` holds the plugin's own sockets.
+
     Whoever depends on it waits on `subscribe()`'s event; `look()` finds out whether anything changed.
     """
 
-    def __init__(self, socket_path: Path, plugin_dir: Path | None = None) -> None:
+    def __init__(self, socket_path: Path | None, plugin_dir: Path) -> None:
         self.socket = socket_path
-        self.directory = plugin_dir or socket_path.parent
+        self.directory = plugin_dir
+        self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
         self._identity: tuple[int, int, int] | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
@@ -78,7 +81,9 @@ class KubeletLink:
             log.info("removed the socket of a process that is gone", socket=str(path))
 
 
-def _identity(path: Path) -> tuple[int, int, int] | None:
+def _identity(path: Path | None) -> tuple[int, int, int] | None:
+    if path is None:
+        return None
     try:
         status = path.stat()
     except OSError:

@@ -34,6 +34,7 @@ class State(StrEnum):
     STARTING = "starting"
     WAITING = "waiting for the kubelet"
     REGISTERED = "registered"
+    SERVING = "serving without a kubelet"
     REFUSED = "refused by the kubelet"
     STOPPED = "stopped"
 
@@ -154,6 +155,9 @@ class ResourceService:
         return server
 
     async def _register(self, server: ResourceServer) -> None:
+        if self._link.socket is None:
+            self._become(State.SERVING)
+            return
         await registration.register(
             self._link.socket, endpoint=server.path.name, resource=self.name, options=server.options()
         )
@@ -173,14 +177,14 @@ class ResourceService:
                 log.info("kubelet restarted; serving and registering anew", resource=self.name)
                 await self._close()
                 return
-            if server.streams == 0 and server.stream_opened > opened:
+            if self.state is State.REGISTERED and server.streams == 0 and server.stream_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
                 await self._sleep(self._backoff.pause(0), generation)
                 return
             left = deadline - asyncio.get_running_loop().time()
-            if server.stream_opened == opened and left <= 0:
+            if self.state is State.REGISTERED and server.stream_opened == opened and left <= 0:
                 raise SocketError(f"the kubelet took {self.name} but opened no stream within {_FIRST_STREAM:g} s")
-            await self._wait(left if server.stream_opened == opened else None)
+            await self._wait(left if self.state is State.REGISTERED and server.stream_opened == opened else None)
 
     async def _sleep(self, seconds: float | None, generation: int) -> None:
         """Pause, but not longer than until the kubelet is a new one or this resource shall stop."""
@@ -219,6 +223,8 @@ class ResourceService:
                 log.error("refused for good", resource=self.name, reason=trouble)
             case State.STOPPED:
                 log.info("stopped", resource=self.name)
+            case State.SERVING:
+                log.info("serving", resource=self.name, socket=self.socket)
             case State.STARTING:
                 pass
         self._on_state(self.name, state)
