@@ -11,7 +11,7 @@ This module is the only face: nobody outside imports the others.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,10 +113,11 @@ def _build(
     report = Report(document)
     reading = read(document, report)
     devices = list(reading.items(("devices",), reading.file.devices))
+    dirs = [*preset_dirs, *_presets_dir(reading.file.presets_dir, report)]
     for path, model in devices:
         check.entry(model, path, report)
     check.entries(devices, report)
-    compiled = {path: compile.entry(model, path, report) for path, model in devices}
+    compiled = {path: compile.entry(model, path, dirs, report) for path, model in devices}
     flags = compile.flags(reading.file.flags)
     check.flags(reading, report)
     check.sharing(reading, devices, compile.partition_names(compiled.values(), flags), report)
@@ -135,6 +136,17 @@ def _build(
         mig_patterns=compile.patterns(reading, "mig", report, broken),
     )
     return Loaded(spec, problems, effective.origins(reading, document, over), _fingerprint(document))
+
+
+def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:
+    """The directory that the file names, which is relative to the file."""
+    if name is not None:
+        path = ("presetsDir",)
+        directory = Path(report.document.value_place(path).file).parent / name
+        if directory.is_dir():
+            yield directory
+        else:
+            report.error(path, f"{directory} is no directory")
 
 
 def _fingerprint(document: Document) -> str:

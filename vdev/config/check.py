@@ -4,17 +4,15 @@ Shapes and single values were judged by the schema; what only a node can tell (a
 devices a count meets) is judged by `core.inventory`.
 """
 
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 
-from ..core import names
+from ..core import names, pattern
 from ..core.spec import MigStrategy, PathType, Probe
 from . import schema
 from .place import Path
 from .read import Reading, Report
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
-_MAGIC = "*?["
 
 Entries = Sequence[tuple[Path, schema.Entry]]
 
@@ -90,7 +88,7 @@ def _container(model: schema.Entry, path: Path, report: Report) -> None:
     taken: dict[str, Path] = {}
     members: list[tuple[Path, str]] = []
     for number, glob in enumerate(model.glob or ()):
-        if not glob.container_path.endswith("/") and (glob.container_path or not set(_MAGIC) & set(glob.path)):
+        if not glob.container_path.endswith("/") and (glob.container_path or pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"
             members.append(((*path, "glob", number, key), glob.container_path or glob.path))
     lists: tuple[tuple[str, Sequence[schema.ContainerPath]], ...] = (
@@ -124,7 +122,7 @@ def entries(models: Entries, report: Report) -> None:
     literal: dict[str, tuple[Path, schema.Entry]] = {}
     for path, model in models:
         for number, item in enumerate(model.glob or ()):
-            if set(_MAGIC) & set(item.path):
+            if not pattern.parse(item.path).is_literal:
                 continue
             before = literal.setdefault(item.path, (path, model))
             if before[1] is not model and _may_meet(before[1], model):
@@ -156,29 +154,49 @@ def sharing(reading: Reading, models: Entries, partition_names: frozenset[str], 
 
 
 def _overlaps(items: list[tuple[Path, schema.SharedItem]], report: Report) -> None:
-    for (first, one), (second, other) in combinations(items, 2):
-        if one.name == other.name and (common := _common(one.devices, other.devices)):
-            at = (*second, "devices") if (*second, "devices") in report.document.values else second
-            message = f"{common} of {one.name} is shared already, at {report.document.value_place(first)}"
-            report.error(at, message, "items for one resource must list different devices")
+    """Items for one resource must list different devices. A count takes the lowest indices."""
+    claims: dict[
+        str, dict[str, Path]
+    ] = {}  # resource -> reference -> who shares it; "all" and "#<count>" stand for many
+    for path, item in items:
+        taken = claims.setdefault(item.name, {})
+        wanted = _claims(item.devices)
+        for claim in wanted:
+            if (other := _holder(claim, taken)) is not None:
+                at = (*path, "devices") if (*path, "devices") in report.document.values else path
+                what = (
+                    "every device" if claim == _ALL else "device 0" if claim.startswith(_COUNT) else f"device {claim}"
+                )
+                message = f"{what} of {item.name} is shared already, at {report.document.value_place(other)}"
+                report.error(at, message, "items for one resource must list different devices")
+                break
+        for claim in wanted:
+            taken.setdefault(claim, path)
 
 
-def _common(one: int | tuple[str, ...] | None, other: int | tuple[str, ...] | None) -> str:
-    """The devices that two items share for certain, in words, or the empty string."""
-    match one, other:
-        case (None, None):
-            return "every device"
-        case (None, _) | (_, None):
-            return "each of these devices"
-        case (int(), int()):
-            return "device 0"
-        case (tuple(references), tuple(others)):
-            found = [reference for reference in references if reference in others]
-            return f"device {found[0]}" if found else ""
-        case (int(count), tuple(references)) | (tuple(references), int(count)):
-            found = [reference for reference in references if reference.isdigit() and int(reference) < count]
-            return f"device {found[0]}" if found else ""
-    raise AssertionError("all kinds of references are handled above")
+_ALL, _COUNT = "all", "#"
+
+
+def _claims(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
+    if devices is None:
+        return (_ALL,)
+    return (f"{_COUNT}{devices}",) if isinstance(devices, int) else devices
+
+
+def _holder(claim: str, taken: Mapping[str, Path]) -> Path | None:
+    """Who shares a claimed device for certain, or None."""
+    if claim == _ALL or _ALL in taken:
+        return next(iter(taken.values()), None) if claim == _ALL else taken[_ALL]
+    if claim in taken:
+        return taken[claim]
+    count = int(claim.removeprefix(_COUNT)) if claim.startswith(_COUNT) else 0
+    if claim.isdigit() or count:
+        for other, path in taken.items():
+            if other.startswith(_COUNT) and (count or int(claim) < int(other[1:])):
+                return path
+            if count and other.isdigit() and int(other) < count:
+                return path
+    return None
 
 
 def _renames(

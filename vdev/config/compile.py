@@ -3,7 +3,8 @@
 An error is reported with its place; the caller leaves out what it concerns.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path as FilePath
 
 from ..core import spec
 from ..core.geometry import resource_suffix
@@ -33,12 +34,12 @@ def flags(model: schema.Flags) -> Flags:
     )
 
 
-def entry(model: schema.Entry, path: Path, report: Report) -> EntrySpec:
+def entry(model: schema.Entry, path: Path, dirs: Sequence[FilePath], report: Report) -> EntrySpec:
     """One entry. With errors in the report, the value is of no use."""
     resolved: Resolved | None = None
     source: spec.Source
     if model.virtual:
-        resolved = virtual(model.virtual, (*path, "virtual"), report)
+        resolved = virtual(model.virtual, (*path, "virtual"), dirs, report)
         source = resolved.source
     elif model.glob:
         source = _glob(model)
@@ -57,10 +58,11 @@ def entry(model: schema.Entry, path: Path, report: Report) -> EntrySpec:
         on_nodes=tuple(model.on_nodes),
         container=_container(model.container, templates, (*path, "container")),
         health=_health(model.health, templates, (*path, "health")) if model.health else None,
-        visible_devices_env=model.visible_devices_env or "",
+        visible_devices_env=model.visible_devices_env or (resolved.visible_devices_env if resolved else ""),
         geometry=geometry,
         partitions=partitions(model.partitions, geometry, count, (*path, "partitions"), report),
         exclude_topology=model.exclude_topology,
+        gpu_names=resolved.gpu_names if resolved else (),
     )
 
 

@@ -13,11 +13,16 @@ from .place import Finding, Path, finding, show
 from .schema import ConfigFile
 from .types import PROBLEM, described
 
+MAX_FINDINGS = 1000
 
-def findings(error: ValidationError, document: Document, base: Path = ()) -> Iterator[Finding]:
-    """One finding for each error; `base` is the path of what was validated."""
-    for detail in error.errors(include_url=False):
-        yield _finding(detail, document, (*base, *(step for step in detail["loc"] if step != "[key]")))
+
+def findings(error: ValidationError, document: Document) -> Iterator[Finding]:
+    """One finding for each error, up to a number that nobody would read."""
+    details = error.errors(include_url=False)
+    for detail in details[:MAX_FINDINGS]:
+        yield _finding(detail, document, tuple(step for step in detail["loc"] if step != "[key]"))
+    if len(details) > MAX_FINDINGS:
+        yield finding(document.value_place(()), (), f"and {len(details) - MAX_FINDINGS} more errors")
 
 
 def _finding(detail: ErrorDetails, document: Document, path: Path) -> Finding:

@@ -51,9 +51,11 @@ def _listed(items: Sequence[object]) -> tuple[str, ...]:
         refuse("the list of devices is empty", _EXPECTED)
     faults = [Fault((index,), text, _EXPECTED, item) for index, item in enumerate(items) if (text := _fault(item))]
     texts = [str(item) for item in items]
+    seen: set[str] = set()
     for index, text in enumerate(texts):
-        if text in texts[:index]:
+        if text in seen:
             faults.append(Fault((index,), f"device {text} is listed twice", "list each device once", text))
+        seen.add(text)
     return refuse_all("devices", faults) if faults else tuple(texts)
 
 

@@ -79,9 +79,8 @@ def read(document: Document, report: Report) -> Reading:
         try:
             return Reading(ConfigFile.model_validate(tree), places)
         except ValidationError as error:
-            found = list(findings(error, document)) if first else []
-            report.findings += found
-            broken = {unit_of(_location(detail["loc"])) for detail in error.errors()}
+            report.findings += findings(error, document) if first else ()
+            broken = {unit_of(_location(detail["loc"])) for detail in error.errors(include_url=False)}
             tree = _without(tree, broken, places)
             first = False
 

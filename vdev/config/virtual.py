@@ -3,66 +3,126 @@
 What the entry says wins over its preset. Partitions are placed here only to refuse what the hardware would refuse.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path as FilePath
 
+from ..core.device import IdStyle
 from ..core.geometry import Geometry, layout
 from ..core.partition import LayoutError, place
-from ..core.spec import VirtualSource
+from ..core.spec import NodeTemplate, VirtualSource
+from ..core.template import parse
+from ..errors import ConfigError
 from . import sources
 from .place import Path
+from .presets import Preset, PresetNode, UnknownPresetError, load_preset
 from .read import Report
 
 FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
+_REST = ("*", "all")  # the keys for all devices that no other key names
+MAX_LINKED = 256  # the largest known domain of fast links, an NVL72 rack, has 72
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A virtual source, and what its devices can be cut into."""
+    """A virtual source, with what its preset says beyond it."""
 
     source: VirtualSource
     geometry: Geometry | None
+    visible_devices_env: str = ""
+    gpu_names: tuple[str, ...] = ()
 
 
-def virtual(model: sources.Virtual, path: Path, report: Report) -> Resolved:
-    """The source of a `virtual` block at `path`."""
-    count = model.count or 1
+def virtual(model: sources.Virtual, path: Path, dirs: Sequence[FilePath], report: Report) -> Resolved:
+    """The source of a `virtual` block at `path`, its preset looked for in `dirs` first."""
+    preset = _preset(model.preset, (*path, "preset"), dirs, report)
+    count = model.count or preset.count or 1
+    if preset.count and count > preset.count:
+        hint = "use the preset of the device rather than of the node"
+        report.error(
+            (*path, "count"), f"the preset {preset.name!r} has {preset.count} devices, fewer than {count}", hint
+        )
+    at = (*path, "numa")
+    numa = preset.numa[:count] if model.numa is None else _numa(model.numa, count, at, report)
+    if model.links is None:
+        links = {pair: score for pair, score in preset.links.items() if max(pair) < count}
+        links |= {(other, one): score for (one, other), score in links.items()}
+    else:
+        links = _links(model.links, count, (*path, "links"), report)
     source = VirtualSource(
         count=count,
-        memory=model.memory or 0,
-        numa=_numa(model.numa, count, (*path, "numa"), report),
-        attributes=dict(model.attributes),
-        links=_links(model.links, count, (*path, "links"), report),
+        memory=preset.memory if model.memory is None else model.memory,
+        numa=numa,
+        attributes={**preset.attributes, **model.attributes},
+        links=links,
+        id_style=preset.id_style,
+        preset=preset.name,
+        driver_nodes=tuple(map(_node, preset.device_nodes)),
+        partition_nodes=tuple(map(_node, preset.partition_nodes)),
     )
-    return Resolved(source, model.partitioning.to_geometry() if model.partitioning else None)
+    return Resolved(
+        source,
+        model.partitioning.to_geometry() if model.partitioning else preset.geometry,
+        preset.visible_devices_env,
+        _gpu_names(preset),
+    )
 
 
-def _numa(nodes: list[int] | None, count: int, path: Path, report: Report) -> tuple[int, ...]:
-    nodes = nodes or []
-    if len(nodes) not in (0, 1, count):
+def _preset(name: str | None, path: Path, dirs: Sequence[FilePath], report: Report) -> Preset:
+    """The preset, or one that says nothing."""
+    try:
+        return load_preset(name, dirs) if name else Preset(name="")
+    except UnknownPresetError as unknown:
+        report.error(path, unknown.message, unknown.hint)
+    except ConfigError as bad:
+        for problem in bad.problems:
+            report.error(path, f"the preset {name!r} is wrong: {problem}")
+    return Preset(name="")
+
+
+def _node(node: PresetNode) -> NodeTemplate:
+    template = parse(node.path)
+    return NodeTemplate(template, template, node.permissions, node.first_index)
+
+
+def _gpu_names(preset: Preset) -> tuple[str, ...]:
+    """What patterns for NVIDIA's devices are compared with: the model as NVML and as the node's label name it."""
+    if preset.id_style is not IdStyle.NVIDIA:
+        return ()
+    return tuple(preset.attributes[key] for key in ("model", "product") if key in preset.attributes)
+
+
+def _numa(nodes: list[int], count: int, path: Path, report: Report) -> tuple[int, ...]:
+    if len(nodes) not in (1, count):
         report.error(path, f"{len(nodes)} NUMA nodes for {count} devices", "one number for all, or one per device")
     return tuple(nodes)
 
 
-def _links(rows: list[list[int]] | None, count: int, path: Path, report: Report) -> dict[tuple[int, int], int]:
+def _links(rows: list[list[int]], count: int, path: Path, report: Report) -> dict[tuple[int, int], int]:
     """Scores of pairs, both ways. `count` rows of `count` numbers are scores, anything else groups of indices.
 
     No group list of that shape would say anything: each of its groups would hold every device.
     """
-    rows = rows or []
+    if rows and count > MAX_LINKED:
+        report.error(path, f"links are for at most {MAX_LINKED} devices, and the entry has {count}")
+        return {}
     if len(rows) == count and all(len(row) == count for row in rows):
         return _scores(rows, path, report)
     links: dict[tuple[int, int], int] = {}
     for number, group in enumerate(rows):
+        members: set[int] = set()
         for position, index in enumerate(group):
             here = (*path, number, position)
             if index >= count:
                 report.error(here, f"there is no device {index}; the entry has {count}", f"expected 0 to {count - 1}")
-            elif index in group[:position]:
+            elif index in members:
                 report.error(here, f"device {index} is in this group twice", "name each device once")
+            else:
+                members.add(index)
         if len(group) < 2:  # noqa: PLR2004  # a link has two ends
             report.error((*path, number), "a group of linked devices needs at least two indices")
-        links |= {(one, other): FAST_LINK for one in group for other in group if one != other}
+        links |= {pair: FAST_LINK for pair in permutations(members, 2)}
     return links
 
 
@@ -91,28 +151,26 @@ def partitions(
         report.key_error(path, "these devices cannot be partitioned", hint)
         return result
     assert geometry is not None or not wanted
-    for key, value in sorted(wanted.items(), key=lambda item: item[0] in ("*", "all")):
+    for key, value in sorted(wanted.items(), key=lambda item: item[0] in _REST):
         here = (*path, key)
         profiles = _profiles(geometry, value, here, report) if geometry else ()
-        if key in ("*", "all"):
-            indices = [index for index in range(count) if index not in named]
-        else:
-            first, _, last = key.partition("-")
-            indices = list(range(int(first), int(last or first) + 1))
-            if not indices:
-                report.key_error(here, f"the range {key} is empty", "write the lower index first")
-            elif indices[-1] >= count:
-                message = f"there is no device {max(indices[0], count)}; the entry has {count}"
-                report.key_error(here, message, f"expected 0 to {count - 1}")
-        for index in indices:
+        if key in _REST:
+            result |= dict.fromkeys((index for index in range(count) if index not in named), profiles)
+            continue
+        first, _, last = key.partition("-")
+        indices = range(int(first), int(last or first) + 1)
+        if not indices:
+            report.key_error(here, f"the range {key} is empty", "write the lower index first")
+        elif indices[-1] >= count:
+            message = f"there is no device {max(indices[0], count)}; the entry has {count}"
+            report.key_error(here, message, f"expected 0 to {count - 1}")
+        for index in indices[:count]:
             if index in named:
-                report.key_error(
-                    here, f"device {index} has its partitions from {named[index]!r} already", "name it once"
-                )
+                message = f"device {index} has its partitions from {named[index]!r} already"
+                report.key_error(here, message, "name each device once")
                 break
             named[index] = key
-            if index < count:
-                result[index] = profiles
+            result[index] = profiles
     return result
 
 

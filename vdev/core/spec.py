@@ -215,11 +215,12 @@ Source = VirtualSource | GlobSource | SysfsSource | UsbSource
 
 @dataclass(frozen=True, slots=True)
 class NodeTemplate:
-    """A device node whose paths are rendered per device."""
+    """A device node whose paths are rendered per device, with `{index}` counting from `first_index`."""
 
     host_path: Template
     container_path: Template
     permissions: str = "rw"
+    first_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)

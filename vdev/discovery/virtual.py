@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..core import names
 from ..core.device import DeviceNode, IdStyle, RawDevice
 from ..core.facts import facts
-from ..core.spec import EntrySpec, VirtualSource
+from ..core.spec import EntrySpec, NodeTemplate, VirtualSource
 from ..hostfs import HostRoot
 from .found import Found
 
@@ -41,11 +41,13 @@ def _device(entry: EntrySpec, source: VirtualSource, index: int, device_id: str)
 
 
 def _driver_nodes(entry: EntrySpec, source: VirtualSource, device: RawDevice) -> list[DeviceNode]:
-    values = facts(device, entry.resource)
-    return [
-        DeviceNode(template.host_path.render(values), template.container_path.render(values), template.permissions)
-        for template in source.driver_nodes
-    ]
+    def node(template: NodeTemplate) -> DeviceNode:
+        values = {**facts(device, entry.resource), "index": str(device.index + template.first_index)}
+        return DeviceNode(
+            template.host_path.render(values), template.container_path.render(values), template.permissions
+        )
+
+    return [node(template) for template in source.driver_nodes]
 
 
 def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:

@@ -110,7 +110,7 @@ def explicit_booleans(arguments: Sequence[str]) -> list[str]:
 
 
 def offline(arguments: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of a command that looks at files, in which `--node` stands for the node's name. Raises UsageError."""
+    """The settings of a command that looks at files; its `--node` is the node's name. Raises UsageError."""
     renamed = {"node_name" if name == "node" else name: value for name, value in vars(arguments).items()}
     return from_arguments(argparse.Namespace(**renamed), environ)
 
