@@ -249,5 +249,5 @@ async def _end(story: Story, kubelet: Any) -> None:
     left = sorted(path.name for path in kubelet.device_plugin_dir.glob("vdev-*"))
     story.check("no socket is left behind", expected=[], actual=left)
     story.check(
-        "the kubelet found nothing to complain about", expected=[], actual=[str(each) for each in kubelet.errors()]
+        "the kubelet found nothing to complain about", expected=[], actual=[str(each) for each in kubelet.errors]
     )
