@@ -119,7 +119,10 @@ async def test_a_whole_story(driver):
 @pytest.mark.parametrize(
     ("expect", "text"),
     [
-        ({"node": {NPU: {"capacity": 3, "allocatable": 3}}}, r"expected capacity and allocatable \(3, 3\), seen \(2, 2\)"),
+        (
+            {"node": {NPU: {"capacity": 3, "allocatable": 3}}},
+            r"expected capacity and allocatable \(3, 3\), seen \(2, 2\)",
+        ),
         ({"pods": {"one": None}}, "pod one: expected None"),
         ({"pods": {"two": {"phase": "Running"}}}, "pod two: expected .* seen None"),
         ({"pods": {"one": {"phase": "Failed"}}}, "phase: expected 'Failed', seen 'Running'"),
@@ -146,7 +149,9 @@ async def test_steps_that_a_driver_cannot(driver):
     """What a driver cannot do is skipped, and why is said."""
     driver.capabilities = frozenset({Capability.KUBELET})
     story = scenario(shows(2, 2), {"advanceClock": 1}, {"createDeviceNode": "/dev/x"}, {"stopPlugin": None})
-    assert ["t: step 2 needs clock", "t: step 3 needs host-nodes", "t: step 4 needs plugin"] == await play(story, driver)
+    assert ["t: step 2 needs clock", "t: step 3 needs host-nodes", "t: step 4 needs plugin"] == await play(
+        story, driver
+    )
     assert ["t: all of it needs clock"] == await play(scenario(requires=["clock"]), driver)
 
 

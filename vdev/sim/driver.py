@@ -26,6 +26,7 @@ from .state import Capacity
 
 _LOG_TAIL = 2_000  # characters of the plugin's log that an error shows
 _POLL_SECONDS = 0.1
+_STOP_SECONDS = 30.0
 _HOST_NODES = ("null", "zero")
 
 
@@ -37,6 +38,7 @@ class Places:
     kubelet_dir: Path
     cdi_dir: Path
     host_root: Path
+    run_dir: Path
     log: Path
     node_name: str
 
@@ -71,6 +73,7 @@ class VdevRun:
                 *("--kubelet-dir", str(places.kubelet_dir)),
                 *("--cdi-dir", str(places.cdi_dir)),
                 *("--host-root", str(places.host_root)),
+                *("--run-dir", str(places.run_dir)),
                 *("--node-name", places.node_name),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -78,18 +81,30 @@ class VdevRun:
             )
 
     async def stop(self) -> None:
-        """End the process with SIGTERM and wait for it."""
+        """End the process with SIGTERM. Raises ScenarioError if it does not end, or not with exit code 0."""
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                code = await process.wait()
+        except TimeoutError:
+            process.kill()
             await process.wait()
+            raise ScenarioError(f"the plugin did not end within {_STOP_SECONDS:g} s of SIGTERM") from None
+        if code:
+            raise ScenarioError(await asyncio.to_thread(self._last_words, code))
 
     def check(self) -> None:
         """Raise ScenarioError with the end of the log if the process ended by itself."""
         if self._process is not None and self._process.returncode is not None:
-            tail = self._places.log.read_text(errors="replace")[-_LOG_TAIL:]
-            raise ScenarioError(f"the plugin ended with exit code {self._process.returncode}:\n{tail}")
+            raise ScenarioError(self._last_words(self._process.returncode))
+
+    def _last_words(self, code: int) -> str:
+        tail = self._places.log.read_text(errors="replace")[-_LOG_TAIL:]
+        return f"the plugin ended with exit code {code}:\n{tail}"
 
 
 class SimDriver:
@@ -112,6 +127,7 @@ class SimDriver:
             kubelet_dir=self._root / "k",
             cdi_dir=self._root / "cdi",
             host_root=host,
+            run_dir=self._root / "run",
             log=self._root / "plugin.log",
             node_name=self._node_name,
         )

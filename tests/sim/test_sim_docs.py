@@ -1,0 +1,46 @@
+"""The documentation's examples run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from vdev.sim import lint
+from vdev.sim.driver import SimDriver
+from vdev.sim.scenario import play
+from vdev.sim.scenariofile import parse
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "embedded-kubelet.md").read_text()
+
+
+def snippet(language):
+    """The document's only snippet in a language."""
+    (found,) = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+    return found
+
+
+def test_example_test_passes(tmp_path):
+    """The example is a test that passes in a directory of its own."""
+    (tmp_path / "test_example.py").write_text(snippet("python"))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, "-c"]
+    command += [tmp_path / "pytest.ini", tmp_path / "test_example.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+async def test_example_scenario_comes_true():
+    """The example scenario is of the form, and comes true."""
+    async with SimDriver() as driver:
+        assert [] == await play(parse(yaml.safe_load(snippet("yaml"))), driver, patience=30)
+
+
+def test_every_finding_is_documented():
+    """Every code that the sources can report stands in the table of findings."""
+    codes = set()
+    for path in Path(lint.__file__).parent.glob("*.py"):
+        codes |= set(re.findall(r'(?:_error|_warning|Finding)\(\s*"([a-z-]+)"', path.read_text()))
+    assert set() == codes - set(re.findall(r"`([a-z-]+)`", TEXT))

@@ -1,0 +1,22 @@
+"""Every scenario file, played with `vdev run` on the embedded kubelet."""
+
+from pathlib import Path
+
+import pytest
+
+from vdev.sim.driver import SimDriver
+from vdev.sim.scenario import Capability, play
+from vdev.sim.scenariofile import load
+
+FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+async def test_scenario(path):
+    """What the file expects comes true; only what needs real device nodes may be skipped."""
+    async with SimDriver() as driver:
+        scenario = load(path)
+        skipped = await play(scenario, driver, patience=30)
+    if Capability.HOST_NODES in scenario.requires - driver.capabilities:
+        pytest.skip(skipped[0])
+    assert [] == skipped

@@ -1,0 +1,63 @@
+"""Properties of the choice of devices and of the device table."""
+
+import asyncio
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.sim.admission import AdmissionError, Claim, select
+from vdev.sim.checkpoint import parse, restore, take
+from vdev.sim.state import Device, DeviceTable, Options
+
+NPU = "acme.dev/npu"
+IDS = [f"d{i}" for i in range(8)]
+devices = st.dictionaries(st.sampled_from(IDS), st.tuples(st.booleans(), st.sets(st.integers(0, 2)))).map(
+    lambda made: [Device(i, "Healthy" if ok else "Unhealthy", tuple(sorted(numa))) for i, (ok, numa) in made.items()]
+)
+some = st.sets(st.sampled_from(IDS))
+
+
+@given(devices, some, some, st.integers(0, 8), st.none() | st.frozensets(st.integers(0, 2)), st.integers(0, 9))
+def test_select(listed, taken, wish, count, affinity, seed):
+    """Whatever a plugin wishes: the right number of healthy devices that nobody had, or a refusal that takes none."""
+    table = DeviceTable()
+    table.connected(NPU, socket="s", options=Options())
+    table.listed(NPU, listed)
+    for id_ in taken:
+        table.take(NPU, id_)
+    free = {device.id for device in listed if device.healthy} - taken
+
+    async def prefer(available, must):
+        assert must <= available <= free
+        return set(wish)
+
+    async def choose():
+        claim = Claim("pod", "main", NPU, count, affinity)
+        return await select(table, claim, reusable=(), dice=random.Random(seed), prefer=prefer)
+
+    try:
+        chosen = asyncio.run(choose())
+    except AdmissionError:
+        assert count > len(free) or not any(device.healthy for device in listed)
+        assert taken == table.allocated.get(NPU, set())
+    else:
+        assert (count, True) == (len(chosen), chosen <= free)
+        assert chosen | taken == table.allocated.get(NPU, set())
+
+
+@given(devices, st.lists(some, max_size=3))
+def test_checkpoint_round_trip(listed, holders):
+    """Who holds what is the same after a restart, and every resource is known with nothing in it."""
+    table = DeviceTable()
+    table.connected(NPU, socket="s", options=Options())
+    table.listed(NPU, listed)
+    known = {device.id for device in listed}
+    for number, ids in enumerate(holders):
+        if held := ids & known:
+            table.hold(f"pod-{number}", "main", NPU, held, b"\x00answer")
+    table.recount()
+    again = DeviceTable()
+    restore(again, parse(take(table)), now=5.0)
+    assert (table.holders, table.allocated) == (again.holders, again.allocated)
+    assert {NPU: 0} == again.view().capacity
