@@ -20,6 +20,7 @@ from ..errors import ConfigError, UsageError, VdevError
 
 COMMANDS = {
     "run": "the plugin: serve the devices of a configuration to the kubelet",
+    "sim": "the embedded kubelet alone, for any device plugin",
     "demo": "plugin and embedded kubelet, a story of a few seconds",
     "validate": "check configuration files and show every error",
     "plan": "what a node would advertise, and what a reload would change",

@@ -18,6 +18,7 @@ from .inventory import Inventory, Resource
 Key = tuple[str, str]  # resource name, slot id
 
 SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
+RECHECK = 1.0  # seconds between readings while something that may go is still held
 BLIND = 600.0  # seconds that it stays when nobody can say who holds it
 
 
@@ -111,7 +112,7 @@ def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, *, settle: 
 
 def _look_again(each: Retired, holdings: Holdings, now: float, settle: float, blind: float) -> float:
     due = each.since + (settle if holdings.holders is not None else blind)
-    return due if due > now else now + settle
+    return due if due > now else now + RECHECK
 
 
 def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
