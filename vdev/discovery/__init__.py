@@ -12,7 +12,7 @@ from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbSource, VirtualSo
 from ..core.template import TemplateError
 from ..errors import HostError
 from ..hostfs import HostRoot
-from . import glob, virtual
+from . import glob, sysfs, usb, virtual
 from .found import Candidate, Check, Found
 from .numbering import Numbering
 
@@ -32,8 +32,10 @@ def discover(entry: EntrySpec, host: HostRoot, *, node: str, numbering: Numberin
                 return virtual.discover(entry, entry.source, host, node=node)
             case GlobSource():
                 return glob.discover(entry, entry.source, host, numbering=numbering)
-            case SysfsSource() | UsbSource():
-                return Found(problems=(error(entry.where or entry.name, "this source is not there yet"),))
+            case SysfsSource():
+                return sysfs.discover(entry, entry.source, host, numbering=numbering)
+            case UsbSource():
+                return usb.discover(entry, entry.source, host, numbering=numbering)
             case _:
                 assert_never(entry.source)
     except (HostError, TemplateError) as broken:

@@ -1,17 +1,19 @@
 """The memory that a scan needs of earlier ones, so that devices keep their index and name while others come and go."""
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 
 class Numbering:
-    """Of one entry: the index of each device id ever seen, and the serial numbers that turned out not to be unique.
+    """Of one entry: the index of each device id ever seen, and who carries a name that turned out not to be unique.
 
     An id keeps its index while it is away, because it may come back and a pod may still hold it; `retain` ends that.
     """
 
     def __init__(self) -> None:
         self._indices: dict[str, int] = {}
-        self._ambiguous: set[str] = set()
+        self._owners: dict[str, str] = {}
+        self._twins: set[tuple[str, str]] = set()
 
     def assign(self, ids: Iterable[str]) -> list[int]:
         """An index for each id: its own when it was seen before, else the lowest that is free, in the order given."""
@@ -30,10 +32,21 @@ class Numbering:
         """Forget all ids but these."""
         self._indices = {each: index for each, index in self._indices.items() if each in ids}
 
-    def mark_ambiguous(self, names: Iterable[str]) -> None:
-        """Remember that these do not tell devices apart."""
-        self._ambiguous.update(names)
+    def tell_apart(self, devices: Sequence[tuple[str, str]]) -> list[str]:
+        """For each device's name (a serial number; may be empty) and place: the name where it is enough, else the place.
 
-    def is_ambiguous(self, name: str) -> bool:
-        """Whether two devices of that name were ever seen at once."""
-        return name in self._ambiguous
+        Who first had a name alone keeps it, wherever it is plugged in; a twin that joins later is known by its place,
+        and so are twins that were there together from the start. A twin stays one when it is alone: an id must not
+        change because another device left.
+        """
+        strangers = Counter(name for name, place in devices if (name, place) not in self._twins)
+        told = []
+        for name, place in devices:
+            known_twin = (name, place) in self._twins
+            if name and not known_twin and (strangers[name] == 1 or self._owners.get(name) == place):
+                self._owners[name] = place
+                told.append(name)
+            else:
+                self._twins.add((name, place))
+                told.append(place)
+        return told

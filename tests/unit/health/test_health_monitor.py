@@ -198,7 +198,7 @@ def is_alive(pid: int) -> bool:
     """Whether the process runs; one that waits to be reaped does not."""
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -1,0 +1,80 @@
+"""From a device in sysfs to what a container gets of it: its own node and those of its children."""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..core.device import HEALTHY, DeviceNode, Health, RawDevice
+from ..core.facts import facts
+from ..core.spec import EntrySpec, SysfsSource, UsbSource
+from ..hostfs import HostRoot
+from .members import Numa, container_path, looked_at
+from .systree import SysTree
+
+_GROUP_OWNER = "/dev/vfio/vfio"  # opened together with every VFIO group
+
+
+@dataclass(slots=True)
+class NodeFinder:
+    """Gathers nodes for one scan; `watched` are the directories in which nodes may appear or vanish."""
+
+    entry: EntrySpec
+    source: SysfsSource | UsbSource
+    host: HostRoot
+    tree: SysTree
+    numa: Numa
+    watched: set[str]
+
+    def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
+        """The raw device at a sysfs directory.
+
+        It is unhealthy while a node that it should have is missing. With children, `container_path` renames the first
+        child's node, else the device's own; a directory takes all of them.
+        """
+        own = self.tree.node(directory)
+        wanted = [own] if own else []
+        first_child = len(wanted)
+        facts_found = dict(attributes)
+        lacking = ""
+        for subsystem in self.source.children:
+            nodes, names = self._child(directory, subsystem, bus)
+            wanted += nodes
+            if names:
+                facts_found[subsystem] = ",".join(names)
+            else:
+                lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
+                self.watched.add(self.tree.node_directory(subsystem))
+        numa = self.numa.of_directory(directory)
+        bare = RawDevice(
+            id=device_id,
+            entry=self.entry.name,
+            index=index,
+            numa=() if numa is None else (numa,),
+            attributes=facts_found,
+            paths=tuple(dict.fromkeys(wanted)) or (directory,),
+        )
+        renamed = wanted[first_child] if len(wanted) > first_child else own
+        nodes_found = []
+        for path in bare.paths if wanted else ():
+            self.watched.add(posixpath.dirname(path))
+            info = looked_at(self.host, path)
+            if info is None or not info.is_device:
+                lacking = lacking or f"{path} is {'missing' if info is None else 'no device node'}"
+                continue
+            to = self.source.container_path
+            values = facts(bare, self.entry.resource) | {"path": path, "attributes.base": posixpath.basename(path)}
+            inside = container_path(to, path, values) if path == renamed or to.endswith("/") else path
+            nodes_found.append(DeviceNode(info.path, inside, self.source.permissions))
+        health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
+        return replace(bare, nodes=tuple(nodes_found), health=health)
+
+    def _child(self, directory: str, subsystem: str, bus: str) -> tuple[list[str], list[str]]:
+        """Nodes and names of what a child subsystem has below the device."""
+        if subsystem == "vfio":
+            group = self.tree.text(directory, "iommu_group")
+            return ([f"/dev/vfio/{group}", _GROUP_OWNER], [group]) if group else ([], [])
+        devices = self.tree.children(directory, (subsystem,), bus=bus)
+        nodes = [node for device in devices if (node := self.tree.node(device))]
+        if subsystem == "net":  # an interface has a name and no node
+            return nodes, [posixpath.basename(device) for device in devices]
+        return nodes, [posixpath.basename(node) for node in nodes]
