@@ -79,8 +79,9 @@ class Agent:
         await self.state.start()
         await self.link.remove_leftovers()
         await self.link.look()  # so that the first services know which kubelet they register with
+        sys = await asyncio.to_thread(self.options.host.path, "/sys")
         async with contextlib.AsyncExitStack() as stack:
-            watcher = stack.enter_context(Watcher(sys=self.options.host.path("/sys")))
+            watcher = stack.enter_context(Watcher(sys=sys))
             stack.enter_context(self._signals())
             if self.options.run_dir is not None:
                 await stack.enter_async_context(control.serving(self.options.run_dir, {"status": self._status}))

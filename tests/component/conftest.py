@@ -1,0 +1,135 @@
+"""The plugin and the embedded kubelet in one process, joined by real sockets: what every component test stands on.
+
+A call that blocks the event loop inside the plugin fails the test.
+"""
+
+import asyncio
+import functools
+import shutil
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import inotify_simple
+import pytest
+import structlog
+from blockbuster import blockbuster_ctx
+
+import vdev
+import vdev.sim
+from vdev import config
+from vdev.agent import Agent, Options, status
+from vdev.hostfs import HostRoot
+from vdev.sim import Kubelet
+
+SETTLE = 0.2  # seconds that a removed device stays listed; five in production, since nobody waits for it
+
+
+@dataclass(slots=True)
+class RunningAgent:
+    """A plugin at work. `task` ends with its exit code."""
+
+    agent: Agent
+    config_file: Path
+    task: asyncio.Task[int]
+    logs: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def cdi_dir(self) -> Path:
+        """Where its CDI specifications are."""
+        return self.agent.options.cdi_dir
+
+    def edit(self, text: str) -> None:
+        """Replace the configuration as editors do: a new file renamed over the old one."""
+        fresh = self.config_file.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.rename(self.config_file)
+
+    async def stop(self) -> int:
+        """End it gracefully; the exit code."""
+        self.agent.stop()
+        return await self.task
+
+
+@pytest.fixture(scope="session")
+def _inotify():
+    """The first use of inotify_simple runs `ldconfig` to find libc, once per process and before anything is served."""
+    inotify_simple.INotify().close()
+
+
+@pytest.fixture
+def directory():
+    """A directory whose path is short enough for sockets, removed at the end."""
+    path = Path(tempfile.mkdtemp(prefix="vd-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+async def kubelet(directory):
+    """A kubelet of 1.36 that runs; its node status follows at once."""
+    async with Kubelet(directory / "kubelet", rate_limit=False) as running:
+        yield running
+
+
+@pytest.fixture
+async def start_agent(kubelet, directory, _inotify):
+    """Start a plugin beside the kubelet: `await start_agent(config_text, wait=True, overrides={}, **options)`.
+
+    With `wait` it returns once every resource is registered and listed. A second one of the same test finds what the
+    first left in the directory of CDI specifications. `overrides` are values that stand over the file's; `options`
+    those of `vdev.agent.Options`.
+    """
+    started = []
+
+    async def start(text, *, wait=True, overrides=None, preset_dirs=(), **options):
+        file = directory / "vdev.yaml"
+        await asyncio.to_thread(file.write_text, text)
+        load = functools.partial(config.load, [file], overrides=overrides or {}, preset_dirs=preset_dirs)
+        chosen = Options(
+            node="node-1",
+            files=(file,),
+            load=load,
+            plugin_dir=kubelet.device_plugin_dir,
+            kubelet_socket=kubelet.socket,
+            pod_resources_socket=kubelet.pod_resources_socket,
+            cdi_dir=directory / "cdi",
+            host=HostRoot(Path("/")),
+            retire_settle=SETTLE,
+        )
+        agent = Agent(replace(chosen, **options))
+        running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
+        started.append(running)
+        if wait:
+            await kubelet.wait_until(lambda: running.task.done() or _is_up(agent), what="the agent")
+            if running.task.done():
+                await running.task  # raises what stopped it
+        return running
+
+    with structlog.testing.capture_logs() as logs, blockbuster_ctx([vdev], excluded_modules=[vdev.sim]):
+        yield start
+        for running in started:
+            if not running.task.done():
+                await running.stop()
+
+
+def _is_up(agent: Agent) -> bool:
+    served = agent.state.served.resources
+    return bool(served or agent.state.spec.entries == ()) and status.ready(agent)
+
+
+@pytest.fixture
+async def shows(kubelet):
+    """Wait for the node's numbers: `await shows("acme.dev/npu", 2, 2)`, capacity and allocatable."""
+
+    async def wait(resource, capacity, allocatable=None):
+        def condition():
+            node = kubelet.node()
+            return node.capacity.get(resource) == capacity and (
+                allocatable is None or node.allocatable.get(resource) == allocatable
+            )
+
+        await kubelet.wait_until(condition, what=f"{resource} {capacity}/{allocatable}")
+
+    return wait
