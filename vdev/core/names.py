@@ -68,14 +68,16 @@ def device_id(entry: str, identity: str, *, room: int = 9) -> str:
     return f"{clean[: limit - 9].strip('-._')}-{digest(plain)}"
 
 
-def socket_name(resource: str, instance: str) -> str:
-    """The base name of a resource's socket: short, of its own per process (`instance`) and per resource.
+def socket_name(resource: str, instance: str, *, room: int = 60) -> str:
+    """The base name of a resource's socket: of its own per process (`instance`) and per resource, in `room` characters.
 
-    `vdev-<part of the name>-<hash of resource>-<instance>.sock`; the hash keeps apart what the shortened name does
-    not. The kubelet's directory leaves about 75 of the 107 bytes that a socket path may have.
+    `vdev-<part of the name>-<hash of resource>-<instance>.sock`; the hash keeps apart what the shortened name does not.
+    The kubelet's directory leaves about 75 of the 107 bytes that a socket path may have; in a longer directory the
+    readable part shrinks, and then goes.
     """
-    part = _NOT_IN_ID.sub("-", resource.rpartition("/")[2])[:20].strip("-.")
-    return f"vdev-{part}-{digest(resource)}-{instance}.sock"
+    rest = f"-{digest(resource)}-{instance}.sock"
+    part = _NOT_IN_ID.sub("-", resource.rpartition("/")[2])[: max(0, min(20, room - len(rest) - 5))].strip("-.")
+    return f"vdev-{part}{rest}" if part else f"vdev{rest}"
 
 
 def domain_and_name(resource: str) -> tuple[str, str]:

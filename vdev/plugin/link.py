@@ -18,6 +18,7 @@ from ..core import names
 log = structlog.get_logger(__name__)
 
 POLL = 5.0  # seconds between looks when no event comes: inotify can be missing or lose events
+MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 _OURS = "vdev-*.sock"
 
 
@@ -52,7 +53,8 @@ class KubeletLink:
     def new_socket_path(self, resource: str) -> Path:
         """A path for a resource's socket that nobody had before."""
         self._made += 1
-        return self.directory / names.socket_name(resource, f"{self._instance}{self._made:x}")
+        room = MAX_SOCKET_PATH - len(os.fsencode(self.directory)) - 1
+        return self.directory / names.socket_name(resource, f"{self._instance}{self._made:x}", room=room)
 
     @property
     def kubelet_present(self) -> bool:

@@ -13,7 +13,7 @@ import grpc
 from ..core.retain import Key
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
-from .server import MAX_SOCKET_PATH
+from .link import MAX_SOCKET_PATH
 
 TIMEOUT = 5.0  # seconds
 _CHANNEL = (

@@ -21,10 +21,10 @@ from ..core.inventory import Resource
 from ..errors import SocketError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from .encode import ListEncoder, container_response
+from .link import MAX_SOCKET_PATH
 
 log = structlog.get_logger(__name__)
 
-MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
 _OPTIONS = (

@@ -1,0 +1,120 @@
+"""The README's snippets, executed as they stand: files are written, commands run, servers started in the background."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"(?:<!-- (?P<mark>[a-z]+)(?:: (?P<name>\S+))? -->\n)?```(?P<lang>\w+)\n(?P<text>.*?)```", re.DOTALL)
+PATIENCE = 60.0
+
+
+def blocks(mark):
+    return [match for match in BLOCK.finditer(README) if match["mark"] == mark]
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """A directory with the README's files, and an environment in which `vdev` is this checkout."""
+    for block in blocks("file"):
+        (tmp_path / block["name"]).write_text(block["text"])
+    shim = tmp_path / "bin" / "vdev"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
+    shim.chmod(0o755)
+    path = os.pathsep.join((str(shim.parent), os.environ["PATH"]))
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "VDEV_RUN_DIR": str(tmp_path / "run"), "NODE_NAME": "readme"}
+    return {"cwd": tmp_path, "env": env}
+
+
+def until(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            if condition():
+                return
+        time.sleep(0.05)
+    pytest.fail(f"waited {PATIENCE:g} s for {what}")
+
+
+def test_every_block_is_executed_or_of_a_known_kind():
+    """A new snippet cannot slip in without being run: each has a marker, or is the make block or sample output."""
+    for match in BLOCK.finditer(README):
+        assert match["mark"] in {"file", "run", "background"} or match["lang"] == "text" or "make run" in match["text"]
+
+
+def test_the_two_commands_exist():
+    """`make run` and `make test` are targets with a line of help."""
+    shown = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
+    (block,) = [match["text"] for match in BLOCK.finditer(README) if "make run" in match["text"]]
+    for target in re.findall(r"^make (\S+)", block, re.MULTILINE):
+        assert re.search(rf"^{target} ", shown, re.MULTILINE)
+
+
+def test_the_offline_commands_run(shell):
+    """What the README shows of files works, line by line."""
+    for block in blocks("run"):
+        for line in block["text"].splitlines():
+            done = subprocess.run(line, shell=True, capture_output=True, text=True, **shell)
+            assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+def test_the_sample_error_is_what_vdev_says(shell):
+    """The README's example of an error begins as the real one does."""
+    text = (shell["cwd"] / "devices.yaml").read_text().replace("count:", "cuont:")
+    (shell["cwd"] / "devices.yaml").write_text(text)
+    done = subprocess.run("vdev validate devices.yaml", shell=True, capture_output=True, text=True, **shell)
+    (sample,) = [match["text"] for match in BLOCK.finditer(README) if match["lang"] == "text"]
+    assert (2, True) == (done.returncode, sample.partition("allowed")[0] in done.stderr), done.stderr
+
+
+@pytest.fixture
+def place():
+    """A kubelet directory whose path is short enough for sockets."""
+    path = tempfile.mkdtemp(prefix="vdev-")
+    yield path
+    shutil.rmtree(path)
+
+
+def test_kubelet_and_plugin_in_two_terminals(shell, tmp_path, place):
+    """The two background commands find each other, an edit arrives, and a restarted kubelet gets everything back."""
+    sim, run = [match["text"].strip() for match in blocks("background")]
+    sim, run = (each.replace("/tmp/vdev-sim", place).split() for each in (sim, run))
+    shim = shutil.which("vdev", path=shell["env"]["PATH"])
+
+    def start(command):
+        with (tmp_path / f"{command[1]}.log").open("ab") as log:
+            return subprocess.Popen([shim, *command[1:]], stdout=log, stderr=log, **shell)
+
+    def capacity():
+        done = subprocess.run([shim, "status", "--output", "json"], capture_output=True, text=True, **shell)
+        status = json.loads(done.stdout)
+        return status["ready"] and {each["name"]: each["capacity"] for each in status["resources"]}
+
+    running = [start(sim)]
+    try:
+        running.append(start(run))
+        until(lambda: capacity() == {"acme.dev/npu": 2, "example.com/sink": 1}, "both resources")
+        config = shell["cwd"] / "devices.yaml"
+        config.write_text(config.read_text().replace("count: 2", "count: 5"))
+        until(lambda: capacity()["acme.dev/npu"] == 5, "the edit")
+        running[0].terminate()
+        running[0].wait(PATIENCE)
+        until(lambda: capacity() is False, "the kubelet's end")
+        running[0] = start(sim)
+        until(lambda: capacity() == {"acme.dev/npu": 5, "example.com/sink": 1}, "both resources after a restart")
+    finally:
+        for process in running:
+            process.terminate()
+        codes = [process.wait(PATIENCE) for process in running]
+    assert [0, 0] == codes
