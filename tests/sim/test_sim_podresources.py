@@ -60,6 +60,20 @@ async def test_who_is_listed(kubelet, plugins, api):
     }
 
 
+async def test_list_during_an_admission(kubelet, plugins, api):
+    """A List in the middle of a pod's admission does not free what the pod has got so far."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    answer = plugin.answer_allocate
+
+    async def ask_first(request):
+        await api.List(v1.ListPodResourcesRequest())
+        return await answer(request)
+
+    plugin.answer_allocate = ask_first
+    pod = await kubelet.run_pod(manifest("p", a={NPU: 1}, b={NPU: 1}))
+    assert {"d1", "d2"} == {pod.container(name).devices[NPU][0] for name in ("a", "b")}
+
+
 async def test_v1alpha1(kubelet, plugins, channel):
     """Conformance 1: the old version of the service lists the same."""
     await plugins(NPU, ["d1"])

@@ -1,5 +1,6 @@
 """Every scenario file, played with `vdev run` on the embedded kubelet."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
 async def test_scenario(path):
     """What the file expects comes true; only what needs real device nodes may be skipped."""
     async with SimDriver() as driver:
-        scenario = load(path)
+        scenario = await asyncio.to_thread(load, path)
         skipped = await play(scenario, driver, patience=30)
     if Capability.HOST_NODES in scenario.requires - driver.capabilities:
         pytest.skip(skipped[0])

@@ -97,7 +97,15 @@ class Admission:
         self._journal = journal
         self._client = client
         self._reusable: dict[str, dict[str, set[str]]] = {}
+        self._pending = ""
         self.in_flight: dict[str, set[str]] = {}
+
+    def free(self, active: Collection[str]) -> None:
+        """Forget what pods held that are not active (UIDs), but never the pod that was admitted last.
+
+        It may be in the middle of its admission; as in the kubelet, the next pod's admission ends that.
+        """
+        self._table.free_all_but({*active, self._pending})
 
     async def admit(
         self,
@@ -113,6 +121,7 @@ class Admission:
         `active` are the UIDs of the pods that count, None while the kubelet starts and does not know; `running` says
         that the runtime had the container running then. Raises AdmissionError, PluginError, DeviceVanishedError.
         """
+        self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}
         calls = await self.allocate(pod, container, active=active, affinity=affinity, running=running)
         for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
@@ -137,7 +146,7 @@ class Admission:
         wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
         self._dice.shuffle(wanted)
         if wanted and active is not None:
-            self._table.free_all_but(active)
+            self.free(active)
         for resource in wanted:
             claim = Claim(pod.uid, container.name, resource, container.limits[resource], affinity)
             if running:

@@ -55,7 +55,16 @@ class RateLimit:
 class PodResources:
     """What both versions of the service answer from."""
 
-    def __init__(self, table: DeviceTable, pods: Pods, *, journal: Journal, limit: RateLimit | None) -> None:
+    def __init__(
+        self,
+        table: DeviceTable,
+        pods: Pods,
+        *,
+        free: Callable[[set[str]], None],
+        journal: Journal,
+        limit: RateLimit | None,
+    ) -> None:
+        self._free = free
         self._table = table
         self._pods = pods
         self._journal = journal
@@ -79,7 +88,7 @@ class PodResources:
     def active(self) -> list[PodSpec]:
         """The pods that count; forgets what the others held, as the real List does."""
         active = self._pods.active()
-        self._table.free_all_but({pod.uid for pod in active})
+        self._free({pod.uid for pod in active})
         return active
 
     def entries(self, pod: PodSpec) -> Iterable[tuple[str, list[tuple[str, str, int]]]]:

@@ -108,7 +108,8 @@ class KubeletProcess:
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(time.monotonic) if self.settings.rate_limit else None
-        PodResources(self.table, self.pods, journal=self.journal, limit=limit).serve_on(pod_resources)
+        answers = PodResources(self.table, self.pods, free=self._free, journal=self.journal, limit=limit)
+        answers.serve_on(pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, "p")
         await self._serve(registration, paths.registration_socket, "r")
 
@@ -178,6 +179,11 @@ class KubeletProcess:
         async with self._group:
             up.set_result(None)
             await self._end.wait()
+
+    def _free(self, active: set[str]) -> None:
+        """Only once all pods are known; until then a pod that was not admitted again yet would lose its devices."""
+        if self.sources_ready:
+            self.admission.free(active)
 
     async def _devices_changed(self, pods: frozenset[str]) -> None:
         self.changed(pods)

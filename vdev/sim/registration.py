@@ -131,6 +131,7 @@ class Registry(api_grpc.RegistrationServicer):
         if victim is None:
             return  # A failed registration took the entry away: the devices stay healthy for ever, as in the kubelet.
         await victim.close()
+        self._opened.remove(victim)
         socket = victim.socket if self._compat is Compat.V1_37 else None
         if self._table.disconnected(resource, now=self._now(), socket=socket):
             self._journal.note(PluginLost(resource, error))

@@ -176,7 +176,7 @@ class Workers:
 
     async def _admit(self, pod: PodRecord, running: frozenset[str]) -> None:
         process = self._process
-        active = {pod.spec.uid, *(spec.uid for spec in self._store.active())} if process.sources_ready else None
+        active = {spec.uid for spec in self._store.active()} if process.sources_ready else None
         for container in pod.containers:
             container.allocations += await process.admission.admit(
                 pod.spec,
