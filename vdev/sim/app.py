@@ -58,8 +58,13 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         host_root="/",
     )
     again, end = asyncio.Event(), asyncio.Event()
+    greeted = False
 
     def show(entry: Entry) -> None:
+        nonlocal greeted
+        if not greeted and options.output is Output.TEXT:
+            _banner(options, out)
+        greeted = True
         _print(entry, options.output, out)
         if isinstance(entry, Lifecycle) and entry.what == "panicked":
             again.set()  # As systemd would.
@@ -67,8 +72,6 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     kubelet.journal.listen(show)
     with _signals({signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: again}):
         async with kubelet:
-            if options.output is Output.TEXT:
-                _banner(options, out)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
                 if options.pods is not None:

@@ -69,6 +69,7 @@ class PodRecord:
     reason: str = ""
     message: str = ""
     admitted: bool = False
+    told: PodStatus | None = None
 
     def status(self) -> PodStatus:
         """As a frozen value."""
@@ -166,7 +167,7 @@ class Workers:
                 container.health = {
                     r: {id_: table.health_of(r, id_) for id_ in sorted(devices.ids)} for r, devices in held.items()
                 }
-        self._journal.note(PodChanged(pod.status()))
+        self._tell(pod)
 
     def push(self, uids: Iterable[str]) -> None:
         """Devices of these pods changed health: their status follows at once."""
@@ -202,7 +203,14 @@ class Workers:
             container.running, container.waiting = False, ""
         self._journal.events.append(Event(pod.spec.key, reason, text))
         self._journal.metrics.admission_rejections[reason] += 1
-        self._journal.note(PodChanged(pod.status()))
+        self._tell(pod)
+
+    def _tell(self, pod: PodRecord) -> None:
+        """Write the pod's status down, if it is news."""
+        status = pod.status()
+        if status != pod.told:
+            pod.told = status
+            self._journal.note(PodChanged(status))
 
     async def _start(self, pod: PodRecord, container: ContainerRecord) -> None:
         try:
