@@ -71,15 +71,14 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
 
     kubelet.journal.listen(show)
     with _signals({signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: again}):
-        async with kubelet:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
-                if options.pods is not None:
-                    watch = PodDirectory(kubelet, options.pods).run()
-                    tasks.append(group.create_task(watch, name="watch the pods directory"))
-                await end.wait()
-                for task in tasks:
-                    task.cancel()
+        async with kubelet, asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
+            if options.pods is not None:
+                watch = PodDirectory(kubelet, options.pods).run()
+                tasks.append(group.create_task(watch, name="watch the pods directory"))
+            await end.wait()
+            for task in tasks:
+                task.cancel()
     return 0
 
 
