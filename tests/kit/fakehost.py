@@ -2,13 +2,13 @@
 
     devices:                                   # below /sys/devices, parents first or not
       pci0000:00/0000:00:14.0:
-        bus: pci                               # or class: video4linux; of a bus's device, class is an attribute
+        bus: pci                            # or class: video4linux; below a bus, class is an attribute
         driver: xhci_hcd
         numa_node: 1                           # every other key is an attribute
       pci0000:00/0000:00:14.0/usb1/1-4:
         bus: usb
         idVendor: 046d
-        node: {path: bus/usb/001/004, number: "189:3"}    # `kind: block` for a disk
+        node: {path: bus/usb/001/004, number: "189:3"}   # and kind: block for a disk
     links: {/dev/serial/by-id/usb-x: ../../ttyUSB0}
     files: {/proc/swaps: ""}
 

@@ -33,7 +33,7 @@ class Numbering:
         self._indices = {each: index for each, index in self._indices.items() if each in ids}
 
     def tell_apart(self, devices: Sequence[tuple[str, str]]) -> list[str]:
-        """For each device's name (a serial number; may be empty) and place: the name where it is enough, else the place.
+        """For each device's name (a serial number; may be empty) and place: the name if it is enough, else the place.
 
         Who first had a name alone keeps it, wherever it is plugged in; a twin that joins later is known by its place,
         and so are twins that were there together from the start. A twin stays one when it is alone: an id must not

@@ -226,3 +226,23 @@ async def test_closing_gives_every_descriptor_back(tmp_path: Path) -> None:
         watcher.close()
         watcher.close()
     assert before == len(os.listdir("/proc/self/fd"))
+
+
+UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(
+    not os.access(UEVENT, os.W_OK), reason="asking the kernel for a uevent needs root and a writable /sys"
+)
+async def test_a_kernel_uevent_wakes_what_is_watched_in_sysfs(tmp_path: Path) -> None:
+    """The kernel is asked to say again that /dev/null changed; only directories of sysfs are concerned."""
+    with Watcher(sys=Path("/sys"), poll_interval=3600) as watcher:
+        if watcher.limits:
+            pytest.skip(watcher.limits[0])
+        watcher.watch(Path("/sys/class/mem"))
+        watcher.watch(tmp_path)
+        await settled(watcher)
+        await asyncio.to_thread(UEVENT.write_text, "change")
+        async with asyncio.timeout(TIMEOUT):
+            assert {Path("/sys/class/mem"): frozenset()} == await watcher.changes()

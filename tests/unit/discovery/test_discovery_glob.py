@@ -1,0 +1,448 @@
+"""Devices by path patterns: what matches, what forms one device, what is refused."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev import discovery
+from vdev.core.device import DeviceNode, Mount
+from vdev.core.problem import Severity
+from vdev.core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
+from vdev.discovery import Found, Numbering
+
+KIT = Path(__file__).parents[2] / "kit"
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeHost:
+    return FakeHost(tmp_path)
+
+
+def find(
+    fake: FakeHost,
+    *paths: str | GlobPath,
+    numbering: Numbering | None = None,
+    exclude: tuple[str, ...] = (),
+    group_by: GroupBy = GroupBy.POSITION,
+    allow_dangerous: bool = False,
+) -> Found:
+    """One scan for an entry `e` with these patterns."""
+    items = tuple(GlobPath(path=each) if isinstance(each, str) else each for each in paths)
+    source = GlobSource(paths=items, exclude=exclude, group_by=group_by, allow_dangerous=allow_dangerous)
+    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    return discovery.discover(entry, fake.host, node="n", numbering=numbering)
+
+
+def nodes(found: Found) -> list[list[str]]:
+    return [[node.host_path for node in device.nodes] for device in found.devices]
+
+
+def ids(found: Found) -> list[str]:
+    return [device.id for device in found.devices]
+
+
+def messages(found: Found) -> list[str]:
+    return [str(problem) for problem in found.problems]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("/dev/ttyUSB*", ["/dev/ttyUSB0", "/dev/ttyUSB2", "/dev/ttyUSB10"]),
+        ("/dev/ttyUSB?", ["/dev/ttyUSB0", "/dev/ttyUSB2"]),
+        ("/dev/ttyUSB[0-1]", ["/dev/ttyUSB0"]),
+        ("/dev/ttyUSB[!0]", ["/dev/ttyUSB2"]),
+        ("/dev/ttyUSB[02]", ["/dev/ttyUSB0", "/dev/ttyUSB2"]),
+        ("/dev/*/ttyUSB1", ["/dev/pts/ttyUSB1"]),
+        ("/dev/**/ttyUSB?", ["/dev/pts/ttyUSB1", "/dev/ttyUSB0", "/dev/ttyUSB2"]),
+        ("/dev/**", ["/dev/odd[1]", "/dev/pts/ttyUSB1", "/dev/ttyUSB0", "/dev/ttyUSB2", "/dev/ttyUSB10"]),
+        ("/dev/ttyUSB2", ["/dev/ttyUSB2"]),
+        ("/dev/odd[[]1]", ["/dev/odd[1]"]),
+        ("/d*/ttyUSB2", ["/dev/ttyUSB2"]),
+        ("/dev/TTY*", []),
+    ],
+)
+def test_what_a_pattern_matches(fake: FakeHost, pattern: str, expected: list[str]) -> None:
+    """Wildcards, sets and `**`, in natural order, without hidden files."""
+    for name in ("ttyUSB10", "ttyUSB2", "ttyUSB0", "pts/ttyUSB1", "odd[1]", ".hidden"):
+        fake.node(name)
+    assert [[path] for path in expected] == nodes(find(fake, pattern))
+
+
+def test_no_match_is_a_warning_and_no_device(fake: FakeHost) -> None:
+    """An empty scan is nothing to fail on."""
+    found = find(fake, "/dev/ttyUSB*")
+    assert (["e: warning: glob /dev/ttyUSB* matches nothing on this node"], ()) == (messages(found), found.devices)
+
+
+def test_a_link_names_the_device_and_its_target_is_the_node(fake: FakeHost) -> None:
+    """/dev/serial/by-id: the container sees the link's name, the runtime the real node; the id follows the link."""
+    fake.add((KIT / "workstation.yaml").read_text())
+    link = "/dev/serial/by-id/usb-ITead_Sonoff_Zigbee_3.0_USB_Dongle_Plus_8ad5b4c2-if00-port0"
+    first = find(fake, "/dev/serial/by-id/*Zigbee*")
+    assert (DeviceNode("/dev/ttyUSB2", link, "rw"),) == first.devices[0].nodes
+    fake.unplug("pci0000:00/0000:00:14.0/usb1/1-1/1-1.3")
+    fake.remove(link)
+    assert () == find(fake, "/dev/serial/by-id/*Zigbee*").devices
+    fake.node("ttyUSB7", "188:7")
+    fake.link(link, "/dev/ttyUSB7")
+    again = find(fake, "/dev/serial/by-id/*Zigbee*")
+    assert ids(first) == ids(again)
+    assert [["/dev/ttyUSB7"]] == nodes(again)
+
+
+def test_several_names_of_one_node_are_one_device(fake: FakeHost) -> None:
+    """The node's own name counts before those of links."""
+    fake.node("video0", "81:0")
+    fake.link("/dev/video", "video0")
+    fake.link("/dev/video-front", "/dev/video0")
+    assert [["/dev/video0"]] == nodes(find(fake, "/dev/video*"))
+
+
+def test_excluded_paths_are_left_out(fake: FakeHost) -> None:
+    """By their own name, or by that of the node behind a link."""
+    for name in ("ttyUSB0", "ttyUSB1", "ttyUSB2"):
+        fake.node(name)
+    fake.link("/dev/modem", "ttyUSB1")
+    found = find(fake, "/dev/[tm]*", exclude=("/dev/ttyUSB[01]",))
+    assert [["/dev/ttyUSB2"]] == nodes(found)
+    refused = {candidate.path for candidate in found.candidates if not candidate.matched}
+    assert {"/dev/ttyUSB0", "/dev/ttyUSB1", "/dev/modem"} == refused
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def three_cameras(fake: FakeHost) -> None:
+    for number in range(3):
+        fake.node(f"video{number}", f"81:{number}")
+    fake.node("media0", "235:0")
+
+
+def test_the_ith_matches_form_a_device(fake: FakeHost) -> None:
+    """As many devices as the shortest required pattern covers."""
+    three_cameras(fake)
+    found = find(fake, "/dev/video*", "/dev/media*")
+    assert [["/dev/video0", "/dev/media0"]] == nodes(found)
+    assert "2 of 3 matches of /dev/video*" in messages(found)[0]
+
+
+def test_a_limit_lets_one_match_serve_several_devices(fake: FakeHost) -> None:
+    """One node with limit 2 pairs with two of three."""
+    three_cameras(fake)
+    found = find(fake, "/dev/video*", GlobPath(path="/dev/media*", limit=2))
+    assert [["/dev/video0", "/dev/media0"], ["/dev/video1", "/dev/media0"]] == nodes(found)
+
+
+def test_a_limit_does_not_multiply_devices(fake: FakeHost) -> None:
+    """Alone, a pattern gives as many devices as it has matches; replicas are for `sharing`."""
+    fake.node("fuse", "10:229")
+    assert [["/dev/fuse"]] == nodes(find(fake, GlobPath(path="/dev/fuse", limit=10)))
+
+
+def test_a_required_pattern_without_match_gives_no_device(fake: FakeHost) -> None:
+    """A device is whole or none."""
+    three_cameras(fake)
+    assert [] == nodes(find(fake, "/dev/video*", "/dev/missing"))
+
+
+@pytest.mark.parametrize("present", [[], ["timer"]])
+def test_an_optional_member_changes_neither_number_nor_ids(fake: FakeHost, present: list[str]) -> None:
+    """It is handed out where it is there, and that is all."""
+    three_cameras(fake)
+    for name in present:
+        fake.node(name, "116:33")
+    found = find(fake, GlobPath(path="/dev/timer", optional=True, limit=2), "/dev/video*")
+    assert ["e-video0", "e-video1", "e-video2"] == ids(found)
+    timer = [f"/dev/{name}" for name in present]
+    assert [[*timer, "/dev/video0"], [*timer, "/dev/video1"], ["/dev/video2"]] == nodes(found)
+
+
+def test_only_optional_members_form_one_device_of_what_is_there(fake: FakeHost) -> None:
+    """Named after its position, because any of them may be missing."""
+    fake.node("ttyUSB0")
+    items = [GlobPath(path=f"/dev/{name}", optional=True) for name in ("ttyS0", "ttyUSB0")]
+    found = find(fake, *items)
+    assert (["e-0"], [["/dev/ttyUSB0"]]) == (ids(found), nodes(found))
+
+
+def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
+    """By name, card 2 gets control 2 although control 0 is the first; what has no partner is unhealthy and says why."""
+    for name in ("pcmC0D0c", "pcmC2D0c", "controlC2", "controlC1", "timer"):
+        fake.node(f"snd/{name}")
+    found = find(
+        fake, "/dev/snd/pcmC*D0c", "/dev/snd/controlC*", GlobPath(path="/dev/snd/timer", limit=9), group_by=GroupBy.NAME
+    )
+    assert [
+        ["/dev/snd/pcmC0D0c", "/dev/snd/timer"],
+        ["/dev/snd/pcmC2D0c", "/dev/snd/controlC2", "/dev/snd/timer"],
+    ] == nodes(found)
+    assert ["nothing matches /dev/snd/controlC* for 0", ""] == [device.health.reason for device in found.devices]
+
+
+def test_fewer_wildcards_join_every_device_that_begins_alike(fake: FakeHost) -> None:
+    """One control node serves both devices of its card, within its limit."""
+    for name in ("pcmC1D0p", "pcmC1D3p", "controlC1"):
+        fake.node(f"snd/{name}")
+    found = find(fake, "/dev/snd/pcmC*D*p", GlobPath(path="/dev/snd/controlC*", limit=2), group_by=GroupBy.NAME)
+    assert [["/dev/snd/pcmC1D0p", "/dev/snd/controlC1"], ["/dev/snd/pcmC1D3p", "/dev/snd/controlC1"]] == nodes(found)
+
+
+# --- ids and indices --------------------------------------------------------------------------------------------------
+
+
+def test_ids_come_from_the_name_below_the_patterns_directory(fake: FakeHost) -> None:
+    """Where directories vary, they are part of the identity."""
+    fake.node("bus/usb/001/004")
+    fake.node("bus/usb/002/004")
+    found = find(fake, "/dev/bus/usb/*/*")
+    assert 2 == len(set(ids(found)))
+    assert all(each.startswith(("e-001-004-", "e-002-004-")) for each in ids(found))
+
+
+def test_ids_are_unique_where_one_match_names_several_devices(fake: FakeHost) -> None:
+    """The second use has a number, and a file that is called so does not collide with it."""
+    three_cameras(fake)
+    fake.node("media0.1")
+    found = find(fake, GlobPath(path="/dev/media*", limit=9), GlobPath(path="/dev/video*", limit=2))
+    assert "e-media0" == ids(found)[0]
+    assert len(found.devices) == len(set(ids(found)))
+
+
+def test_an_index_stays_while_others_come_and_go(fake: FakeHost) -> None:
+    """A device keeps its index; a new one gets the lowest that was never taken; one that returns has its own again."""
+    numbering = Numbering()
+
+    def indices() -> dict[str, int]:
+        return {device.id: device.index for device in find(fake, "/dev/ttyUSB*", numbering=numbering).devices}
+
+    fake.node("ttyUSB1")
+    fake.node("ttyUSB2")
+    assert {"e-ttyUSB1": 0, "e-ttyUSB2": 1} == indices()
+    fake.remove("/dev/ttyUSB1")
+    fake.node("ttyUSB0")
+    assert {"e-ttyUSB0": 2, "e-ttyUSB2": 1} == indices()
+    fake.node("ttyUSB1")
+    assert {"e-ttyUSB0": 2, "e-ttyUSB1": 0, "e-ttyUSB2": 1} == indices()
+    fake.remove("/dev/ttyUSB1")
+    numbering.retain({"e-ttyUSB0", "e-ttyUSB2"})
+    fake.node("ttyUSB3")
+    assert {"e-ttyUSB0": 2, "e-ttyUSB2": 1, "e-ttyUSB3": 0} == indices()
+
+
+# --- into the container -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("", "/dev/video3"),
+        ("/dev/cam/", "/dev/cam/video3"),
+        ("/dev/camera", "/dev/camera"),
+        ("/dev/camera{index}", "/dev/camera0"),
+        ("/dev/{attributes.match}/{attributes.target}", "/dev/3/video3"),
+        ("{path}-{{x}}", "/dev/video3-{x}"),
+    ],
+)
+def test_where_it_appears_in_the_container(fake: FakeHost, wanted: str, expected: str) -> None:
+    """As on the host, in a directory, or renamed with placeholders."""
+    fake.node("video3", "81:3")
+    found = find(fake, GlobPath(path="/dev/video*", container_path=wanted, permissions="r"))
+    assert (DeviceNode("/dev/video3", expected, "r"),) == found.devices[0].nodes
+
+
+def test_a_wrong_placeholder_is_an_error_of_the_entry(fake: FakeHost) -> None:
+    """One broken entry is a problem, not an exception."""
+    fake.node("video3")
+    found = find(fake, GlobPath(path="/dev/video*", container_path="/dev/{indx}"))
+    assert "unknown placeholder {indx}" in messages(found)[0]
+
+
+def test_a_mount_takes_anything(fake: FakeHost) -> None:
+    """Files, directories and sockets reach the container as bind mounts."""
+    fake.file("/etc/firmware.bin", "")
+    found = find(fake, GlobPath(path="/etc/firmware.*", type=PathType.MOUNT, container_path="/fw/", read_only=True))
+    assert (Mount("/etc/firmware.bin", "/fw/firmware.bin", True),) == found.devices[0].mounts
+
+
+def test_a_directory_of_nodes_can_be_one_device(fake: FakeHost) -> None:
+    """All nodes in it, below the container's directory."""
+    fake.node("snd/controlC0")
+    fake.node("snd/seq/x")
+    fake.file("/dev/snd/readme", "")
+    found = find(fake, GlobPath(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), container_path="/dev/sound"))
+    expected = [("/dev/snd/controlC0", "/dev/sound/controlC0"), ("/dev/snd/seq/x", "/dev/sound/seq/x")]
+    assert expected == [(node.host_path, node.container_path) for node in found.devices[0].nodes]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.touch(), "e: /dev/x is not a device node (plain file); use type: mount"),
+        (os.mkfifo, "e: /dev/x is not a device node (fifo); use type: mount"),
+        (
+            os.mkdir,
+            "e: /dev/x is not a device node (directory); use type: mount, or kinds: [directory] for all nodes in it",
+        ),
+    ],
+)
+def test_what_is_no_node_is_refused_with_the_way_out(
+    fake: FakeHost, make: Callable[[Path], object], message: str
+) -> None:
+    """A runtime would fail the pod for ever with `not a device node`."""
+    make(fake.root / "dev/x")
+    found = find(fake, "/dev/x")
+    assert ([message], ()) == (messages(found), found.devices)
+
+
+def test_a_wildcard_passes_directories_by_in_silence(fake: FakeHost) -> None:
+    """/dev/input/* is not meant to match by-id."""
+    fake.node("input/event0")
+    (fake.root / "dev/input/by-id").mkdir()
+    assert [] == messages(find(fake, "/dev/input/*"))
+
+
+def test_kinds_narrow_what_matches(fake: FakeHost) -> None:
+    """Only block devices, say."""
+    fake.node("sdz", "8:400", kind="block")
+    fake.node("sdx", "1:3")
+    assert [["/dev/sdz"]] == nodes(find(fake, GlobPath(path="/dev/sd*", kinds=(NodeKind.BLOCK,))))
+
+
+# --- what must not be handed out --------------------------------------------------------------------------------------
+
+
+def test_disks_in_use_and_raw_memory_are_refused(fake: FakeHost) -> None:
+    """A disk whose partition, or what is built on it, is mounted; and the machine's memory."""
+    fake.add((KIT / "server.yaml").read_text())
+    found = find(fake, "/dev/[sm]*")
+    assert [["/dev/sdb"]] == nodes(found)
+    told = " ".join(messages(found))
+    assert "/dev/sda is not handed out because it is a disk in use: /dev/sda1 is mounted at /" in told
+    assert "/dev/sdc is not handed out because it is a disk in use: /dev/dm-0 is mounted at /data" in told
+    assert "/dev/mem is not handed out because it gives access to the machine's physical memory" in told
+
+
+def test_swap_is_a_use(fake: FakeHost) -> None:
+    """Swap space is listed elsewhere than mounts."""
+    fake.node("sdd", "8:48", kind="block")
+    fake.file("/proc/swaps", "Filename Type Size Used Priority\n/dev/sdd partition 1 0 -2\n")
+    assert "/dev/sdd is swap space" in messages(find(fake, "/dev/sdd"))[0]
+
+
+def test_who_asks_for_it_by_name_gets_an_error_not_a_warning(fake: FakeHost) -> None:
+    """An explicit path was surely meant."""
+    fake.node("mem", "1:1")
+    assert [Severity.ERROR] == [problem.severity for problem in find(fake, "/dev/mem").problems]
+
+
+def test_dangerous_nodes_can_be_allowed(fake: FakeHost) -> None:
+    """Who says so gets them."""
+    fake.node("mem", "1:1")
+    assert [["/dev/mem"]] == nodes(find(fake, "/dev/mem", allow_dangerous=True))
+
+
+# --- NUMA and what to watch -------------------------------------------------------------------------------------------
+
+
+def test_numa_comes_from_the_nearest_ancestor_that_knows(fake: FakeHost) -> None:
+    """The second GPU says -1; the bridge above it says 1. A device of both nodes belongs to both."""
+    fake.add((KIT / "server.yaml").read_text())
+    both = find(fake, "/dev/dri/renderD128", "/dev/dri/renderD129").devices[0]
+    assert (0, 1) == both.numa
+    assert [(0,), (1,)] == [device.numa for device in find(fake, "/dev/dri/renderD*").devices]
+    assert () == find(fake, "/dev/vfio/vfio").devices[0].numa
+
+
+def test_watched_directories_are_those_that_decide(fake: FakeHost) -> None:
+    """The directories that were listed, of literal paths the parent, of links also the target's."""
+    fake.node("ttyUSB0")
+    fake.link("/dev/serial/by-id/x", "../../ttyUSB0")
+    assert {"/dev", "/dev/serial/by-id"} == find(fake, "/dev/serial/by-id/*").watch
+    assert {"/dev/missing"} == find(fake, "/dev/missing/*").watch
+    assert {"/dev/net"} == find(fake, "/dev/net/tun").watch
+
+
+# --- bad weather ------------------------------------------------------------------------------------------------------
+
+
+def test_loops_and_dangling_links_are_left_out(fake: FakeHost) -> None:
+    """A circle of links is reported, a link to nothing is a candidate that does not exist."""
+    fake.link("/dev/loopA", "loopB")
+    fake.link("/dev/loopB", "loopA")
+    fake.link("/dev/lost", "nowhere")
+    fake.node("lp0")
+    found = find(fake, "/dev/l*")
+    assert [["/dev/lp0"]] == nodes(found)
+    assert 2 == sum("probably a loop" in message for message in messages(found))
+
+
+def test_a_linked_directory_does_not_trap_the_recursion(fake: FakeHost) -> None:
+    """`**` does not follow links to directories."""
+    fake.node("a/x")
+    fake.link("/dev/a/again", "/dev")
+    assert [["/dev/a/x"]] == nodes(find(fake, "/dev/**/x"))
+
+
+@pytest.mark.parametrize("name", [b"tty\nUSB", b"tty\x07", b"tty\xff"])
+def test_names_that_cannot_be_said_are_left_out(fake: FakeHost, name: bytes) -> None:
+    """Control characters and broken UTF-8 would end up in messages and on the wire."""
+    (fake.root / "dev" / os.fsdecode(name)).touch()
+    fake.node("ttyS0")
+    found = find(fake, "/dev/tty*")
+    assert [["/dev/ttyS0"]] == nodes(found)
+    assert 1 == sum("is left out: its name has control characters" in message for message in messages(found))
+
+
+def test_a_file_that_vanishes_during_the_scan_is_no_error(fake: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listed, then gone: absent."""
+    fake.node("ttyUSB0")
+    fake.node("ttyUSB1")
+    real = fake.host.entries
+
+    def vanishing(path: str) -> list[tuple[str, bool]]:
+        listed = list(real(path))
+        (fake.root / "dev/ttyUSB0").unlink(missing_ok=True)
+        return listed
+
+    monkeypatch.setattr(fake.host, "entries", vanishing)
+    assert [["/dev/ttyUSB1"]] == nodes(find(fake, "/dev/ttyUSB*"))
+
+
+def test_many_problems_alike_are_counted(fake: FakeHost) -> None:
+    """A directory full of plain files is not a thousand messages."""
+    for number in range(100):
+        fake.file(f"/dev/f{number}", "plain")
+    found = find(fake, "/dev/f*")
+    assert 6 == len(found.problems)
+    assert "95 more: each is not a device node (plain file)" in messages(found)[-1]
+
+
+def test_ten_thousand_entries_are_found(fake: FakeHost) -> None:
+    """Every one a device, in natural order, with its own id."""
+    for number in range(10_000):
+        fake.node(f"tty{number}")
+    found = find(fake, "/dev/tty*")
+    assert [f"e-tty{number}" for number in range(10_000)] == ids(found)
+
+
+def test_a_missing_host_root_finds_nothing(tmp_path: Path) -> None:
+    """No /dev below the root is a warning per pattern, not a crash."""
+    fake = FakeHost(tmp_path)
+    (tmp_path / "dev").rmdir()
+    assert () == find(fake, "/dev/*").devices
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mknod needs root")
+def test_real_nodes_are_seen_as_nodes(tmp_path: Path) -> None:
+    """With real device nodes nothing needs to be faked."""
+    fake = FakeHost(tmp_path, real_nodes=True)
+    fake.node("ttyUSB0")
+    fake.file("/dev/ttyUSB1", "plain")
+    found = find(fake, "/dev/ttyUSB*")
+    assert [["/dev/ttyUSB0"]] == nodes(found)
+    assert "plain file" in messages(found)[0]

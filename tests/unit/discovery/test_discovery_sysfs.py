@@ -1,0 +1,217 @@
+"""Devices in sysfs: conditions, nodes of children, identity, NUMA."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev import discovery
+from vdev.core.spec import Condition, EntrySpec, Operator, SysfsSource
+from vdev.discovery import Found, Numbering
+from vdev.errors import HostError
+
+KIT = Path(__file__).parents[2] / "kit"
+GPU = "pci0000:00/0000:00:01.0/0000:01:00.0"
+CAMERA = "pci0000:00/0000:00:14.0/usb1/1-4"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> FakeHost:
+    return FakeHost(tmp_path / "server").add((KIT / "server.yaml").read_text())
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> FakeHost:
+    return FakeHost(tmp_path / "desk").add((KIT / "workstation.yaml").read_text())
+
+
+def where(attribute: str, *values: str, operator: Operator = Operator.GLOB) -> Condition:
+    return Condition(attribute=attribute, operator=operator, values=values)
+
+
+def find(fake: FakeHost, source: SysfsSource, numbering: Numbering | None = None) -> Found:
+    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    return discovery.discover(entry, fake.host, node="n", numbering=numbering)
+
+
+def by_class(name: str, *match: Condition, children: tuple[str, ...] = (), container_path: str = "") -> SysfsSource:
+    return SysfsSource(kind="class", subsystem=name, match=match, children=children, container_path=container_path)
+
+
+def by_bus(name: str, *match: Condition, children: tuple[str, ...] = (), container_path: str = "") -> SysfsSource:
+    return SysfsSource(kind="bus", subsystem=name, match=match, children=children, container_path=container_path)
+
+
+def nodes(found: Found) -> dict[str, list[str]]:
+    return {device.id: [node.host_path for node in device.nodes] for device in found.devices}
+
+
+def test_a_camera_by_its_name_and_its_parents_vendor(desk: FakeHost) -> None:
+    """`../../` climbs from video0 over the USB interface to the USB device; the grouping directory does not count."""
+    source = by_class("video4linux", where("name", "HD *"), where("../../idVendor", "046d"), where("index", "0"))
+    assert {"e-1-4-1.0": ["/dev/video0"]} == nodes(find(desk, source))
+
+
+def test_a_replug_keeps_a_class_devices_id(desk: FakeHost) -> None:
+    """video0 and video1 come back as video5 and video6 in the same port."""
+    source = by_class("video4linux", where("../../idVendor", "046d"))
+    before = find(desk, source)
+    desk.unplug(f"{CAMERA}/{'1-4:1.0/video4linux'}")
+    assert () == find(desk, source).devices
+    for number, index in ((5, 0), (6, 1)):
+        desk.plug(
+            f"{CAMERA}/1-4:1.0/video4linux/video{number}",
+            **{"class": "video4linux", "index": index, "node": {"path": f"video{number}", "number": f"81:{number}"}},
+        )
+    after = find(desk, source)
+    assert [device.id for device in before.devices] == [device.id for device in after.devices]
+    assert [["/dev/video5"], ["/dev/video6"]] == list(nodes(after).values())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ([where("vendor", "0x1002")], ["0000:01:00.0", "0000:81:00.0"]),
+        ([where("vendor", "1002"), where("class", "0x03*")], ["0000:01:00.0", "0000:81:00.0"]),
+        ([where("mem_info_vram_total", "16000000000", operator=Operator.GE)], ["0000:01:00.0"]),
+        ([where("mem_info_vram_total", "17163091968", operator=Operator.LT)], ["0000:81:00.0"]),
+        ([where("driver", "apex", "ice", operator=Operator.IN)], ["0000:02:00.0", "0000:86:00.0"]),
+        (
+            [where("driver", "amdgpu", "pcieport", "vfio-pci", operator=Operator.NOT_IN)],
+            ["0000:02:00.0", "0000:86:00.0", "0000:86:01.2"],
+        ),
+        ([where("physfn", "true", operator=Operator.EXISTS), where("driver", "iavf")], ["0000:86:01.2"]),
+        ([where("physfn/driver", "ice"), where("iommu_group", "42")], ["0000:86:01.1"]),
+        ([where("sriov_numvfs", "0", operator=Operator.GT)], ["0000:86:00.0"]),
+        ([where("sriov_numvfs", "true", operator=Operator.EXISTS)], ["0000:86:00.0"]),
+        ([where("../vendor", "0x8086"), where("vendor", "0x1ac1")], ["0000:02:00.0"]),
+        ([where("drm", "true", operator=Operator.EXISTS)], ["0000:01:00.0", "0000:81:00.0"]),
+        ([where("vendor", "five", operator=Operator.GE)], []),
+        ([where("../../../../../../../../etc/hostname", "*")], []),
+    ],
+)
+def test_conditions_on_pci_devices(server: FakeHost, conditions: list[Condition], expected: list[str]) -> None:
+    """Ids, drivers, virtual functions, numbers, parents; a link's value is its target's name."""
+    found = find(server, by_bus("pci", *conditions))
+    assert expected == [device.attributes["name"] for device in found.devices]
+
+
+def test_why_a_candidate_did_not_match_is_told_per_condition(server: FakeHost) -> None:
+    """For `vdev plan`: what was asked, what was there."""
+    found = find(server, by_bus("pci", where("vendor", "0x1002"), where("sriov_numvfs", "0", operator=Operator.GT)))
+    told = {
+        candidate.path.rpartition("/")[2]: [(check.condition, check.actual, check.ok) for check in candidate.checks]
+        for candidate in found.candidates
+    }
+    assert [("vendor = 0x1002", "0x1002", True), ("sriov_numvfs > 0", "(absent)", False)] == told["0000:01:00.0"]
+    assert [("vendor = 0x1002", "0x8086", False), ("sriov_numvfs > 0", "3", True)] == told["0000:86:00.0"]
+    assert "bus pci has no device on this node that meets the conditions" == found.problems[0].message
+
+
+def test_a_gpu_comes_with_its_drm_nodes_and_numa(server: FakeHost) -> None:
+    """Card and render node, not the connector; NUMA from the bridge where the device itself says -1."""
+    found = find(server, by_bus("pci", where("class", "0x03*"), children=("drm",)))
+    assert {
+        "e-0000-01-00.0": ["/dev/dri/card0", "/dev/dri/renderD128"],
+        "e-0000-81-00.0": ["/dev/dri/card1", "/dev/dri/renderD129"],
+    } == nodes(found)
+    assert [(0,), (1,)] == [device.numa for device in found.devices]
+    assert "/dev/dri" in found.watch
+
+
+def test_a_bridge_does_not_collect_what_is_behind_it(server: FakeHost) -> None:
+    """Devices of the same bus below a match are devices of their own."""
+    found = find(server, by_bus("pci", where("driver", "pcieport"), children=("drm",)))
+    assert [[], []] == list(nodes(found).values())
+
+
+def test_a_virtual_function_on_vfio_comes_with_its_group(server: FakeHost) -> None:
+    """The group's node and the one that all groups are opened with."""
+    found = find(server, by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)))
+    assert [["/dev/vfio/41", "/dev/vfio/vfio"], ["/dev/vfio/42", "/dev/vfio/vfio"]] == list(nodes(found).values())
+
+
+def test_devices_that_share_an_iommu_group_are_told(server: FakeHost) -> None:
+    """Two pods could not both open the group."""
+    group = server.root / "sys/devices/pci0000:80/0000:80:03.0/0000:86:01.1/iommu_group"
+    group.unlink()
+    group.symlink_to(server.root / "sys/kernel/iommu_groups/41")
+    found = find(server, by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)))
+    assert ["IOMMU group 41 is shared by 2 devices"] == [problem.message for problem in found.problems]
+
+
+def test_a_network_interface_has_a_name_and_no_node(server: FakeHost) -> None:
+    """The name is there for templates."""
+    found = find(server, by_bus("pci", where("driver", "iavf"), children=("net",)))
+    assert ("ens3f0v2", (), True) == (
+        found.devices[0].attributes["net"],
+        found.devices[0].nodes,
+        found.devices[0].health.healthy,
+    )
+
+
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        (lambda fake: fake.remove("/dev/dri/renderD128"), "/dev/dri/renderD128 is missing"),
+        (lambda fake: fake.remove(f"/sys/devices/{GPU}/drm"), "no drm device below 0000:01:00.0"),
+    ],
+)
+def test_a_missing_child_makes_the_device_unhealthy(
+    server: FakeHost, break_it: Callable[[FakeHost], None], reason: str
+) -> None:
+    """The device is there, and says what it lacks; where that may appear is watched."""
+    break_it(server)
+    found = find(server, by_bus("pci", where("device", "0x73bf"), children=("drm",)))
+    assert [reason, ""] == [device.health.reason for device in found.devices]
+    assert "/dev/dri" in found.watch
+
+
+def test_devices_without_a_place_keep_their_own_name(desk: FakeHost) -> None:
+    """/dev/kvm is plugged in nowhere."""
+    assert {"e-kvm": ["/dev/kvm"]} == nodes(find(desk, by_class("misc", where("uevent", "*kvm*"))))
+
+
+def test_the_first_child_is_renamed_and_a_directory_takes_all(server: FakeHost) -> None:
+    """One name cannot stand for two nodes."""
+    match = where("device", "0x73bf")
+    renamed = find(server, by_bus("pci", match, children=("drm",), container_path="/dev/gpu{index}")).devices[1]
+    assert ["/dev/gpu1", "/dev/dri/renderD129"] == [node.container_path for node in renamed.nodes]
+    moved = find(server, by_bus("pci", match, children=("drm",), container_path="/gpu/")).devices[0]
+    assert ["/gpu/card0", "/gpu/renderD128"] == [node.container_path for node in moved.nodes]
+
+
+def test_disks_in_use_are_not_handed_out(server: FakeHost) -> None:
+    """As with paths."""
+    assert {"e-sdb": ["/dev/sdb"]} == nodes(find(server, by_class("block")))
+
+
+def test_a_class_that_is_not_there_is_a_warning(server: FakeHost) -> None:
+    """No driver has made it yet; when one does, the directory is watched."""
+    found = find(server, by_class("nothing"))
+    assert ["class nothing does not exist on this node"] == [problem.message for problem in found.problems]
+    assert {"/sys/class/nothing"} == found.watch
+
+
+def test_an_attribute_that_cannot_be_read_does_not_match(server: FakeHost) -> None:
+    """The condition fails with the reason; the scan goes on."""
+    real = server.host.read_text
+
+    def broken(path: str, **options: int) -> str | None:
+        if path.endswith("0000:01:00.0/vendor"):
+            raise HostError(f"cannot read {path}: Input/output error")
+        return real(path, **options)
+
+    server.host.read_text = broken  # type: ignore[method-assign]
+    found = find(server, by_bus("pci", where("vendor", "0x1002")))
+    assert ["0000:81:00.0"] == [device.attributes["name"] for device in found.devices]
+    assert any("Input/output error" in check.actual for each in found.candidates for check in each.checks)
+
+
+def test_devices_without_node_name_in_uevent_are_found_where_udev_puts_them(tmp_path: Path) -> None:
+    """Some drivers give no DEVNAME."""
+    fake = FakeHost(tmp_path)
+    fake.plug("virtual/input/input0/event0", **{"class": "input", "node": {"path": "input/event0", "number": "13:64"}})
+    (tmp_path / "sys/devices/virtual/input/input0/event0/uevent").write_text("MAJOR=13\nMINOR=64\n")
+    assert {"e-event0": ["/dev/input/event0"]} == nodes(find(fake, by_class("input")))

@@ -1,0 +1,168 @@
+"""USB devices: identity by serial number, else by port; children; classes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev import discovery
+from vdev.core.spec import EntrySpec, UsbSource
+from vdev.discovery import Found, Numbering
+
+KIT = Path(__file__).parents[2] / "kit"
+BUS = "pci0000:00/0000:00:14.0/usb1"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> FakeHost:
+    return FakeHost(tmp_path).add((KIT / "workstation.yaml").read_text())
+
+
+def find(fake: FakeHost, source: UsbSource, numbering: Numbering | None = None) -> Found:
+    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    return discovery.discover(entry, fake.host, node="n", numbering=numbering)
+
+
+def nodes(found: Found) -> dict[str, list[str]]:
+    return {device.id: [node.host_path for node in device.nodes] for device in found.devices}
+
+
+def stick(fake: FakeHost, port: str, number: int, serial: str = "A1", product: str = "2838") -> None:
+    """An SDR stick in a port, as device `number` of bus 1."""
+    fake.plug(
+        f"{BUS}/{port}",
+        bus="usb",
+        idVendor="0bda",
+        idProduct=product,
+        serial=serial,
+        busnum=1,
+        devnum=number,
+        node={"path": f"bus/usb/001/{number:03}", "number": f"189:{number - 1}"},
+    )
+
+
+SDR = UsbSource(vendor="0bda", product="2838")
+
+
+@pytest.mark.parametrize(
+    ("source", "ports"),
+    [
+        (UsbSource(vendor="1050"), ["1-2"]),
+        (UsbSource(vendor="1a86", product="7523"), ["1-1.1", "1-1.2"]),
+        (UsbSource(vendor="1a86", product="0000"), []),
+        (UsbSource(serial="8ad5*"), ["1-1.3"]),
+        (UsbSource(port="1-1.[12]"), ["1-1.1", "1-1.2"]),
+        (UsbSource(device_class="0e"), ["1-4"]),
+        (UsbSource(device_class="0x3"), ["1-2"]),
+        (UsbSource(device_class="09"), ["1-1", "usb1"]),
+        (UsbSource(vendor="1050", serial="*"), []),
+    ],
+)
+def test_what_is_selected(desk: FakeHost, source: UsbSource, ports: list[str]) -> None:
+    """By ids, serial number, port, and the class of the device or of an interface."""
+    assert ports == [device.attributes["port"] for device in find(desk, source).devices]
+
+
+def test_a_key_comes_with_its_hidraw_node(desk: FakeHost) -> None:
+    """The bus node, and the child's."""
+    found = find(desk, UsbSource(vendor="1050", product="0407", children=("hidraw", "input")))
+    assert {"e-1-2": ["/dev/bus/usb/001/007", "/dev/hidraw1", "/dev/input/event3"]} == nodes(found)
+
+
+def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
+    """Two adapters with one serial number are two devices, told apart by port."""
+    found = find(desk, UsbSource(vendor="1a86", children=("tty",), container_path="/dev/ttyV{index}"))
+    assert {
+        "e-1-1.1": ["/dev/bus/usb/001/010", "/dev/ttyUSB0"],
+        "e-1-1.2": ["/dev/bus/usb/001/011", "/dev/ttyUSB1"],
+    } == nodes(found)
+    assert ["/dev/ttyV0", "/dev/ttyV1"] == [device.nodes[1].container_path for device in found.devices]
+
+
+def test_a_hub_does_not_collect_what_is_plugged_into_it(desk: FakeHost) -> None:
+    """The hub has no tty of its own and says so."""
+    found = find(desk, UsbSource(vendor="05e3", children=("tty",)))
+    assert "no tty device below 1-1" == found.devices[0].health.reason
+
+
+def test_a_replug_keeps_the_id_by_serial_number(tmp_path: Path) -> None:
+    """Another port, another device number, the same stick."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-3", 5)
+    before = find(fake, SDR)
+    fake.unplug(f"{BUS}/1-3")
+    stick(fake, "1-6", 9)
+    assert ({"e-A1": ["/dev/bus/usb/001/005"]}, {"e-A1": ["/dev/bus/usb/001/009"]}) == (
+        nodes(before),
+        nodes(find(fake, SDR)),
+    )
+
+
+def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> None:
+    """The same port, another device number."""
+    assert ["e-1-2"] == list(nodes(find(desk, UsbSource(vendor="1050"))))
+    desk.unplug(f"{BUS}/1-2")
+    desk.plug(
+        f"{BUS}/1-2", bus="usb", idVendor="1050", idProduct="0407", node={"path": "bus/usb/001/033", "number": "189:32"}
+    )
+    assert {"e-1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, UsbSource(vendor="1050")))
+
+
+def test_a_twin_that_joins_changes_nobodys_id(tmp_path: Path) -> None:
+    """Who was there first keeps the serial number; the twin goes by its port, also when it is alone later."""
+    fake, numbering = FakeHost(tmp_path), Numbering()
+    stick(fake, "1-3", 5)
+    assert ["e-A1"] == list(nodes(find(fake, SDR, numbering)))
+    stick(fake, "1-2", 6)
+    assert {"e-1-2": ["/dev/bus/usb/001/006"], "e-A1": ["/dev/bus/usb/001/005"]} == nodes(find(fake, SDR, numbering))
+    fake.unplug(f"{BUS}/1-3")
+    assert ["e-1-2"] == list(nodes(find(fake, SDR, numbering)))
+    stick(fake, "1-7", 8)
+    assert ["e-1-2", "e-A1"] == list(nodes(find(fake, SDR, numbering)))
+
+
+def test_twins_from_the_start_keep_their_ports_names(tmp_path: Path) -> None:
+    """When one leaves, the other does not become the first."""
+    fake, numbering = FakeHost(tmp_path), Numbering()
+    stick(fake, "1-3", 5)
+    stick(fake, "1-2", 6)
+    assert ["e-1-2", "e-1-3"] == list(nodes(find(fake, SDR, numbering)))
+    fake.unplug(f"{BUS}/1-3")
+    assert ["e-1-2"] == list(nodes(find(fake, SDR, numbering)))
+
+
+def test_a_stranger_with_the_same_serial_number_does_not_matter(tmp_path: Path) -> None:
+    """Only devices of this entry need to be told apart."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-3", 5)
+    stick(fake, "1-4", 6, product="9999")
+    assert ["e-A1"] == list(nodes(find(fake, SDR)))
+
+
+def test_a_missing_bus_node_is_unhealthy(tmp_path: Path) -> None:
+    """For a moment sysfs is ahead of /dev, or /dev/bus/usb is not mounted."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-3", 5)
+    fake.remove("/dev/bus/usb/001/005")
+    found = find(fake, SDR)
+    assert "/dev/bus/usb/001/005 is missing" == found.devices[0].health.reason
+    assert {"/sys/bus/usb/devices", "/dev/bus/usb/001"} == found.watch
+
+
+def test_every_usb_device_says_why_it_did_not_match(desk: FakeHost) -> None:
+    """The camera has the vendor, not the product."""
+    found = find(desk, UsbSource(vendor="046d", product="0825"))
+    checks = next(each.checks for each in found.candidates if each.path.endswith("/1-4"))
+    assert [("vendor = 046d", "046d", True), ("product = 0825", "082d", False)] == [
+        (check.condition, check.actual, check.ok) for check in checks
+    ]
+    assert ["e: warning: usb vendor 046d product 0825 matches no device on this node"] == [
+        str(problem) for problem in found.problems
+    ]
+    assert 7 == len(found.candidates)
+
+
+def test_a_host_without_usb_is_a_warning(tmp_path: Path) -> None:
+    """No bus, no device, no crash."""
+    found = find(FakeHost(tmp_path), SDR)
+    assert ((), 1) == (found.devices, len(found.problems))

@@ -1,0 +1,56 @@
+"""Virtual devices: ids, facts, and the nodes that the real device would have."""
+
+import uuid
+from pathlib import Path
+
+from tests.kit.fakehost import FakeHost
+from vdev import discovery
+from vdev.core import template
+from vdev.core.device import DeviceNode, IdStyle
+from vdev.core.spec import EntrySpec, NodeTemplate, VirtualSource
+from vdev.discovery import Found, Numbering
+
+
+def find(tmp_path: Path, source: VirtualSource, node: str = "n") -> Found:
+    entry = EntrySpec(name="acme", resource="acme.dev/npu", source=source)
+    return discovery.discover(entry, FakeHost(tmp_path).host, node=node)
+
+
+def test_each_has_its_own_id_index_and_numa_node(tmp_path: Path) -> None:
+    """One NUMA value per device."""
+    found = find(tmp_path, VirtualSource(count=2, memory=2**34, numa=(0, 1), attributes={"model": "X1"}))
+    assert [("acme-0", 0, (0,)), ("acme-1", 1, (1,))] == [(each.id, each.index, each.numa) for each in found.devices]
+    assert {("X1", 2**34)} == {(each.attributes["model"], each.memory) for each in found.devices}
+
+
+def test_one_numa_value_is_for_all(tmp_path: Path) -> None:
+    """And none is none."""
+    assert [(1,), (1,)] == [each.numa for each in find(tmp_path, VirtualSource(count=2, numa=(1,))).devices]
+    assert [()] == [each.numa for each in find(tmp_path, VirtualSource(count=1)).devices]
+
+
+def test_ids_as_nvidias_driver_gives_them_differ_by_node_and_index_only(tmp_path: Path) -> None:
+    """Stable over restarts, other on every node, never random."""
+    source = VirtualSource(count=2, id_style=IdStyle.NVIDIA)
+    here, again, there = (find(tmp_path, source, node) for node in ("a", "a", "b"))
+    assert here == again
+    assert 4 == len({each.id for found in (here, there) for each in found.devices})
+    assert all(each.id == f"GPU-{uuid.UUID(each.id[4:])}" for each in here.devices)
+
+
+def test_the_real_devices_nodes_are_kept_where_the_host_has_them(tmp_path: Path) -> None:
+    """A mock GPU next to a real driver."""
+    fake = FakeHost(tmp_path)
+    fake.node("nvidia1", "195:1")
+    wanted = NodeTemplate(template.parse("/dev/nvidia{index}"), template.parse("/dev/nvidia{index}"))
+    found = find(tmp_path, VirtualSource(count=2, driver_nodes=(wanted,)))
+    assert [(), (DeviceNode("/dev/nvidia1", "/dev/nvidia1", "rw"),)] == [each.driver_nodes for each in found.devices]
+    assert {"/dev"} == found.watch
+
+
+def test_the_numbering_forgets_what_is_not_retained() -> None:
+    """The lowest free index goes to who comes first."""
+    numbering = Numbering()
+    assert [0, 1, 2] == numbering.assign(["a", "b", "c"])
+    numbering.retain(["a", "c"])
+    assert [2, 1, 3] == numbering.assign(["c", "d", "e"])
