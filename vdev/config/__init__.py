@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.origin import Override
-from ..core.problem import Problem
+from ..core.problem import Problem, error
 from ..core.spec import Spec
 from ..errors import ConfigError
 from . import check, compile, effective, nvidia  # noqa: A004  # the module's name is its verb
-from . import load as loading
 from .effective import Origin, render
-from .load import Document
+from .explain import MAX_FINDINGS
+from .load import Document, join, overlaid, read_file, read_text
 from .place import in_order, problem_document
 from .publish import json_schema, json_schema_text
 from .read import Report, read, stands_alone
@@ -83,12 +83,12 @@ def load(
     problems: list[object] = []
     for path in paths:
         try:
-            documents.append(loading.read_file(Path(path)))
-        except ConfigError as error:
-            problems += error.problems
+            documents.append(read_file(Path(path)))
+        except ConfigError as bad:
+            problems += bad.problems
     if problems:
         raise ConfigError(tuple(problems))
-    return _build(loading.join(documents), overrides, preset_dirs, partial=partial)
+    return _build(join(documents), overrides, preset_dirs, partial=partial)
 
 
 def load_text(
@@ -100,7 +100,7 @@ def load_text(
     partial: bool = False,
 ) -> Loaded:
     """As `load`, for the text of one file. Raises ConfigError."""
-    return _build(loading.read_text(text, name), overrides, preset_dirs, partial=partial)
+    return _build(read_text(text, name), overrides, preset_dirs, partial=partial)
 
 
 def _build(
@@ -109,7 +109,7 @@ def _build(
     over: dict[tuple[str | int, ...], Override] = {
         tuple(path.split(".")): override for path, override in overrides.items()
     }
-    document = loading.overlaid(document, over)
+    document = overlaid(document, over)
     report = Report(document)
     reading = read(document, report)
     devices = list(reading.items(("devices",), reading.file.devices))
@@ -125,6 +125,9 @@ def _build(
     report.findings += nvidia.unused(document)
 
     problems = in_order(report.findings, document.files)
+    if len(problems) > MAX_FINDINGS:
+        more = error(document.files[0], f"there are {len(problems) - MAX_FINDINGS} more problems")
+        problems = (*problems[:MAX_FINDINGS], more)
     broken = report.broken()
     if broken and not (partial and all(stands_alone(unit) for unit in broken)):
         raise ConfigError(problems)

@@ -98,7 +98,8 @@ def _container(model: schema.Entry, path: Path, report: Report) -> None:
     for key, items in lists:
         for number, item in enumerate(items):
             at = (*container, key, number)
-            members.append(((*at, "containerPath"), item.container_path or item.host_path))
+            shown = "containerPath" if item.container_path else "hostPath"
+            members.append(((*at, shown), item.container_path or item.host_path))
             _dangerous(item.host_path, model, (*at, "hostPath"), report)
     for at, shown in members:
         if shown in taken:
@@ -246,6 +247,5 @@ def flags(reading: Reading, report: Report) -> None:
 
 def emptiness(reading: Reading, report: Report) -> None:
     """A file without devices advertises nothing, which is rarely meant."""
-    broken = any(unit[:1] == ("devices",) for unit in report.broken())
-    if not reading.file.devices and not broken:
+    if not reading.file.devices and not report.broken():
         report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")

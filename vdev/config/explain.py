@@ -1,13 +1,13 @@
 """Pydantic's errors as findings a person can act on: place, what is wrong, what is allowed, what was probably meant."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..core.problem import did_you_mean
 from .load import Document
 from .place import Finding, Path, finding, show
 from .schema import ConfigFile
@@ -17,12 +17,12 @@ MAX_FINDINGS = 1000
 
 
 def findings(error: ValidationError, document: Document) -> Iterator[Finding]:
-    """One finding for each error, up to a number that nobody would read."""
+    """One finding for each error, as far as anybody reads."""
     details = error.errors(include_url=False)
     for detail in details[:MAX_FINDINGS]:
         yield _finding(detail, document, tuple(step for step in detail["loc"] if step != "[key]"))
     if len(details) > MAX_FINDINGS:
-        yield finding(document.value_place(()), (), f"and {len(details) - MAX_FINDINGS} more errors")
+        yield finding(document.value_place(()), (), f"there are {len(details) - MAX_FINDINGS} more errors")
 
 
 def _finding(detail: ErrorDetails, document: Document, path: Path) -> Finding:
@@ -54,12 +54,14 @@ def unknown_key(document: Document, path: Path) -> Finding:
     model = model_at(path[:-1])
     allowed = list(_fields(model)) if model else []
     hints = ["allowed: " + ", ".join(allowed)] if allowed else []
-    if near := did_you_mean(key, allowed):
-        hints.append(near)
-    elif homes := _homes().get(key):
-        hints.append(f"it belongs under {' or '.join(homes)}")
-    elif near := did_you_mean(key, _homes()):
-        hints.append(near.replace("?", f" under {' or '.join(_homes()[near.split(chr(39))[1]])}?"))
+    homes = _homes()
+    near = get_close_matches(key, [*allowed, *homes], n=1)
+    if key in homes:
+        hints.append(f"it belongs under {' or '.join(homes[key])}")
+    elif near and near[0] in allowed:
+        hints.append(f"did you mean {near[0]!r}?")
+    elif near:
+        hints.append(f"did you mean {near[0]!r} under {' or '.join(homes[near[0]])}?")
     return finding(document.key_place(path), path, f"unknown key {key!r}", hint="; ".join(hints))
 
 

@@ -18,7 +18,8 @@ from .place import Finding, Path, Place, finding, show
 
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 MAX_DEPTH = 64  # the schema needs 10
-MAX_VALUES = 200_000  # after aliases are expanded
+MAX_VALUES = 100_000  # after aliases are expanded
+MAX_TEXT = 128 * 1024  # characters of one scalar; Linux takes no longer environment variable
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
 _NULL = re.compile(r"~|null|Null|NULL|")
@@ -272,6 +273,8 @@ class _Composer:
         return node
 
     def _scalar(self, event: yaml.ScalarEvent, node: _Node) -> None:
+        if len(event.value) > MAX_TEXT:
+            raise _stop(node.place, f"a text of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
         tag = (event.tag or "").removeprefix(_TAG)
         node.plain = not event.style and not tag
         if tag in ("int", "float", "bool"):

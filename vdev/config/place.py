@@ -9,6 +9,7 @@ from ..core.problem import Problem, Severity
 Path = tuple[str | int, ...]
 """The way from the top of the file to a value: keys and list indices."""
 
+_MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -35,6 +36,8 @@ class Finding(Problem):
 
 def finding(place: Place, path: Path, message: str, *, hint: str = "", severity: Severity = Severity.ERROR) -> Finding:
     """A problem at a place; its `where` reads `file:line:column: path`."""
+    if len(message) > _MAX_MESSAGE:
+        message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
     where = ": ".join(part for part in (str(place), show(path)) if part)
     return Finding(severity, where, message, hint, place, path)
 

@@ -140,8 +140,11 @@ class Container(Section):
     """Annotations for the container's runtime; values may hold placeholders."""
 
 
-def _positive(value: float) -> tuple[str, str]:
-    return ("", "") if value > 0 else ("must be longer than nothing", "such as 200ms or 5s")
+_DAY = 86400.0
+
+
+def _useful(value: float) -> tuple[str, str]:
+    return ("", "") if 0 < value <= _DAY else (f"{value:g} seconds are out of range", "more than nothing, at most 24h")
 
 
 class Health(Section):
@@ -149,9 +152,9 @@ class Health(Section):
 
     probe: Annotated[Probe, choice(Probe)]
     """exists: its paths are there; open: its nodes open; file: a file has its content; command: it exits with 0."""
-    interval: Annotated[Duration, Rule(_positive)] = 5.0
+    interval: Annotated[Duration, Rule(_useful)] = 5.0
     """Time between two probes, such as 5s."""
-    timeout: Annotated[Duration, Rule(_positive)] = 2.0
+    timeout: Annotated[Duration, Rule(_useful)] = 2.0
     """How long a probe may take."""
     path: PathTemplate | None = None
     """For probe file: the file; may hold placeholders."""

@@ -46,8 +46,9 @@ def described(value: object) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, str) and not isinstance(value, Plain):
         return f"the text {value[:_SHOWN] + '…' * (len(value) > _SHOWN)!r}"
-    boolean = str(value).lower() in ("true", "false")
-    return f"the boolean {value}" if boolean else f"the number {value}"
+    text = str(value)
+    kind = "boolean" if text.lower() in ("true", "false") else "number"
+    return f"the {kind} {text[:_SHOWN]}{'…' * (len(text) > _SHOWN)}"
 
 
 class Section(BaseModel):
@@ -255,7 +256,7 @@ Duration = Annotated[
 
 
 def _quantity(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > _SHOWN:
         refuse(f"expected an amount of memory, got {described(value)}", "such as 16Gi, or a number of bytes")
     try:
         return quantity.parse_quantity(str(value))

@@ -122,7 +122,7 @@ def _links(rows: list[list[int]], count: int, path: Path, report: Report) -> dic
                 members.add(index)
         if len(group) < 2:  # noqa: PLR2004  # a link has two ends
             report.error((*path, number), "a group of linked devices needs at least two indices")
-        links |= {pair: FAST_LINK for pair in permutations(members, 2)}
+        links |= dict.fromkeys(permutations(members, 2), FAST_LINK)
     return links
 
 

@@ -1,0 +1,276 @@
+"""Errors of the configuration: each has its place, all come at once, sorted as a reader meets them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vdev import config
+from vdev.core.spec import VirtualSource
+from vdev.errors import ConfigError
+
+HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
+
+
+def errors(text: str) -> list[str]:
+    """Every error, as text."""
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(text, "f")
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("    virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
+        ("    virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
+        ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; the entry has 3"),
+        ("    virtual: {count: 3, links: [[1, 1]]}", "links[0][1]: device 1 is in this group twice"),
+        ("    virtual: {count: 3, links: [[1]]}", "links[0]: a group of linked devices needs at least two indices"),
+        ("    virtual: {count: 2, links: [[0, 1], [2, 0]]}", "links[1][0]: the score of 1 with 0 is 2"),
+        ("    virtual: {count: 2, links: [[5, 1], [1, 0]]}", "links[0][0]: device 0 is linked to itself"),
+        ("    virtual: {count: 300, links: [[0, 1]]}", "links: links are for at most 256 devices"),
+        ("    virtual: {preset: a100-sxm4-40g}", "unknown preset 'a100-sxm4-40g'; did you mean 'a100-sxm4-40gb'?"),
+        ("    virtual: {preset: dgx-a100, count: 9}", "count: the preset 'dgx-a100' has 8 devices, fewer than 9"),
+        ("    virtual: {memory: 16Q}", "virtual.memory: '16Q' has the unknown suffix 'Q'"),
+        ("    virtual: {}\n    glob: /dev/x", "devices[0]: the entry has virtual and glob; expected exactly one of"),
+        ("    exclude: [/dev/x]", "devices[0]: the entry says not where its devices come from"),
+        ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy goes with glob only"),
+        ("    glob: ttyUSB*", "f:4:11: devices[0].glob: 'ttyUSB*' is not an absolute path"),
+        ("    glob: /dev/../etc/*", "climbs with '..'"),
+        ("    glob: []", "devices[0].glob: the list is empty"),
+        ("    glob: [{path: /dev/a, permissions: rwx}]", "permissions: 'rwx' are no permissions"),
+        ("    glob: [{path: /dev/a, permissions: rr}]", "permissions: 'rr' are no permissions"),
+        ('    glob: [{path: /dev/a, permissions: ""}]', "permissions: '' are no permissions"),
+        ("    glob: [{path: /d, type: mount, permissions: r}]", "permissions: permissions go with type device only"),
+        ("    glob: [{path: /d, readOnly: true}]", "readOnly: readOnly goes with type mount only"),
+        (
+            "    glob: [{path: /d, type: Device}]",
+            "type: the text 'Device' is not allowed here; expected device or mount",
+        ),
+        ("    glob: [{path: /dev/a, optional: true}]", "glob: every path is optional"),
+        (
+            "    glob: [{path: /dev/a, container_path: /x}]",
+            "unknown key 'container_path'; allowed: path, containerPath",
+        ),
+        ("    glob: /dev/mem", "glob: /dev/mem gives a container power over the whole host; set allowDangerous: true"),
+        ("    glob: //dev/./kmem", "/dev/kmem gives a container power"),
+        ("    glob: [{path: /dev, type: mount}]", "/dev gives a container power"),
+        ("    virtual: {}\n    container: {mounts: [{hostPath: /dev/port}]}", "mounts[0].hostPath: /dev/port gives"),
+        (
+            "    virtual: {}\n    container: {env: {A-B: x}}",
+            "f:5:23: devices[0].container.env.A-B: 'A-B' is no environment",
+        ),
+        ('    virtual: {}\n    container: {env: {A: "{x}"}}', "env.A: unknown placeholder {x}; allowed: {id}"),
+        ('    virtual: {}\n    container: {env: {A: "{id"}}', "env.A: stray '{'"),
+        ('    virtual: {attributes: {m: x}}\n    container: {env: {A: "{attributes.n}"}}', "unknown attribute 'n'"),
+        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: expected a text, got nothing"),
+        ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
+        (
+            "    glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",
+            "mounts[0].hostPath: /x is taken in the container already, at f:4:43",
+        ),
+        ("    sysfs: {}", "devices[0].sysfs: expected exactly one of class and bus"),
+        (
+            "    sysfs: {class: drm, match: {a: 1}}",
+            'match.a: expected a pattern, got the number 1; write it in quotes: "1"',
+        ),
+        (
+            "    sysfs: {class: drm, match: {a: {like: x}}}",
+            "match.a: the text 'like' is not allowed here; expected in, notIn",
+        ),
+        ("    sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of texts"),
+        ("    sysfs: {class: drm, match: {a: {ge: x}}}", "match.a: expected a number"),
+        ("    sysfs: {class: drm, match: {a: {ge: 1, le: 2}}}", "match.a: expected one operator, got 2"),
+        ("    usb: {}", "devices[0].usb: every USB device would match"),
+        ("    usb: {vendor: xyz}", "usb.vendor: 'xyz' is not allowed; expected up to four hexadecimal digits"),
+        ("    glob: /dev/a\n    health: {probe: file}", "devices[0].health: probe file needs path"),
+        ("    glob: /dev/a\n    health: {probe: command}", "devices[0].health: probe command needs command"),
+        ("    glob: /dev/a\n    health: {probe: exists, path: /x}", "path: path goes with probe file only"),
+        ("    glob: /dev/a\n    health: {}", "devices[0].health: 'probe' is missing"),
+        (
+            "    glob: /dev/a\n    partitions: {all: [x]}",
+            "f:5:5: devices[0].partitions: these devices cannot be partitioned",
+        ),
+        ("    virtual: {preset: a30}\n    partitions: {1: [1g.6gb]}", "there is no device 1; the entry has 1"),
+        ("    virtual: {preset: a30}\n    partitions: {x: [1g.6gb]}", "partitions.x: 'x' is not allowed"),
+        ("    virtual: {preset: a30, count: 3}\n    partitions: {2-1: [1g.6gb]}", "the range 2-1 is empty"),
+        (
+            "    virtual: {preset: a30, count: 3}\n    partitions: {0-1: [1g.6gb], 1: [1g.6gb]}",
+            "device 1 has its partitions from '0-1' already",
+        ),
+        (
+            "    virtual: {preset: a30}\n    partitions: {0: [1g.6gb, 9g.6gb]}",
+            'f:5:30: devices[0].partitions["0"][1]: unknown',
+        ),
+        (
+            "    virtual: {preset: a30}\n    partitions: {0: [4g.24gb, 1g.6gb]}",
+            'f:5:31: devices[0].partitions["0"][1]: 1g.6gb',
+        ),
+        ("    virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
+        ("    virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
+    ],
+)
+def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> None:
+    """The message holds the place or path, what is wrong, and what is allowed."""
+    assert expected in "\n".join(errors(HEAD + line))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gpu", "has no domain"),
+        ("kubernetes.io/gpu", "kubernetes.io"),
+        ("requests.example.com/x", "requests."),
+        ("Example.com/x", "not a DNS name"),
+        ("example.com/", "0 characters"),
+        ("example.com/a/b", "more than one"),
+        ("example.com/-a", "letter or digit at both ends"),
+        ("example.com/" + "a" * 64, "64 characters"),
+    ],
+)
+def test_resource_names_follow_the_kubelets_rules(name: str, words: str) -> None:
+    """A name that the kubelet would refuse is said before it is registered."""
+    (message,) = errors(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
+    assert message.startswith("f:1:31: devices[0].resource: ")
+    assert words in message
+
+
+@pytest.mark.parametrize("name", ["A", "-a", "a_b", '""', "a" * 64])
+def test_entry_names_are_lower_case_words(name: str) -> None:
+    """Ids and file names are made from them."""
+    (message,) = errors(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
+    assert "devices[0].name: " in message
+
+
+def test_names_are_unique() -> None:
+    """The second entry has the error, which names the first one's place."""
+    entry = "{name: a, resource: a.b/c, virtual: {}}"
+    (message,) = errors(f"devices:\n- {entry}\n- {entry}")
+    assert message.startswith("f:3:10: devices[1].name: the name 'a' is taken by the entry at f:2:10")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "flgs: {}",
+            "f:1:1: flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, imex, ",
+        ),
+        ("flgs: {}", "did you mean 'flags'?"),
+        ("flags: {renameByDefault: true}", "it belongs under sharing.timeSlicing or sharing.mps"),
+        ("flags: {deviceListStrategy: envvar}", "it belongs under flags.plugin"),
+        ("migStrategy: mixed", "it belongs under flags"),
+        ("flags: {plugin: {migStrateg: x}}", "did you mean 'migStrategy' under flags?"),
+        ("sharing: {timeSlicing: {resources: [{nam: x}]}}", "did you mean 'name'?"),
+    ],
+)
+def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> None:
+    """Near words of the same mapping come first, then the sections that have the key."""
+    assert expected in "\n".join(errors(text))
+
+
+def test_all_errors_come_at_once_sorted_by_place() -> None:
+    """Shapes, values and relations of every section in one go, from top to bottom."""
+    text = """version: v2
+flags: {migStrategy: mix}
+devices:
+  - {name: a, resource: nope, virtual: {}}
+  - {name: b, resource: a.b/c, glob: /dev/mem}
+  - {name: b, resource: a.b/c, virtual: {count: 2, numa: [1, 2, 3]}}
+sharing:
+  timeSlicing: {resources: [{name: x, replicas: 1}]}
+"""
+    found = errors(text)
+    lines = [int(re.match(r"f:(\d+):", message)[1]) for message in found]  # type: ignore[index]
+    assert [1, 2, 4, 5, 6, 6, 8] == lines
+
+
+def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
+    """A list where a mapping belongs is one error among the others."""
+    found = errors("flags: []\nsharing:\n  x: 1\n")
+    assert ["f:1:8", "f:3:3"] == [message.partition(": ")[0] for message in found]
+
+
+def test_dangerous_paths_can_be_allowed() -> None:
+    """Whoever means it says so."""
+    assert config.load_text(HEAD + "    glob: /dev/mem\n    allowDangerous: true").spec.entries
+
+
+def test_the_same_path_in_two_entries_is_a_warning() -> None:
+    """Two pods could get it at once, which may be meant."""
+    text = "devices:\n- {name: a, resource: a.b/a, glob: /dev/fuse}\n- {name: b, resource: a.b/b, glob: /dev/fuse}\n"
+    (warning,) = config.load_text(text, "f").warnings
+    assert "f:3:" in str(warning)
+    assert "handed out by the entry 'a' at f:2:" in str(warning)
+
+
+def test_the_same_path_on_other_nodes_is_fine() -> None:
+    """Entries that never meet cannot collide."""
+    text = "devices:\n- {name: a, resource: a.b/a, glob: /dev/fuse, onNodes: x}\n- {name: b, resource: a.b/b, glob: /dev/fuse, onNodes: y}\n"
+    assert () == config.load_text(text).warnings
+
+
+def test_a_file_without_devices_is_a_warning() -> None:
+    """Nothing would be advertised."""
+    (warning,) = config.load_text("version: v1", "f").warnings
+    assert "no devices are declared" in str(warning)
+
+
+@pytest.mark.parametrize(
+    ("links", "count", "expected"),
+    [
+        ("[[0, 1]]", 2, {(0, 1): 100, (1, 0): 100}),
+        ("[[0, 50], [50, 0]]", 2, {(0, 1): 50, (1, 0): 50}),
+        ("[[0, 1], [1, 0]]", 2, {(0, 1): 1, (1, 0): 1}),
+        ("[[0, 1], [1, 2]]", 3, {(0, 1): 100, (1, 0): 100, (1, 2): 100, (2, 1): 100}),
+        ("[[0]]", 1, {}),
+        ("[]", 2, {}),
+    ],
+)
+def test_links_are_groups_unless_they_are_a_square_of_scores(
+    links: str, count: int, expected: dict[tuple[int, int], int]
+) -> None:
+    """`count` lists of `count` numbers are scores."""
+    text = HEAD + f"    virtual: {{count: {count}, links: {links}}}"
+    source = config.load_text(text).spec.entries[0].source
+    assert isinstance(source, VirtualSource)
+    assert expected == source.links
+
+
+def test_an_entry_wins_over_its_preset() -> None:
+    """What the entry says itself stands over the node preset's count, numa, links and attributes."""
+    text = HEAD + "    virtual: {preset: dgx-a100, count: 2, numa: 4, links: [], attributes: {model: mine}}"
+    source = config.load_text(text).spec.entries[0].source
+    assert isinstance(source, VirtualSource)
+    assert (2, (4,), {}, "mine") == (source.count, source.numa, source.links, source.attributes["model"])
+    assert "NVIDIA-A100-SXM4-40GB" == source.attributes["product"]
+
+
+def test_fewer_devices_than_the_node_preset_take_its_first() -> None:
+    """Numa and links of the first ones stay."""
+    source = config.load_text(HEAD + "    virtual: {preset: dgx-a100, count: 3}").spec.entries[0].source
+    assert isinstance(source, VirtualSource)
+    assert (3, (3, 3, 1)) == (source.count, source.numa)
+    assert {(one, other) for one in range(3) for other in range(3) if one != other} == set(source.links)
+
+
+def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
+    """presetsDir is relative to the file that says it."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x1.yaml").write_text("base: a30\nmemory: 1Gi\n")
+    file = tmp_path / "vdev.yaml"
+    file.write_text("presetsDir: mine\n" + HEAD + "    virtual: {preset: x1}\n")
+    source = config.load([file]).spec.entries[0].source
+    assert isinstance(source, VirtualSource)
+    assert 2**30 == source.memory
+    file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
+    with pytest.raises(ConfigError, match="presetsDir: .*nowhere is no directory"):
+        config.load([file])
+
+
+def test_partitions_for_all_leave_out_what_other_keys_name() -> None:
+    """`all` is for the rest; layouts are resolved to profiles."""
+    text = HEAD + "    virtual: {preset: a30, count: 3}\n    partitions: {all: all-2g.12gb, 1: [4g.24gb]}"
+    partitions = config.load_text(text).spec.entries[0].partitions
+    assert {0: ("2g.12gb",) * 2, 1: ("4g.24gb",), 2: ("2g.12gb",) * 2} == partitions

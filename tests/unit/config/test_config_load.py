@@ -1,0 +1,157 @@
+"""Files to a tree: what can go wrong with the text itself."""
+
+from pathlib import Path
+
+import pytest
+
+from vdev import config
+from vdev.config.load import read_bytes, read_text
+from vdev.errors import ConfigError
+
+MINIMAL = "version: v1\ndevices:\n  - name: a\n    resource: example.com/a\n    virtual: {count: 1}\n"
+
+
+def refused(text: str | bytes) -> str:
+    """The error's text."""
+    with pytest.raises(ConfigError) as caught:
+        read_bytes(text if isinstance(text, bytes) else text.encode(), "f.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        pytest.param("", "f.yaml: ", "is empty", id="empty"),
+        pytest.param("# only a comment\n", "f.yaml: ", "is empty", id="comment"),
+        pytest.param("a: 1".encode("utf-16"), "f.yaml:1:1: ", "UTF-16", id="utf-16 with BOM"),
+        pytest.param(b"a: 1\nb: \xff\n", "f.yaml:2:4: ", "not UTF-8", id="not utf-8"),
+        pytest.param("a: \0", "f.yaml:1:4: ", "U+0000", id="NUL"),
+        pytest.param('a: "\x1b"', "f.yaml:1:5: ", "U+001B", id="control character"),
+        pytest.param("- a\n", "f.yaml:1:1: ", "expected a mapping", id="list"),
+        pytest.param("hello\n", "f.yaml:1:1: ", "expected a mapping", id="text"),
+        pytest.param("a:\n\tb: 1\n", "f.yaml:2:1: ", "tab", id="tab"),
+        pytest.param("a: 1\n---\nb: 2\n", "f.yaml:2:1: ", "second document", id="two documents"),
+        pytest.param("a: {b: 4\n", "f.yaml:2:1: ", "file ends too early", id="cut in a mapping"),
+        pytest.param('a: "b\n', "f.yaml:2:1: ", "file ends too early", id="cut in a text"),
+        pytest.param("a: [1, 2]]\n", "f.yaml:1:10: ", "is not YAML", id="syntax"),
+        pytest.param("a: !!python/object:os.system x\n", "f.yaml:1:4: ", "is not supported", id="python tag"),
+        pytest.param("a: !!binary eA==\n", "f.yaml:1:4: ", "is not supported", id="binary"),
+        pytest.param("{a: b}: c\n", "f.yaml:1:1: ", "a key must be a text", id="mapping as a key"),
+        pytest.param("~: c\n", "f.yaml:1:1: ", "a key is missing", id="no key"),
+        pytest.param("a: *b\n", "f.yaml:1:4: ", "*b", id="alias without an anchor"),
+        pytest.param("a: &a [*a]\n", "f.yaml:1:8: ", "inside its own anchor", id="endless alias"),
+        pytest.param("a: " + "[" * 100_000, "f.yaml:1:", "levels deep", id="deep flow"),
+        pytest.param("{a: " * 100_000, "f.yaml:1:", "levels deep", id="deep mappings"),
+        pytest.param("- " * 100_000, "f.yaml:1:", "levels deep", id="deep block"),
+        pytest.param("a: [" + "a," * 200_000, "f.yaml:1:", "more than 100000 values", id="many values"),
+        pytest.param("a: " + "x" * 200_000, "f.yaml:1:4: ", "at most 131072", id="long text"),
+        pytest.param(b"a" * (8 * 2**20 + 1), "f.yaml: ", "larger than 8 MiB", id="large file"),
+    ],
+)
+def test_a_text_that_is_no_configuration_is_refused_with_its_place(text: str | bytes, place: str, words: str) -> None:
+    """Each kind of broken text has an error that says where and what."""
+    message = refused(text)
+    assert message.startswith(place)
+    assert words in message
+
+
+def test_an_anchor_bomb_is_refused() -> None:
+    """Aliases that multiply are counted, not expanded without end."""
+    lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
+    assert "aliases expand to more than" in refused("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        pytest.param(lambda path: path, "No such file", id="missing"),
+        pytest.param(lambda path: path.parent, "is a directory", id="directory"),
+        pytest.param(lambda path: path / "\0", "cannot be read", id="NUL in the name"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(make: object, words: str, tmp_path: Path) -> None:
+    """The error holds the file's name and the reason."""
+    path = make(tmp_path / "missing.yaml")  # type: ignore[operator]
+    with pytest.raises(ConfigError, match=words) as caught:
+        config.load([path])
+    assert str(caught.value).startswith(str(path))
+
+
+def test_all_unreadable_files_are_reported_at_once(tmp_path: Path) -> None:
+    """One missing file does not hide the other."""
+    with pytest.raises(ConfigError) as caught:
+        config.load([tmp_path / "one", tmp_path / "two"])
+    assert 2 == len(caught.value.problems)
+
+
+def test_a_config_map_object_is_told_from_its_content() -> None:
+    """Whoever gives the whole object learns which key to extract."""
+    message = refused("apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    version: v1\n")
+    assert "Kubernetes object of kind ConfigMap" in message
+    assert 'data["config.yaml"]' in message
+
+
+def test_duplicate_keys_name_both_places() -> None:
+    """The second key is the error, the first is mentioned."""
+    with pytest.raises(ConfigError) as caught:
+        config.load_text("version: v1\nflags: {}\nflags: {}\n", "f.yaml")
+    assert "f.yaml:3:1: flags: key 'flags' is given twice; the first is at f.yaml:2:1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a: {b: 1}\nc: {<<: {b: 2, d: 3}, b: 4}", {"b": "4", "d": "3"}, id="own keys win"),
+        pytest.param("a: &a {b: 1}\nc: {<<: *a}", {"b": "1"}, id="alias"),
+        pytest.param("a: &a {b: 1}\ne: &e {b: 2, f: 3}\nc: {<<: [*a, *e]}", {"b": "1", "f": "3"}, id="first wins"),
+        pytest.param('c: {"<<": x}', {"<<": "x"}, id="quoted is a key"),
+    ],
+)
+def test_merge_keys_follow_yaml_rules(text: str, expected: dict[str, str]) -> None:
+    """A mapping's own keys come first, then the merged ones in their order."""
+    assert expected == read_text(text, "f").root["c"]
+
+
+@pytest.mark.parametrize("value", ["x", "[x]", "[[a]]", "{<<: {a: 1}}"])
+def test_other_merges_are_refused(value: str) -> None:
+    """What is no mapping cannot be merged."""
+    assert "merge" in refused(f"c: {{<<: {value}}}")
+
+
+def test_places_point_into_the_anchor_of_an_alias() -> None:
+    """An error in an aliased value is shown where the value was written."""
+    text = MINIMAL + "sharing: {timeSlicing: {resources: [&r {name: x, replicas: 1}, *r]}}\n"
+    with pytest.raises(ConfigError, match=r"f:6:60: sharing.timeSlicing.resources\[1\].replicas"):
+        config.load_text(text, "f")
+
+
+def test_json_is_read() -> None:
+    """A configuration may be JSON."""
+    text = '{"version": "v1", "devices": [{"name": "a", "resource": "a.b/c", "virtual": {"count": 2}}]}'
+    assert "a" == config.load_text(text).spec.entries[0].name
+
+
+def test_utf8_with_a_byte_order_mark_is_read() -> None:
+    """Windows editors write one."""
+    assert {"version": "v1"} == read_bytes(b"\xef\xbb\xbfversion: v1\n", "f").root
+
+
+def test_sections_of_several_files_are_joined(tmp_path: Path) -> None:
+    """Devices may be in one file and an NVIDIA configuration in another."""
+    (tmp_path / "a.yaml").write_text(MINIMAL)
+    (tmp_path / "b.yaml").write_text("version: v1\nflags: {migStrategy: mixed}\n")
+    spec = config.load([tmp_path / "a.yaml", tmp_path / "b.yaml"]).spec
+    assert (1, "mixed") == (len(spec.entries), spec.flags.mig_strategy)
+
+
+def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
+    """Nothing is overridden in silence."""
+    one, two = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    one.write_text(MINIMAL)
+    two.write_text("version: v2\ndevices: []\n")
+    with pytest.raises(ConfigError) as caught:
+        config.load([one, two])
+    text = str(caught.value)
+    assert f"{two}:2:1: devices: section 'devices' stands in two files; the other is at {one}:2:1" in text
+    assert f"{two}:1:10: version: version v2 differs from v1" in text

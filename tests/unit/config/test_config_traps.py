@@ -1,0 +1,106 @@
+"""YAML's traps: what is written never becomes something else in silence."""
+
+import pytest
+
+from vdev import config
+from vdev.core.spec import UsbSource, VirtualSource
+from vdev.errors import ConfigError
+
+
+def usb(value: str, key: str = "vendor") -> UsbSource:
+    """The source of an entry with that text in it."""
+    text = f"devices:\n  - name: u\n    resource: a.b/u\n    usb: {{{key}: {value}}}\n"
+    source = config.load_text(text, "f").spec.entries[0].source
+    assert isinstance(source, UsbSource)
+    return source
+
+
+def virtual(fields: str) -> VirtualSource:
+    """The source of a virtual entry with these fields."""
+    text = f"devices:\n  - name: v\n    resource: a.b/v\n    virtual: {{{fields}}}\n"
+    source = config.load_text(text, "f").spec.entries[0].source
+    assert isinstance(source, VirtualSource)
+    return source
+
+
+@pytest.mark.parametrize("written", ["0451", "1209", "8086", "0x1209", "0x1F", "1e3", "046e1", "0o17", "+1", ".5"])
+def test_an_id_that_is_a_number_must_be_quoted(written: str) -> None:
+    """The error shows the text as written, in the quotes that it needs."""
+    with pytest.raises(ConfigError) as caught:
+        usb(written)
+    message = str(caught.value)
+    assert message.startswith("f:4:19: devices[0].usb.vendor: ")
+    assert f'write it in quotes: "{written}"' in message
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [('"0451"', "0451"), ('"1209"', "1209"), ("000F", "000f"), ("0bda", "0bda"), ('"0x46D"', "046d"), ("'52'", "0052")],
+)
+def test_ids_are_normalised_to_four_lower_case_digits(written: str, expected: str) -> None:
+    """Sysfs writes them so."""
+    assert expected == usb(written).vendor
+
+
+@pytest.mark.parametrize(
+    "written", ["12:34", "0000:03:02.0", "on", "yes", "n", "2026-01-02", "1_000", "0b11", "=", "1.2.3"]
+)
+def test_a_text_that_old_yaml_reads_otherwise_stays_as_written(written: str) -> None:
+    """Sexagesimal numbers, timestamps and on/off are YAML 1.1's, and not ours."""
+    assert written == usb(written, "serial").serial
+
+
+@pytest.mark.parametrize("written", ["on", "yes", "y", "1", '"true"', "off", "null x"])
+def test_a_boolean_is_true_or_false(written: str) -> None:
+    """Nothing else is taken for one."""
+    with pytest.raises(ConfigError, match=r"f:1:\d+: flags.failOnInitError: expected true or false"):
+        config.load_text(f"flags: {{failOnInitError: {written}}}", "f")
+
+
+@pytest.mark.parametrize("written", ["010", "0x10", "1e1", "1.0", '"4"', "four", "true", "[4]", "1_0"])
+def test_a_count_is_a_decimal_number(written: str) -> None:
+    """Octal, hexadecimal and quoted numbers are asked about, never guessed."""
+    with pytest.raises(ConfigError, match=r"virtual.count: expected a whole number, got"):
+        virtual(f"count: {written}")
+
+
+def test_attributes_are_kept_as_written() -> None:
+    """8.10 is not 8.1, and 007 not 7."""
+    written = {"version": "8.10", "agent": "007", "hex": "0x1F", "flag": "True", "text": "a b", "exp": "1e3"}
+    source = virtual("attributes: {" + ", ".join(f"{key}: {value}" for key, value in written.items()) + "}")
+    assert written == source.attributes
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [("16Gi", 16 * 2**30), ("1024", 1024), ('"1024"', 1024), ("40G", 40 * 10**9), ("1e3", 1000), ("0.5Ki", 512)],
+)
+def test_memory_is_a_kubernetes_quantity(written: str, expected: int) -> None:
+    """A plain number counts bytes."""
+    assert expected == virtual(f"memory: {written}").memory
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("5s", 5.0), ("200ms", 0.2), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), ("1h", 3600.0)]
+)
+def test_durations_have_units_or_count_seconds(written: str, expected: float) -> None:
+    """As Go writes them, or plain seconds."""
+    text = f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
+    health = config.load_text(text).spec.entries[0].health
+    assert health is not None
+    assert expected == health.interval
+
+
+@pytest.mark.parametrize("written", ["5 s", "s", "-1", '""', "1d", "0", "25h", ".inf", "true"])
+def test_other_durations_are_refused(written: str) -> None:
+    """The error names the field."""
+    text = f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
+    with pytest.raises(ConfigError, match=r"devices\[0\].health.interval: "):
+        config.load_text(text)
+
+
+def test_keys_are_texts_as_written() -> None:
+    """An index may be quoted or not, and is the same key."""
+    text = "devices: [{name: a, resource: a.b/c, virtual: {preset: a30}, partitions: {0: [1g.6gb], '0': [1g.6gb]}}]"
+    with pytest.raises(ConfigError, match="key '0' is given twice"):
+        config.load_text(text)
