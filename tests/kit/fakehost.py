@@ -12,8 +12,8 @@
     links: {/dev/serial/by-id/usb-x: ../../ttyUSB0}
     files: {/proc/swaps: ""}
 
-Without root's rights a device node is a plain file that says what it stands for (`char 189:3`), and `FakeHost.host` reads
-it so. With `real_nodes=True` it is a clone of /dev/null (1:3), which is safe to open.
+Without root's rights a device node is a plain file that says what it stands for (`char 189:3`), and `FakeHost.host`
+reads it so. With `real_nodes=True` it is a clone of /dev/null (1:3), which is safe to open.
 """
 
 import os

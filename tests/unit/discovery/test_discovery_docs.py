@@ -1,0 +1,65 @@
+"""The snippets of the pages on discovery are valid, and find what they promise."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev import config, discovery
+from vdev.core.spec import Spec
+
+ROOT = Path(__file__).parents[3]
+PAGES = ("devices-glob", "devices-sysfs", "devices-usb")
+SNIPPETS = [
+    pytest.param(snippet, id=f"{page}-{number}")
+    for page in PAGES
+    for number, snippet in enumerate(
+        re.findall(r"```yaml\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(), re.DOTALL)
+    )
+]
+
+
+def compiled(tmp_path: Path, text: str) -> Spec:
+    """What the configuration means."""
+    path = tmp_path / "vdev.yaml"
+    path.write_text(text)
+    return config.load([path]).spec
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_snippets_are_configurations_that_work(tmp_path: Path, snippet: str) -> None:
+    """Each loads, and its devices are found on a host that has them or warned of on one that has not."""
+    for host in ("workstation", "server"):
+        fake = FakeHost(tmp_path / host).add((ROOT / f"tests/kit/{host}.yaml").read_text())
+        for entry in compiled(tmp_path, snippet).entries:
+            found = discovery.discover(entry, fake.host, node="n")
+            assert found.devices or found.problems
+            assert not any(problem.is_error for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "host", "expected"),
+    [
+        ("devices-glob", "zigbee", "workstation", ["/dev/zigbee"]),
+        ("devices-glob", "fuse", "workstation", ["/dev/fuse"]),
+        ("devices-glob", "coral", "server", ["/dev/apex_0"]),
+        ("devices-sysfs", "camera", "workstation", ["/dev/video0"]),
+        ("devices-sysfs", "radeon", "server", ["/dev/dri/card0", "/dev/dri/renderD128"]),
+        ("devices-sysfs", "vf", "server", ["/dev/vfio/41", "/dev/vfio/vfio", "/dev/vfio/42", "/dev/vfio/vfio"]),
+        ("devices-sysfs", "kvm", "workstation", ["/dev/kvm"]),
+        ("devices-usb", "yubikey", "workstation", ["/dev/bus/usb/001/007", "/dev/hidraw1"]),
+        ("devices-usb", "zigbee", "workstation", ["/dev/bus/usb/001/012", "/dev/zigbee"]),
+        ("devices-usb", "webcam", "workstation", ["/dev/bus/usb/001/004", "/dev/video0", "/dev/video1"]),
+    ],
+)
+def test_a_container_gets_what_the_page_says(
+    tmp_path: Path, page: str, name: str, host: str, expected: list[str]
+) -> None:
+    """The paths in the container, device after device."""
+    fake = FakeHost(tmp_path / host).add((ROOT / f"tests/kit/{host}.yaml").read_text())
+    text = (ROOT / f"docs/{page}.md").read_text()
+    snippets = [each for each in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if f"name: {name}" in each]
+    entry = next(each for each in compiled(tmp_path, snippets[0]).entries if each.name == name)
+    found = discovery.discover(entry, fake.host, node="n")
+    assert expected == [node.container_path for device in found.devices for node in device.nodes]
