@@ -17,6 +17,12 @@ class Check:
     actual: str
     ok: bool
 
+    def __str__(self) -> str:
+        """`ok: vendor = 046d` or `no: product = 0825, but 082d`."""
+        if self.ok:
+            return f"ok: {self.condition}"
+        return f"no: {self.condition}" + (f", but {self.actual}" if self.actual else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -29,6 +35,11 @@ class Candidate:
     def matched(self) -> bool:
         """Whether it met every condition."""
         return all(check.ok for check in self.checks)
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """Each condition in words, met or not."""
+        return tuple(str(check) for check in self.checks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

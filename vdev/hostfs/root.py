@@ -134,6 +134,13 @@ class HostRoot:
         except HostError:
             return False
 
+    def is_present(self, host_path: str) -> bool:
+        """Whether the directory has such an entry, be it a link to nothing."""
+        try:
+            return os.path.lexists(self._prefix + self.resolve(host_path, follow=False))
+        except HostError:
+            return False
+
     def link(self, host_path: str) -> str:
         """The target of a link, as it is written in it; the empty string when it is no link."""
         try:
@@ -154,14 +161,14 @@ class HostRoot:
         except OSError as cause:
             raise HostError(f"cannot list {host_path}: {cause.strerror}") from cause
 
-    def read_text(self, host_path: str) -> str | None:
-        """The text of a small file, stripped, at most 64 KiB; None when it is not there. Never blocks on a pipe.
+    def read_text(self, host_path: str, *, limit: int = _READ_LIMIT) -> str | None:
+        """The text of a file, stripped, at most `limit` bytes; None when it is not there. Never waits at a pipe.
 
         Raises HostError when it cannot be read.
         """
         try:
             with open(os.open(self.path(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                return (file.read(_READ_LIMIT) or b"").decode(errors="replace").strip("\0 \t\r\n")
+                return (file.read(limit) or b"").decode(errors="replace").strip("\0 \t\r\n")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as cause:

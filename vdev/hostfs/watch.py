@@ -8,7 +8,7 @@ and then in a thread; kernel uevents, where allowed, bring sysfs up to speed.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -141,14 +141,6 @@ class Watcher:
             self._release(target)
             self._pending.names.pop(path, None)
             self._pending.anything.discard(path)
-
-    def watch_only(self, paths: Iterable[Path], *, among: Iterable[Path], content: bool = True) -> None:
-        """Watch `paths` and no more those of `among` (what was asked for earlier) that are not in it."""
-        wanted = frozenset(paths)
-        for path in frozenset(among) - wanted:
-            self.unwatch(path)
-        for path in wanted:
-            self.watch(path, content=content)
 
     async def changes(self) -> Changes:
         """Wait until at least one directory may have changed, and a moment longer for the rest of the burst."""

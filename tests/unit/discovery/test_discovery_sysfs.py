@@ -194,16 +194,16 @@ def test_a_class_that_is_not_there_is_a_warning(server: FakeHost) -> None:
     assert {"/sys/class/nothing"} == found.watch
 
 
-def test_an_attribute_that_cannot_be_read_does_not_match(server: FakeHost) -> None:
+def test_an_attribute_that_cannot_be_read_does_not_match(server: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """The condition fails with the reason; the scan goes on."""
     real = server.host.read_text
 
-    def broken(path: str, **options: int) -> str | None:
+    def broken(path: str, *, limit: int = 4096) -> str | None:
         if path.endswith("0000:01:00.0/vendor"):
             raise HostError(f"cannot read {path}: Input/output error")
-        return real(path, **options)
+        return real(path, limit=limit)
 
-    server.host.read_text = broken  # type: ignore[method-assign]
+    monkeypatch.setattr(server.host, "read_text", broken)
     found = find(server, by_bus("pci", where("vendor", "0x1002")))
     assert ["0000:81:00.0"] == [device.attributes["name"] for device in found.devices]
     assert any("Input/output error" in check.actual for each in found.candidates for check in each.checks)

@@ -176,16 +176,6 @@ async def test_no_reports_after_unwatch(tmp_path: Path) -> None:
         assert frozenset({two}) == watcher.paths
 
 
-async def test_watch_only_replaces_an_earlier_set(tmp_path: Path) -> None:
-    """A new scan's directories take the place of the old ones; other users' stay."""
-    config, old, new = (tmp_path / name for name in ("config", "old", "new"))
-    with Watcher() as watcher:
-        watcher.watch(config)
-        watcher.watch(old)
-        watcher.watch_only([new], among=[old])
-        assert frozenset({config, new}) == watcher.paths
-
-
 async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine that has no inotify instance left polls, tells it, and hears changes all the same."""
 
