@@ -1,0 +1,162 @@
+"""Rows of ListAndWatch: the first list, one device's change, a reload, a device node that comes and goes.
+
+Each is the time from the event (the call, the file in its place, the node made) to the last byte of the list, beside an
+empty server that sends as many bytes at the same event.
+"""
+
+import asyncio
+import os
+import stat
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from . import client, configs, process
+from .client import Stream
+from .table import Run, timed
+
+_SERVE_ONLY = ("--kubelet-socket", "")
+_QUIET = 0.25  # seconds without a list after which the next event may come
+_SIZES = (10, 1000, 10_000, 70_000)
+
+
+async def first(run: Run) -> None:
+    """From the call to the whole first list."""
+    for devices in _SIZES:
+        async with AsyncExitStack() as stack:
+            here = await stack.enter_async_context(process.place())
+            agent = await stack.enter_async_context(process.agent(here, configs.plain(1, devices), *_SERVE_ONLY))
+            (socket,) = await process.sockets(here, configs.resources(1), agent)
+            size = len(await _first(socket))
+            empty = await stack.enter_async_context(process.floor(here, size=size))
+            ours, floor = [], []
+            for _ in range(run.some(40, 5)):
+                ours.append([await _first_seconds(socket)])
+                floor.append([await _first_seconds(empty)])
+            limit = 50.0 if devices == 10_000 else None
+            what = f"{devices:,} devices, {size:,} bytes".replace(",", " ")
+            run.add(timed("first list", what, ours, floor, p99_limit=limit))
+
+
+async def update(run: Run) -> None:
+    """From a file that a probe reads to the list in which one device changed."""
+    for devices in _SIZES:
+        async with AsyncExitStack() as stack:
+            here = await stack.enter_async_context(process.place())
+            state = here.root / "p" / "state"
+            state.parent.mkdir()
+            _put(state, "ok")
+            config = configs.with_probed(devices, str(state))
+            agent = await stack.enter_async_context(process.agent(here, config, *_SERVE_ONLY))
+            (socket,) = await process.sockets(here, configs.resources(1), agent)
+            size = len(await _first(socket))
+            empty = await stack.enter_async_context(process.floor(here, size=size, directory=state.parent))
+            watched = await stack.enter_async_context(_settled(socket))
+            yardstick = await stack.enter_async_context(_settled(empty))
+            ours, floor = [], []
+            for _ in range(run.some(20, 4)):
+                begun = time.perf_counter()
+                _put(state, "bad")
+                floor.append([(await yardstick.next())[0] - begun])
+                ours.append([(await watched.next())[0] - begun])
+                _put(state, "ok")
+                await watched.next()
+                await _quiet([watched, yardstick])
+            what = f"1 of {devices:,} devices".replace(",", " ")
+            run.add(timed("one device changes", what, ours, floor))
+
+
+async def reload(run: Run) -> None:
+    """From the edited file in its place to the last of eight lists, all of which it changes."""
+    names = configs.resources(8)
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(process.place())
+        agent = await stack.enter_async_context(process.agent(here, configs.plain(8, 8), *_SERVE_ONLY))
+        sockets = await process.sockets(here, names, agent)
+        streams = [await stack.enter_async_context(_settled(each)) for each in sockets]
+        empty = await stack.enter_async_context(process.floor(here, size=300, directory=here.config.parent))
+        yardstick = await stack.enter_async_context(_settled(empty))
+        for what, some, limit in (("all 8 resources change", streams, 50.0), ("1 of 8 changes", streams[:1], 50.0)):
+            ours, floor = [], []
+            for number in range(run.some(100, 10)):
+                count = 9 if number % 2 == 0 else 8
+                texts = [configs.virtual(each, count if each < len(some) else 8) for each in range(8)]
+                begun = time.perf_counter()
+                here.write_config(configs.devices(*texts))
+                lists = await asyncio.gather(*(each.next() for each in (*some, yardstick)))
+                moments = [moment for moment, _ in lists]
+                ours.append([max(moments[:-1]) - begun])
+                floor.append([moments[-1] - begun])
+                await _quiet([*streams, yardstick])
+            run.add(timed("reload", what, ours, floor, p99_limit=limit))
+
+
+async def hotplug(run: Run) -> None:
+    """From a device node that is made, or removed, to the list that says so."""
+    if not _can_mknod():
+        run.skip("hot-plug", "making device nodes needs root")
+        return
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(process.place())
+        node = here.host / "dev" / "ttyBENCH1"
+        os.mknod(here.host / "dev" / "ttyBENCH0", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        extra = ("--host-root", str(here.host), *_SERVE_ONLY)
+        agent = await stack.enter_async_context(process.agent(here, configs.globbed("/dev/ttyBENCH*"), *extra))
+        (socket,) = await process.sockets(here, configs.resources(1), agent)
+        watched = await stack.enter_async_context(_settled(socket))
+        empty = await stack.enter_async_context(process.floor(here, size=40, directory=node.parent))
+        yardstick = await stack.enter_async_context(_settled(empty))
+
+        def appear() -> None:
+            os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+        actions: list[tuple[str, Callable[[], None]]] = [("appears", appear), ("vanishes", node.unlink)]
+        ours: dict[str, list[list[float]]] = {name: [] for name, _ in actions}
+        floor: dict[str, list[list[float]]] = {name: [] for name, _ in actions}
+        for _ in range(run.some(100, 10)):
+            for name, act in actions:
+                begun = time.perf_counter()
+                act()
+                (mine, _), (theirs, _) = await asyncio.gather(watched.next(), yardstick.next())
+                ours[name].append([mine - begun])
+                floor[name].append([theirs - begun])
+                await _quiet([watched, yardstick])
+        for name, _ in actions:
+            run.add(timed("hot-plug", f"a device node {name}", ours[name], floor[name], p99_limit=50.0))
+
+
+def _can_mknod() -> bool:
+    return os.geteuid() == 0
+
+
+def _put(path: Path, text: str) -> None:
+    fresh = path.parent.parent / "fresh"
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+@asynccontextmanager
+async def _settled(socket: Path) -> AsyncIterator[Stream]:
+    """A stream whose first list has been read."""
+    async with client.watching(socket) as stream:
+        await stream.next()
+        await stream.until_quiet(_QUIET)
+        yield stream
+
+
+async def _quiet(streams: list[Stream]) -> None:
+    await asyncio.gather(*(each.until_quiet(_QUIET) for each in streams))
+
+
+async def _first(socket: Path) -> bytes:
+    async with client.watching(socket) as stream:
+        return (await stream.next())[1]
+
+
+async def _first_seconds(socket: Path) -> float:
+    """Over a connection that is open already, as the kubelet's is: it has asked for the options before."""
+    async with client.connected(socket) as connection:
+        begun = time.perf_counter()
+        async with connection.watch() as stream:
+            return (await stream.next())[0] - begun

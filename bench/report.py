@@ -1,0 +1,112 @@
+"""The table, for people and for machines."""
+
+import datetime
+import json
+import os
+import platform
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import google.protobuf
+import grpc
+
+import vdev
+
+from .stats import Summary
+from .table import Row, Run
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were taken on."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.machine(),
+    )
+    memory = next((int(line.split()[1]) // 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memoryMiB": memory,
+        "kernel": platform.release(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "grpcio": grpc.__version__,
+        "protobuf": google.protobuf.__version__,
+        "vdev": vdev.__version__,
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def document(run: Run, seconds: float) -> dict[str, Any]:
+    """Everything, for machines."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "quick": run.quick,
+        "seconds": round(seconds),
+        "machine": machine(),
+        "peer": asdict(run.peer) if run.peer else None,
+        "rows": [{**asdict(row), "holds": row.holds} for row in run.rows],
+        "skipped": run.skipped,
+    }
+
+
+def as_json(run: Run, seconds: float) -> str:
+    """`document` as text."""
+    return json.dumps(document(run, seconds), indent=2, ensure_ascii=False) + "\n"
+
+
+def as_markdown(run: Run, seconds: float) -> str:
+    """A table for each group, ratios first."""
+    about = machine()
+    lines = [
+        f"{datetime.datetime.now(datetime.UTC).date().isoformat()}, {round(seconds)} s"
+        + (", **quick run: a trial, not a measurement**" if run.quick else ""),
+        "",
+        f"{about['cores']} × {about['cpu']}, {about['memoryMiB']} MiB, Linux {about['kernel']}, load {about['load']} at the end; "
+        f"Python {about['python']}, grpcio {about['grpcio']}, protobuf {about['protobuf']}, vdev {about['vdev']}",
+        "",
+    ]
+    for group, rows in groupby(run.rows, key=lambda row: row.group):
+        lines += _table(group, list(rows))
+    kept = [row for row in run.rows if row.holds is not None]
+    missed = [row for row in kept if not row.holds]
+    lines.append(f"{len(kept) - len(missed)} of {len(kept)} budgets hold.")
+    lines += [f"- missed: {row.group}, {row.what}: {_number(row.judged)} against {row.budget}" for row in missed]
+    lines += [f"- not measured: {each}" for each in run.skipped]
+    return "\n".join(lines) + "\n"
+
+
+def _table(group: str, rows: list[Row]) -> list[str]:
+    peer = any(row.peer for row in rows)
+    unit = rows[0].unit
+    head = ["× floor", *(["× peer"] if peer else []), f"median {unit}", f"p99 {unit}", f"floor {unit}"]
+    head += [*([f"peer {unit}"] if peer else []), "n", "budget", "holds"]
+    lines = [f"**{group}**", "", "| what | " + " | ".join(head) + " |", "|---|" + "--:|" * (len(head) - 2) + "---|---|"]
+    for row in rows:
+        cells = [_number(row.over_floor), *([_number(row.over_peer)] if peer else [])]
+        cells += [_number(row.ours.median), _number(row.ours.p99) if row.ours.count > 1 else "", _median(row.floor)]
+        cells += [*([_median(row.peer)] if peer else []), str(row.ours.count)]
+        cells += [row.budget, {None: "", True: "yes", False: "**no**"}[row.holds]]
+        lines.append(f"| {row.what} | " + " | ".join(cells) + " |")
+    return [*lines, *(f"\n{row.what}: {row.note}." for row in rows if row.note), ""]
+
+
+def _median(side: Summary | None) -> str:
+    return "" if side is None else _number(side.median)
+
+
+def _number(value: float | None) -> str:
+    """Three significant digits, without exponents."""
+    if value is None:
+        return ""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}" if value >= 0.001 else f"{value:.4f}"
