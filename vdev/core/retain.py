@@ -18,6 +18,7 @@ from .inventory import Inventory, Resource
 Key = tuple[str, str]  # resource name, slot id
 
 SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
+HANDOVER = 0.2  # seconds between the drop of an id from one resource and its first listing in another
 RECHECK = 1.0  # seconds between readings while something that may go is still held
 BLIND = 600.0  # seconds that it stays when nobody can say who holds it
 
@@ -83,9 +84,13 @@ def retain(
     kept = {
         key: each for key, each in waiting.items() if not _may_go(key, each, holdings, now, settle=settle, blind=blind)
     }
-    inventory = _block(fresh, kept, holdings)
+    listable = _withhold(served, fresh)
+    inventory = _block(listable, kept, holdings)
     inventory = _list_retired(inventory, kept, holdings)
-    again_at = min((_look_again(each, holdings, now, settle, blind) for each in kept.values()), default=None)
+    again = [_look_again(each, holdings, now, settle, blind) for each in kept.values()]
+    if listable is not fresh:
+        again.append(now + HANDOVER)
+    again_at = min(again, default=None)
     return Retained(inventory, kept, again_at)
 
 
@@ -113,6 +118,24 @@ def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, *, settle: 
 def _look_again(each: Retired, holdings: Holdings, now: float, settle: float, blind: float) -> float:
     due = each.since + (settle if holdings.holders is not None else blind)
     return due if due > now else now + RECHECK
+
+
+def _withhold(served: Inventory, fresh: Inventory) -> Inventory:
+    """`fresh` without ids that another resource lists at the moment: the kubelet looks health up by the bare id.
+
+    A device that moves to another resource is thus first dropped there, when that is safe, and then listed here.
+    """
+    moved: dict[str, Resource] = {}
+    listed: dict[str, str] = {}
+    for name, resource in fresh.resources.items():
+        before = served.resources.get(name)
+        if before is resource or (before and before.by_id.keys() >= resource.by_id.keys()):
+            continue  # nothing new in it
+        listed = listed or {each: key for key, other in served.resources.items() for each in other.by_id}
+        slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
+        if len(slots) != len(resource.slots):
+            moved[name] = replace(resource, slots=slots)
+    return replace(fresh, resources={**fresh.resources, **moved}) if moved else fresh
 
 
 def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:

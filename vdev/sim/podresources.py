@@ -30,6 +30,9 @@ class Pods(Protocol):
     def active(self) -> list[PodSpec]:
         """In the order in which they were created."""
 
+    def lives(self, uid: str) -> bool:
+        """Whether this pod exists and is not over, admitted or not yet."""
+
 
 class RateLimit:
     """A token bucket; `now` gives seconds."""

@@ -150,7 +150,7 @@ class KubeletProcess:
             journal=self.journal,
             now=self.now,
             spawn=self.spawn,
-            in_flight=lambda resource: self.admission.in_flight.get(resource, set()),
+            held=self._held,
             changed=self._devices_changed,
         )
         self.admission = Admission(self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint)
@@ -179,6 +179,14 @@ class KubeletProcess:
         async with self._group:
             up.set_result(None)
             await self._end.wait()
+
+    def _held(self, resource: str) -> set[str]:
+        """The ids that living pods hold or an Allocate names.
+
+        The table alone would not do: like the kubelet's it keeps what the pod admitted last held, even after its end.
+        """
+        holders = self.table.holders_of(resource)
+        return {id_ for id_, pod in holders.items() if self.pods.lives(pod)} | self.admission.in_flight.get(resource, set())
 
     def _free(self, active: set[str]) -> None:
         """Only once all pods are known; until then a pod that was not admitted again yet would lose its devices."""

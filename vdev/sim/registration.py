@@ -49,7 +49,7 @@ class Registry(api_grpc.RegistrationServicer):
         journal: Journal,
         now: Callable[[], float],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
-        in_flight: Callable[[str], set[str]],
+        held: Callable[[str], set[str]],
         changed: Callable[[frozenset[str]], Coroutine[Any, Any, None]],
     ) -> None:
         self._table = table
@@ -59,7 +59,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal = journal
         self._now = now
         self._spawn = spawn
-        self._in_flight = in_flight
+        self._held = held
         self._changed = changed
         self._clients: dict[str, list[PluginClient]] = {}  # 1.36: at most one per resource
         self._endpoints: dict[str, PluginClient] = {}  # where Allocate goes
@@ -139,7 +139,7 @@ class Registry(api_grpc.RegistrationServicer):
 
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
-        held = self._table.holders_of(resource).keys() | self._in_flight(resource)
+        held = self._held(resource)
         elsewhere = {id_: other for other, ids in self._table.devices.items() if other != resource for id_ in ids}
         size = response.ByteSize()
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))

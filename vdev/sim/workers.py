@@ -87,6 +87,11 @@ class PodStore:
         """The pods that were admitted and are not over."""
         return [r.spec for r in self.records.values() if r.admitted and not r.phase.terminal]
 
+    def lives(self, uid: str) -> bool:
+        """Whether this pod exists and is not over, admitted or not yet."""
+        record = self.of_uid(uid)
+        return record is not None and not record.phase.terminal
+
     def of_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""
         return next((record for record in self.records.values() if record.spec.uid == uid), None)

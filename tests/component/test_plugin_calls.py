@@ -1,0 +1,147 @@
+"""The five RPCs as any client sees them: answers, refusals with their codes, streams that all see every update."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from vdev.pb import deviceplugin_v1beta1_pb2 as pb
+from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
+from vdev.sim import manifest
+
+NPU = "acme.dev/npu"
+CONFIG = """
+version: v1
+devices:
+  - name: acme
+    resource: acme.dev/npu
+    virtual: {count: 4, numa: [0, 0, 1, 1]}
+  - {name: sink, resource: example.com/sink, glob: /dev/null}
+"""
+
+
+@pytest.fixture
+async def client(start_agent):
+    """A stub on the socket of acme.dev/npu, and the plugin behind it."""
+    agent = await start_agent(CONFIG)
+    async with grpc.aio.insecure_channel(f"unix:{agent.agent.fleet.services[NPU].socket}") as channel:
+        stub = rpc.DevicePluginStub(channel)
+        stub.agent = agent
+        yield stub
+
+
+def allocate(*containers):
+    return pb.AllocateRequest(
+        container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
+    )
+
+
+async def test_options_are_those_of_the_registration(client):
+    """The kubelet reads options from here alone."""
+    options = await client.GetDevicePluginOptions(pb.Empty())
+    assert (True, False) == (options.get_preferred_allocation_available, options.pre_start_required)
+
+
+async def test_one_answer_per_container_in_order(client):
+    """Several containers in one request are answered one by one."""
+    answer = await client.Allocate(allocate(["acme-1"], ["acme-0", "acme-3"]))
+    assert ["acme-1", "acme-0,acme-3"] == [each.envs["ACME_DEV_NPU_VISIBLE_DEVICES"] for each in answer.container_responses]
+
+
+async def test_allocate_is_idempotent(client):
+    """The same request gets the same answer, byte for byte, as often as it comes."""
+    one, two = [await client.Allocate(allocate(["acme-2", "acme-0"])) for _ in range(2)]
+    assert one.SerializeToString(deterministic=True) == two.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize(
+    ("containers", "code", "text"),
+    [
+        ([["nope"]], grpc.StatusCode.NOT_FOUND, "unknown device: 'nope' is no device of acme.dev/npu"),
+        ([["acme-0"], ["nope"]], grpc.StatusCode.NOT_FOUND, "'nope'"),
+        ([["acme-0", "acme-0"]], grpc.StatusCode.INVALID_ARGUMENT, "names device 'acme-0' twice"),
+        ([[]], grpc.StatusCode.INVALID_ARGUMENT, "names no device"),
+    ],
+)
+async def test_allocate_says_no_with_a_code_and_a_sentence(client, containers, code, text):
+    """What cannot be granted is refused so that a pod's event can show it."""
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await client.Allocate(allocate(*containers))
+    assert code is refused.value.code()
+    assert text in refused.value.details()
+
+
+async def test_the_refusal_reaches_the_pod(kubelet, client, shows):
+    """An Unhealthy device that the kubelet asks for all the same is refused; the pod shows why."""
+    client.agent.edit(CONFIG.replace("count: 4, numa: [0, 0, 1, 1]", "count: 1"))
+    await shows(NPU, 4, 1)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await client.Allocate(allocate(["acme-3"]))
+    assert grpc.StatusCode.FAILED_PRECONDITION is refused.value.code()
+    assert "device 'acme-3' of acme.dev/npu is unhealthy: removed" in refused.value.details()
+
+
+async def test_preferred_devices_are_of_one_numa_node(client):
+    """Two of four devices come from one NUMA node, must-include honoured."""
+    request = pb.PreferredAllocationRequest(
+        container_requests=[
+            pb.ContainerPreferredAllocationRequest(
+                available_deviceIDs=["acme-0", "acme-1", "acme-2", "acme-3"],
+                must_include_deviceIDs=["acme-3"],
+                allocation_size=2,
+            )
+        ]
+    )
+    answer = await client.GetPreferredAllocation(request)
+    assert {"acme-2", "acme-3"} == set(answer.container_responses[0].deviceIDs)
+
+
+async def test_numa_nodes_are_in_the_list(client):
+    """Each device says its NUMA node, 0 included."""
+    async for message in client.ListAndWatch(pb.Empty()):
+        assert [[0], [0], [1], [1]] == [[node.ID for node in each.topology.nodes] for each in message.devices]
+        break
+
+
+async def test_every_stream_sees_every_update(client):
+    """Several ListAndWatch streams of one resource all get the first list at once and every later one."""
+    streams = [client.ListAndWatch(pb.Empty()) for _ in range(5)]
+    first = [await stream.read() for stream in streams]
+    assert [4] * 5 == [len(each.devices) for each in first]
+    client.agent.edit(CONFIG.replace("count: 4, numa: [0, 0, 1, 1]", "count: 6"))
+    second = [await stream.read() for stream in streams]
+    assert [6] * 5 == [len(each.devices) for each in second]
+    for stream in streams:
+        stream.cancel()
+
+
+async def test_a_reader_that_is_slow_gets_the_newest_list(client):
+    """Lists are whole states: a stream that does not keep up skips to the latest."""
+    stream = client.ListAndWatch(pb.Empty())
+    await stream.read()
+    for count in range(5, 30):
+        client.agent.edit(CONFIG.replace("count: 4, numa: [0, 0, 1, 1]", f"count: {count}"))
+        await asyncio.sleep(0)
+    while len((await stream.read()).devices) != 29:
+        pass
+    stream.cancel()
+
+
+async def test_calls_overlap(client):
+    """A hundred calls at once are all answered."""
+    answers = await asyncio.gather(*(client.Allocate(allocate([f"acme-{n % 4}"])) for n in range(100)))
+    assert 100 == len(answers)
+
+
+async def test_pre_start_container_answers(client):
+    """PreStartContainer is implemented even though nothing asks for it."""
+    assert pb.PreStartContainerResponse() == await client.PreStartContainer(pb.PreStartContainerRequest(devices_ids=["acme-0"]))
+
+
+async def test_a_real_node_reaches_the_container(kubelet, start_agent):
+    """A glob's match is a device spec of the container."""
+    await start_agent(CONFIG)
+    pod = await kubelet.run_pod(manifest("a", {"example.com/sink": 1}))
+    assert [("/dev/null", "/dev/null", "rw")] == [
+        (each.host_path, each.container_path, each.permissions) for each in pod.container().edits.devices
+    ]

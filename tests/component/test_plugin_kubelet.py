@@ -1,0 +1,144 @@
+"""The kubelet comes late, restarts, dies, forgets, and the plugin is there again, with sockets of its own."""
+
+import asyncio
+import shutil
+import socket
+
+import pytest
+
+from vdev.plugin.service import State
+from vdev.sim import Kubelet, manifest
+
+NPU = "acme.dev/npu"
+CONFIG = """
+version: v1
+devices:
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 2}}
+  - {name: other, resource: example.com/other, virtual: {count: 1}}
+"""
+
+
+def service(agent, name=NPU):
+    return agent.agent.fleet.services[name]
+
+
+async def test_a_kubelet_restart_is_survived(kubelet, start_agent, shows):
+    """The kubelet forgets all and deletes all sockets; every resource is served on a new one, and pods keep theirs."""
+    agent = await start_agent(CONFIG)
+    old = service(agent).socket
+    pod = await kubelet.run_pod(manifest("a", {NPU: 2}))
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: service(agent).registrations == 2, what="a second registration")
+    await shows(NPU, 2, 2)
+    assert old != service(agent).socket
+    assert pod.container().devices == kubelet.pod("a").container().devices
+    assert [] == kubelet.errors
+
+
+async def test_a_storm_of_restarts_is_survived(kubelet, start_agent, shows):
+    """Ten restarts in a row end with everything registered and no socket left over."""
+    agent = await start_agent(CONFIG)
+    for _ in range(10):
+        await kubelet.restart()
+    await shows(NPU, 2, 2)
+    await shows("example.com/other", 1, 1)
+    await agent.stop()
+    assert [] == list(kubelet.device_plugin_dir.glob("vdev-*"))
+    assert [] == kubelet.errors
+
+
+async def test_a_dead_kubelet_leaves_a_stale_socket(kubelet, start_agent, shows):
+    """ECONNREFUSED on a socket that exists is no reason to give up."""
+    agent = await start_agent(CONFIG)
+    await kubelet.crash()
+    await kubelet.wait_until(lambda: service(agent).state is State.WAITING, what="waiting")
+    assert "no kubelet answers" in service(agent).trouble
+    await kubelet.start()
+    await shows(NPU, 2, 2)
+
+
+async def test_the_kubelet_may_come_later(directory, start_agent, kubelet, shows):
+    """The plugin starts first; even the kubelet's directory may be missing."""
+    await kubelet.stop()
+    await asyncio.to_thread(shutil.rmtree, kubelet.root)
+    agent = await start_agent(CONFIG, wait=False)
+    await kubelet.wait_until(lambda: agent.agent.fleet and service(agent).state is State.WAITING, what="waiting")
+    assert "does not exist" in service(agent).trouble
+    await kubelet.start()
+    await shows(NPU, 2, 2)
+
+
+async def test_a_deleted_socket_is_made_anew(kubelet, start_agent, shows):
+    """Somebody removes the plugin's socket: it serves on a new one and registers again, after ending its streams."""
+    agent = await start_agent(CONFIG)
+    from pathlib import Path
+
+    Path(service(agent).socket).unlink()
+    await kubelet.wait_until(lambda: service(agent).registrations == 2, what="a second registration")
+    await shows(NPU, 2, 2)
+    assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize("compat", ["1.36", "1.37"])
+async def test_a_second_instance_takes_over_and_goes(directory, start_agent, compat):
+    """On 1.36 the end of an older instance's stream takes the newer one down; it registers again by itself."""
+    async with Kubelet(directory / "k2", compat=compat, rate_limit=False) as node:
+        old = await start_agent(CONFIG, plugin_dir=node.device_plugin_dir, kubelet_socket=node.socket, wait=False)
+        await node.wait_until(lambda: node.node().allocatable.get(NPU) == 2, what="the first instance")
+        new = await start_agent(CONFIG, plugin_dir=node.device_plugin_dir, kubelet_socket=node.socket, wait=False)
+        await node.wait_until(lambda: new.agent.fleet and service(new).ready, what="the second instance")
+        await old.stop()
+        await node.wait_until(
+            lambda: service(new).ready and node.node().allocatable.get(NPU) == 2, what="the second instance alone"
+        )
+        pod = await node.run_pod(manifest("a", {NPU: 1}))
+        assert "Running" == pod.phase.value
+
+
+async def test_only_our_dead_sockets_are_removed(kubelet, start_agent):
+    """A leftover of a dead process of ours goes; a live one's and everybody else's stay."""
+    directory = kubelet.device_plugin_dir
+
+    def bind(name, *, listen):
+        made = socket.socket(socket.AF_UNIX)
+        made.bind(str(directory / name))
+        if listen:
+            made.listen()
+        return made
+
+    dead, alive = bind("vdev-gpu-00000000-dead.sock", listen=False), bind("vdev-gpu-00000000-live.sock", listen=True)
+    other = bind("nvidia-gpu.sock", listen=False)
+    dead.close(), other.close()
+    (directory / "vdev-notes.sock").write_text("a file")
+    agent = await start_agent(CONFIG)
+    await agent.stop()
+    names = {path.name for path in directory.iterdir()}
+    alive.close()
+    assert {"vdev-gpu-00000000-live.sock", "nvidia-gpu.sock", "vdev-notes.sock"} <= names
+    assert "vdev-gpu-00000000-dead.sock" not in names
+
+
+async def test_a_refused_resource_does_not_stop_the_others(kubelet, start_agent, shows):
+    """A path that is too long for a socket is said clearly, and everything else of the process goes on."""
+    deep = kubelet.root / ("d" * 100)
+    await asyncio.to_thread(deep.mkdir)
+    agent = await start_agent(CONFIG, plugin_dir=deep, wait=False)
+    await kubelet.wait_until(lambda: agent.agent.fleet and service(agent).state is State.WAITING, what="waiting")
+    assert "the system allows 107" in service(agent).trouble
+    assert 0 == await agent.stop()
+
+
+async def test_without_a_kubelet_socket_it_only_serves(kubelet, start_agent):
+    """An empty --kubelet-socket serves without registering, as with NVIDIA's plugin."""
+    agent = await start_agent(CONFIG, kubelet_socket=None, wait=False)
+    await kubelet.wait_until(lambda: agent.agent.fleet and service(agent).state is State.SERVING, what="serving")
+    assert {} == dict(kubelet.metrics.registrations)
+    assert 0 == await agent.stop()
+
+
+async def test_sigterm_during_registration_ends_cleanly(kubelet, start_agent):
+    """A plugin that is stopped while it registers leaves no socket."""
+    agent = await start_agent(CONFIG, wait=False)
+    await kubelet.wait_until(lambda: agent.agent.fleet is not None, what="the services")
+    assert 0 == await agent.stop()
+    assert [] == list(kubelet.device_plugin_dir.glob("vdev-*"))

@@ -1,0 +1,143 @@
+"""Hot reload: a change of the file arrives as a difference, a bad one changes nothing."""
+
+import os
+import signal
+
+import pytest
+
+from vdev.sim import manifest
+
+TWO = """
+version: v1
+devices:
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 2}}
+  - {name: other, resource: example.com/other, virtual: {count: 1}}
+"""
+THREE = TWO.replace("count: 2", "count: 3")
+NPU, OTHER = "acme.dev/npu", "example.com/other"
+
+
+def in_place(agent, text):
+    agent.config_file.write_text(text)
+
+
+def by_rename(agent, text):
+    agent.edit(text)
+
+
+@pytest.mark.parametrize("write", [in_place, by_rename])
+async def test_an_edit_is_applied_live(kubelet, start_agent, shows, write):
+    """A plain write and an editor's rename-over both arrive, on the open stream."""
+    agent = await start_agent(TWO)
+    write(agent, THREE)
+    await shows(NPU, 3, 3)
+    assert {NPU: 1, OTHER: 1} == dict(kubelet.metrics.registrations)
+
+
+async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, directory):
+    """A ConfigMap mount changes by swapping the link `..data`; the file itself is a link through it."""
+
+
+    mount = directory / "mount"
+
+    def publish(name, text):
+        (mount / name).mkdir(parents=True)
+        (mount / name / "vdev.yaml").write_text(text)
+        (mount / "..new").symlink_to(name)
+        (mount / "..new").rename(mount / "..data")
+
+    publish("..2026_1", TWO)
+    file = mount / "vdev.yaml"
+    file.symlink_to("..data/vdev.yaml")
+    await start_agent(TWO, files=(file,))
+    await shows(NPU, 2, 2)
+    publish("..2026_2", THREE)
+    await shows(NPU, 3, 3)
+    publish("..2026_3", TWO)
+    await shows(NPU, 2, 2)
+
+
+async def test_sighup_reads_again(kubelet, start_agent, shows):
+    """SIGHUP is a reload, also where nothing changed."""
+    agent = await start_agent(TWO)
+    os.kill(os.getpid(), signal.SIGHUP)
+    agent.edit(THREE)
+    await shows(NPU, 3, 3)
+    assert 1 == kubelet.metrics.registrations[NPU]
+
+
+async def test_an_unchanged_resource_gets_no_message(kubelet, start_agent, shows):
+    """A resource that did not change is not touched: no registration, no list."""
+    agent = await start_agent(TWO)
+    server = agent.agent.fleet.services[OTHER]._server
+    before = server._version
+    agent.edit(THREE)
+    await shows(NPU, 3, 3)
+    assert (before, 1) == (server._version, kubelet.metrics.registrations[OTHER])
+
+
+async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_agent, shows):
+    """Resources come and go with the file; the one that goes ends with an empty list, so that its capacity is 0."""
+    agent = await start_agent(TWO)
+    agent.edit(TWO.replace("example.com/other", "example.com/new"))
+    await shows("example.com/new", 1, 1)
+    await shows(OTHER, 0, 0)
+    await kubelet.wait_until(lambda: OTHER not in agent.agent.state.served.resources, what="the end of the resource")
+    assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "version: v2\n",
+        "devices: [",
+        TWO.replace("count: 2", "cuont: 2"),
+        TWO.replace("acme.dev/npu", "npu"),
+        TWO.replace("example.com/other", "acme.dev/npu").replace("name: other", "name: acme"),
+        TWO.replace("count: 2", "count: 200000"),
+        "\x00",
+        "a: &a [*a]",
+    ],
+)
+async def test_a_bad_edit_changes_nothing(kubelet, start_agent, shows, bad):
+    """The last good configuration stays, the status says so, and the next good one is applied."""
+    agent = await start_agent(TWO)
+    agent.edit(bad)
+    reload = agent.agent.config.status
+    await kubelet.wait_until(lambda: not reload.last_was_good, what="the refusal")
+    assert (2, 2) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
+    assert reload.problems
+    agent.edit(THREE)
+    await shows(NPU, 3, 3)
+    assert reload.last_was_good
+    assert {NPU: 1, OTHER: 1} == dict(kubelet.metrics.registrations)
+
+
+async def test_a_removed_file_changes_nothing(kubelet, start_agent, shows):
+    """A file that vanishes is a bad configuration; when it is back, it counts again."""
+    agent = await start_agent(TWO)
+    agent.config_file.unlink()
+    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
+    agent.edit(THREE)
+    await shows(NPU, 3, 3)
+
+
+async def test_options_change_by_a_new_registration(kubelet, start_agent, shows):
+    """What a container gets changes without a registration: only the next allocation differs."""
+    agent = await start_agent(TWO)
+    agent.edit(TWO.replace("virtual: {count: 2}", 'virtual: {count: 2}, container: {env: {X: "1"}}'))
+    applied = agent.agent.config.status
+    await kubelet.wait_until(lambda: applied.applied == 2, what="the edit")
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    assert "1" == pod.container().edits.envs["X"]
+    assert 1 == kubelet.metrics.registrations[NPU]
+
+
+async def test_many_edits_end_in_the_last(kubelet, start_agent, shows):
+    """A burst of edits is coalesced, never lost."""
+    agent = await start_agent(TWO)
+    for count in range(3, 40):
+        agent.edit(TWO.replace("count: 2", f"count: {count}"))
+    await shows(NPU, 39, 39)
+    assert [] == kubelet.errors

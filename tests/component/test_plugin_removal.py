@@ -1,0 +1,73 @@
+"""A device that a pod may hold stays listed; what nobody holds goes; what overlaps waits."""
+
+from vdev.sim import manifest
+
+NPU = "acme.dev/npu"
+
+
+def config(count, resource=NPU):
+    return f"version: v1\ndevices:\n  - {{name: acme, resource: {resource}, virtual: {{count: {count}}}}}\n"
+
+
+async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, shows):
+    """Removed from the file, it is Unhealthy in the list and in the pod's status; when the pod is gone it goes."""
+    agent = await start_agent(config(3))
+    await kubelet.run_pod(manifest("a", {NPU: 3}))
+    agent.edit(config(1))
+    await shows(NPU, 3, 1)
+    shown = kubelet.pod("a").container().allocated_resources_status
+    health = {each["resourceID"]: each["health"] for each in shown[0]["resources"]}
+    assert {"acme-0": "Healthy", "acme-1": "Unhealthy", "acme-2": "Unhealthy"} == health
+    assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.state.retired}
+    await kubelet.delete_pod("a")
+    await shows(NPU, 1, 1)
+    assert [] == kubelet.errors
+
+
+async def test_what_nobody_holds_goes_soon(kubelet, start_agent, shows):
+    """Free devices are listed as Unhealthy for a moment only."""
+    agent = await start_agent(config(3))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    held = kubelet.pod("a").container().devices[NPU][0]
+    agent.edit(config(3).replace("acme.dev/npu", "acme.dev/other"))
+    await kubelet.wait_until(lambda: kubelet.node().capacity.get("acme.dev/other") == 2, what="the free devices moved")
+    assert [held] == [slot.id for slot in agent.agent.state.served.resources[NPU].slots]
+    await kubelet.delete_pod("a")
+    await shows("acme.dev/other", 3, 3)
+    await shows(NPU, 0, 0)
+    assert [] == kubelet.errors
+
+
+async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent, shows):
+    """Undoing an edit undoes its effect, also for the pod."""
+    agent = await start_agent(config(2))
+    await kubelet.run_pod(manifest("a", {NPU: 2}))
+    agent.edit(config(1))
+    await shows(NPU, 2, 1)
+    agent.edit(config(2))
+    await shows(NPU, 2, 2)
+    assert {} == dict(agent.agent.state.retired)
+    assert [] == kubelet.errors
+
+
+async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, shows, directory):
+    """Where nobody can say who holds what, removed devices stay for the long time that is set."""
+    agent = await start_agent(config(2), pod_resources_socket=directory / "none.sock", retire_blind=3600.0)
+    agent.edit(config(1))
+    await shows(NPU, 2, 1)
+    await kubelet.wait_until(lambda: agent.agent.config.status.applied == 2, what="the edit")
+    agent.edit(config(1).replace("count: 1", "count: 1, memory: 1Gi"))
+    await kubelet.wait_until(lambda: agent.agent.config.status.applied == 3, what="another edit")
+    assert 2 == kubelet.node().capacity[NPU]
+
+
+async def test_a_plugin_restart_keeps_what_pods_hold(kubelet, start_agent, shows):
+    """The same file gives the same ids, so a new process serves what pods hold already."""
+    agent = await start_agent(config(2))
+    pod = await kubelet.run_pod(manifest("a", {NPU: 2}))
+    await agent.stop()
+    await shows(NPU, 2, 0)
+    await start_agent(config(2))
+    await shows(NPU, 2, 2)
+    assert pod.container().devices == kubelet.pod("a").container().devices
+    assert [] == kubelet.errors
