@@ -75,7 +75,7 @@ async def kubelet(directory):
 
 @pytest.fixture
 async def start_agent(kubelet, directory, _inotify):
-    """Start a plugin beside the kubelet: `await start_agent(config_text, wait=True, overrides={}, **options)`.
+    """Start a plugin beside the kubelet, with the text of its configuration.
 
     With `wait` it returns once every resource is registered and listed. A second one of the same test finds what the
     first left in the directory of CDI specifications. `overrides` are values that stand over the file's; `options`
@@ -86,7 +86,7 @@ async def start_agent(kubelet, directory, _inotify):
     async def start(text, *, wait=True, overrides=None, preset_dirs=(), **options):
         file = directory / "vdev.yaml"
         await asyncio.to_thread(file.write_text, text)
-        load = functools.partial(config.load, [file], overrides=overrides or {}, preset_dirs=preset_dirs)
+        load = functools.partial(config.load, overrides=overrides or {}, preset_dirs=preset_dirs)
         chosen = Options(
             node="node-1",
             files=(file,),
@@ -121,7 +121,7 @@ def _is_up(agent: Agent) -> bool:
 
 @pytest.fixture
 async def shows(kubelet):
-    """Wait for the node's numbers: `await shows("acme.dev/npu", 2, 2)`, capacity and allocatable."""
+    """Wait until the node shows a resource's capacity and, where given, what of it is allocatable."""
 
     async def wait(resource, capacity, allocatable=None):
         def condition():

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import structlog
@@ -21,6 +22,8 @@ from ..observe.metrics import Metrics
 from ..plugin.link import POLL, KubeletLink
 from ..plugin.service import State
 from . import source
+from .alone import Claim
+from .choose import Chooser
 from .desk import FrontDesk
 from .fleet import Fleet
 from .holdings import SLOW, HolderTracker
@@ -28,6 +31,7 @@ from .options import Options
 from .reconcile import Reconciler
 from .source import ConfigSource
 from .status import status
+from .window import Window
 
 log = structlog.get_logger(__name__)
 
@@ -53,12 +57,14 @@ class Agent:
         self.desk = FrontDesk(
             self.metrics, allocate_deadline=options.allocate_deadline, on_allocated=lambda: self._mark(holders=True)
         )
-        self.config = ConfigSource(options.load, self.metrics)
+        self.config = ConfigSource(Chooser(options.files, options.node), options.load, self.metrics)
         self.health = HealthMonitor(options.host)
         self.holders = HolderTracker(options.pod_resources_socket, self.desk)
         self.state = Reconciler(options, self.config, self.holders, self.health, self.metrics)
         self.fleet: Fleet | None = None
         self.started_at = time.time()
+        self.turned_at = time.monotonic()  # when the reconciler last finished a step
+        self.waiting = "starting"  # for what, before the work begins
         self._due = Due()
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
@@ -76,13 +82,22 @@ class Agent:
 
     async def run(self) -> int:
         """Start, work until stopped, shut down. Raises ConfigError when the configuration is bad at the start."""
-        await self.state.start()
-        await self.link.remove_leftovers()
-        await self.link.look()  # so that the first services know which kubelet they register with
-        sys = await asyncio.to_thread(self.options.host.path, "/sys")
         async with contextlib.AsyncExitStack() as stack:
-            watcher = stack.enter_context(Watcher(sys=sys))
             stack.enter_context(self._signals())
+            if self.options.http_address:
+                http = await asyncio.to_thread(_http)
+                await stack.enter_async_context(http.serving(self.options.http_address, Window(self)))
+            await self.state.start()
+            claim = Claim(self.options.plugin_dir, waiting=self._wait_for)
+            stack.callback(claim.release)
+            if not await claim.take(self._stop):
+                return 0
+            if claim.waited:
+                self.reload()  # the files may have changed meanwhile
+            await self.link.remove_leftovers()
+            await self.link.look()  # so that the first services know which kubelet they register with
+            sys = await asyncio.to_thread(self.options.host.path, "/sys")
+            watcher = stack.enter_context(Watcher(sys=sys))
             if self.options.run_dir is not None:
                 await stack.enter_async_context(control.serving(self.options.run_dir, {"status": self._status}))
             await self._work(watcher)
@@ -90,6 +105,7 @@ class Agent:
         return 0
 
     async def _work(self, watcher: Watcher) -> None:
+        self.turned_at, self.waiting = time.monotonic(), ""
         async with asyncio.TaskGroup() as group:
             self.fleet = fleet = Fleet(group, self.link, self.desk, on_state=self._on_state)
             work = {
@@ -100,6 +116,7 @@ class Agent:
                 "look at holders": self._look_at_holders(),
                 "health probes": self.health.run(),
                 "follow health": self._follow_health(),
+                "follow the node's label": self.config.chooser.follow_label(self.reload),
             }
             tasks = [group.create_task(each, name=name) for name, each in work.items()]
             await self._stop.wait()
@@ -121,11 +138,15 @@ class Agent:
             again_at = await self.state.publish(fleet, ask_holders=lambda: self._mark(holders=True))
             self._look_again_at(again_at)
             await self._follow(watcher)
+            self.turned_at = time.monotonic()
             await self._wake.wait()
             self._wake.clear()
 
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         return status(self)
+
+    def _wait_for(self, what: str) -> None:
+        self.waiting = what
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -149,7 +170,8 @@ class Agent:
 
     async def _watch(self, watcher: Watcher) -> None:
         while True:
-            self._configured = await asyncio.to_thread(source.directories, self.options.files)
+            files = {*self.options.files, *self.config.chooser.chosen.files}
+            self._configured = await asyncio.to_thread(source.directories, files)
             self._watch_all(watcher)
             changed = await watcher.changes()
             if self.link.directories & changed.keys():
@@ -207,3 +229,10 @@ class Agent:
             self.metrics.registrations.labels(resource).inc()
         elif state is State.STOPPED and resource not in self.state.served.resources:
             self.metrics.forget(resource)
+
+
+def _http() -> ModuleType:
+    """The HTTP side, imported where it is wanted only: it brings a web server."""
+    from ..observe import http
+
+    return http

@@ -13,8 +13,10 @@ from ..hostfs import HostRoot
 class Options:
     """All paths are this process's own view; times are in seconds.
 
-    `plugin_dir` is where the plugin's own sockets go; `kubelet_socket` None means to serve without registering. `load` reads the files under the process's overrides, with `partial=True` leaving out what is wrong. `run_dir` is where
-    the control socket goes; None: there is none.
+    `files` are configuration files, and directories from which the node takes one. `load` reads files under the
+    process's overrides, with `partial=True` leaving out what is wrong. `plugin_dir` is where the plugin's own sockets
+    go; `kubelet_socket` None means to serve without registering. `run_dir` is where the control socket goes; None:
+    there is none. `http_address` is where the HTTP side listens; empty: nowhere.
     """
 
     node: str
@@ -26,6 +28,7 @@ class Options:
     cdi_dir: Path
     host: HostRoot
     run_dir: Path | None = None
+    http_address: str = ""
     allocate_deadline: float = 5.0
     retire_settle: float = retain.SETTLE
     retire_blind: float = retain.BLIND

@@ -5,8 +5,8 @@
     probe verdicts ───────────────────────────┼─► health ─► retain ─► diff ─► CDI files, services, metrics
     pods came or went ────────────────────────┘
 
-Its methods run one after the other in one task (see `agent`), so no two steps ever overlap. Decisions are the core's; here
-is only their order.
+Its methods run one after the other in one task (see `agent`), so no two steps ever overlap. Decisions are the core's;
+here is only their order.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ log = structlog.get_logger(__name__)
 class Reconciler:
     """The state of the node and the steps that change it.
 
-    `spec` and `scan` are what the files and the host say, `base` is the inventory that follows from them, `served` what the
-    kubelet is told: `base` with health, and with what pods may still hold.
+    `spec` and `scan` are what the files and the host say, `base` is the inventory that follows from them, `served`
+    what the kubelet is told: `base` with health, and with what pods may still hold.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class Reconciler:
     async def publish(self, fleet: Fleet, *, ask_holders: Callable[[], None]) -> float | None:
         """Serve what is known now: act on the difference to what is served, and on nothing else.
 
-        Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time at
-        which to look again for what may be dropped, or None.
+        Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
+        at which to look again for what may be dropped, or None.
         """
         self._health.update(self._probed())
         fresh = inv.with_health(self.base, self._verdicts())
@@ -138,7 +138,7 @@ class Reconciler:
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
-        self._config.applied()
+        self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))
 
     def _probed(self) -> dict[str, tuple[HealthSpec, RawDevice]]:
         return {

@@ -6,8 +6,9 @@ metric say so. Reading happens in a thread.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -16,8 +17,21 @@ from ..config import Loaded
 from ..core.problem import Problem
 from ..errors import ConfigError
 from ..observe.metrics import Metrics
+from .choose import Chooser, Chosen
 
 log = structlog.get_logger(__name__)
+
+
+_REMEMBERED = 20  # readings in the history
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What became of one reading, at a time in seconds since the epoch."""
+
+    at: float
+    result: str  # "applied" or "refused"
+    summary: str
 
 
 @dataclass(slots=True)
@@ -29,6 +43,7 @@ class ReloadStatus:
     applied: int = 0
     failed: int = 0
     problems: tuple[Problem, ...] = ()  # of the last reading, when it was bad
+    history: deque[Reading] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # the newest first
 
     @property
     def last_was_good(self) -> bool:
@@ -39,28 +54,34 @@ class ReloadStatus:
 class ConfigSource:
     """The files, and the history of their readings."""
 
-    def __init__(self, load: Callable[..., Loaded], metrics: Metrics) -> None:
+    def __init__(self, chooser: Chooser, load: Callable[..., Loaded], metrics: Metrics) -> None:
         self.status = ReloadStatus()
+        self.chooser = chooser
+        self.in_force = Chosen()  # the files of the last good reading
         self._load = load
         self._metrics = metrics
 
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
-        return await asyncio.to_thread(self._load, partial=partial)
+        chosen = await self.chooser.choose()
+        return await asyncio.to_thread(self._load, chosen.files, partial=partial)
 
-    def applied(self) -> None:
-        """The last reading is in force now."""
+    def applied(self, summary: str = "") -> None:
+        """The last reading is in force now; `summary` says in a few words what it holds."""
+        self.in_force = self.chooser.chosen
         self.status.applied_at, self.status.problems = time.time(), ()
         self.status.applied += 1
+        self.status.history.appendleft(Reading(self.status.applied_at, "applied", summary))
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(1)
         self._metrics.reload_time.set(self.status.applied_at)
 
     def unchanged(self) -> None:
         """The last reading says what is in force already."""
+        self.in_force = self.chooser.chosen
         if not self.status.last_was_good:
             log.info("configuration is good again, and as it was")
-            self.applied()
+            self.applied("good again, and as it was")
 
     def refused(self, bad: ConfigError) -> None:
         """The last reading is bad; said once per set of problems, since an editor may touch a file often."""
@@ -69,14 +90,22 @@ class ConfigSource:
         self._metrics.reload_ok.set(0)
         if self.status.last_was_good or problems != self.status.problems:
             log.error("configuration refused; the last good one stays", problems=[str(problem) for problem in problems])
+            first = str(problems[0]) if problems else str(bad)
+            more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+            self.status.history.appendleft(Reading(time.time(), "refused", first + more))
         self.status.failed_at, self.status.problems = time.time(), problems
         self.status.failed += 1
 
 
-def directories(files: Sequence[Path]) -> frozenset[Path]:
-    """The directories to watch for changes of the files.
+def directories(paths: Iterable[Path]) -> frozenset[Path]:
+    """The directories to watch for changes of the files, and of the directories that files are chosen from.
 
     The directory and not the file: editors rename a new file over it, and a ConfigMap's files are links through
     `..data`, which is swapped. Where a file is a link, its target's directory counts too.
     """
-    return frozenset(each for path in files for each in (path.absolute().parent, path.resolve().parent))
+    return frozenset(each for path in paths for each in _directories(path))
+
+
+def _directories(path: Path) -> tuple[Path, ...]:
+    path = path.absolute()
+    return (path, path.resolve()) if path.is_dir() else (path.parent, path.resolve().parent)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..core.document import device_document, problem_document
 from ..core.inventory import Resource
+from ..plugin.service import ResourceService, State
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -17,7 +18,8 @@ def status(agent: "Agent") -> dict[str, Any]:
         "version": __version__,
         "node": agent.options.node,
         "startedAt": agent.started_at,
-        "ready": ready(agent),
+        "ready": not (missing := not_ready(agent)),
+        "notReady": missing,
         "kubelet": {"socket": str(agent.link.socket), "present": agent.link.kubelet_present},
         "podResources": {
             "socket": str(agent.options.pod_resources_socket),
@@ -25,12 +27,14 @@ def status(agent: "Agent") -> dict[str, Any]:
         },
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.state.cdi.trouble},
         "config": {
-            "files": [str(path) for path in agent.options.files],
+            "files": [str(path) for path in agent.config.in_force.files],
+            "choice": "; ".join(f"{each.file} by {each.reason}" for each in agent.config.in_force.why),
             "lastReloadSuccessful": reload.last_was_good,
             "appliedAt": reload.applied_at or None,
             "failedAt": reload.failed_at or None,
             "applied": reload.applied,
             "failed": reload.failed,
+            "history": [{"at": each.at, "result": each.result, "summary": each.summary} for each in reload.history],
         },
         "problems": [problem_document(problem) for problem in agent.state.problems],
         "resources": [_resource(agent, resource) for resource in agent.state.served.resources.values()],
@@ -39,7 +43,20 @@ def status(agent: "Agent") -> dict[str, Any]:
 
 def ready(agent: "Agent") -> bool:
     """Whether every resource is registered and the kubelet listens to it."""
-    return agent.fleet is not None and all(service.ready for service in agent.fleet.services.values())
+    return not not_ready(agent)
+
+
+def not_ready(agent: "Agent") -> list[str]:
+    """Why the agent is not ready, a sentence each; empty when every resource is registered and the kubelet listens."""
+    if agent.waiting or agent.fleet is None:
+        return [agent.waiting or "starting"]
+    services = agent.fleet.services.values()
+    return [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+
+
+def _why(service: ResourceService) -> str:
+    silent = service.state is State.REGISTERED
+    return "registered, but the kubelet has not opened its stream" if silent else service.state
 
 
 def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:

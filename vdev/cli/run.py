@@ -41,9 +41,7 @@ def run(args: argparse.Namespace) -> int:
             "no configuration: give --config-file FILE (env CONFIG_FILE); configs/quickstart.yaml is a start"
         )
     log.configure(level=chosen.log_level, form=chosen.log_format)
-    load = functools.partial(
-        config.load, chosen.config_files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs
-    )
+    load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     options = Options(
         node=chosen.node_name,
         files=chosen.config_files,
@@ -54,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         cdi_dir=chosen.cdi_dir,
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
+        http_address=chosen.http_address,
     )
 
     async def main() -> int:

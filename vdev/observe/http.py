@@ -146,9 +146,7 @@ def _bind(address: str) -> socket.socket:
     host = host.strip("[]")
     if not host and socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):  # a kernel without IPv6 says so only here
-            return socket.create_server(
-                ("", int(port)), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG
-            )
+            return socket.create_server(("", int(port)), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
 
