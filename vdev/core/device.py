@@ -47,10 +47,14 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a device works; when not, `reason` says why in a few words."""
+    """Whether a device works; when not, `reason` says why in a few words.
+
+    `injected` names the fault rule that says so, empty for what is real: nobody shall mistake a drill for an outage.
+    """
 
     healthy: bool = True
     reason: str = ""
+    injected: str = ""
 
 
 HEALTHY = Health()

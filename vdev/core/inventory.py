@@ -1,8 +1,8 @@
 """Everything a node advertises at one moment, built from the configuration and what discovery found, and the
 difference of two.
 
-    arrange()       configuration + raw devices  -> Inventory, as discovery sees it          (slow road, on a change of either)
-    with_health()   Inventory + probes' verdicts -> Inventory                                (fast road, touches what changed)
+    arrange()       configuration + raw devices  -> Inventory, as discovery sees it   (slow road, on a change of either)
+    with_health()   Inventory + probes' verdicts -> Inventory                         (fast road, touches what changed)
     diff()          old, new                     -> changes, nothing for a resource that stayed the same
 
 What a pod may still hold is added by `retain`, between these two roads and the diff.
@@ -24,7 +24,8 @@ class Resource:
     """One extended resource: its slots in order, and what answers for its devices need.
 
     `entries` maps an entry's name to its specification; several entries may feed one resource. `draining`: the
-    configuration no longer has it, and it lives on only for what pods may hold.
+    configuration no longer has it, and it lives on only for what pods may hold. `pre_start_asked`: a fault rule is
+    about PreStartContainer, which the kubelet must then call.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Resource:
     sharing: Sharing | None = None
     flags: Flags = Flags()  # noqa: RUF009 - frozen
     draining: bool = False
+    pre_start_asked: bool = False
 
     @cached_property
     def by_id(self) -> Mapping[str, Slot]:
@@ -55,7 +57,7 @@ class Resource:
     @property
     def pre_start_required(self) -> bool:
         """Whether the kubelet must call PreStartContainer before each container start."""
-        return any(entry.pre_start for entry in self.entries.values())
+        return self.pre_start_asked or any(entry.pre_start for entry in self.entries.values())
 
     @cached_property
     def list_bytes(self) -> int:
@@ -148,7 +150,8 @@ def _too_large(resource: Resource, where: str) -> Problem:
     fits = count * wire.LIST_LIMIT // size
     return error(
         where,
-        f"{resource.name}: the list of {count} devices takes {size} bytes, more than the {wire.LIST_LIMIT} that the kubelet receives",
+        f"{resource.name}: the list of {count} devices takes {size} bytes, "
+        f"more than the {wire.LIST_LIMIT} that the kubelet receives",
         f"about {fits} devices of this kind fit",
     )
 
@@ -207,7 +210,7 @@ def _judged(resource: Resource, verdicts: Mapping[str, Health]) -> Resource:
     return resource if slots is None else replace(resource, slots=tuple(slots))
 
 
-# --- the difference of two inventories ---------------------------------------------------------------------------------
+# --- the difference of two inventories ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

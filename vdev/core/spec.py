@@ -10,6 +10,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from .device import EMPTY, IdStyle
+from .faults import NO_RULES, FaultSpec
 from .partition import Geometry
 from .template import Template
 
@@ -73,7 +74,7 @@ class Flags:
     shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
 
 
-# --- where devices come from -----------------------------------------------------------------------------------------
+# --- where devices come from ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +211,7 @@ class UsbSource:
 
 Source = VirtualSource | GlobSource | SysfsSource | UsbSource
 
-# --- what a container gets --------------------------------------------------------------------------------------------
+# --- what a container gets ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,7 @@ class ContainerSpec:
     annotations: tuple[tuple[str, Template], ...] = ()
 
 
-# --- health -----------------------------------------------------------------------------------------------------------
+# --- health ---------------------------------------------------------------------------------------------------------
 
 
 class Probe(StrEnum):
@@ -274,7 +275,7 @@ class HealthSpec:
     start_grace: float = 0.0
 
 
-# --- actions ------------------------------------------------------------------------------------------------------------
+# --- actions --------------------------------------------------------------------------------------------------------
 
 
 class ActionKind(StrEnum):
@@ -300,7 +301,7 @@ class ActionSpec:
     timeout: float = 10.0
 
 
-# --- entries, sharing, names ------------------------------------------------------------------------------------------
+# --- entries, sharing, names ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +330,12 @@ class EntrySpec:
     def is_nvidia(self) -> bool:
         """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
         return isinstance(self.source, VirtualSource) and self.source.id_style is IdStyle.NVIDIA
+
+    def parts(self, index: int) -> tuple[str, ...] | None:
+        """The profiles that a device is cut into, or None for a device that stays whole."""
+        if self.geometry and self.geometry.first_mode:
+            return self.partitions.get(index, (self.geometry.first_mode,))
+        return self.partitions.get(index)
 
     def is_on(self, node: str) -> bool:
         """Whether the entry concerns the node of that name."""
@@ -377,6 +384,7 @@ class Spec:
     sharing: SharingSpec | None = None
     gpu_patterns: tuple[NamePattern, ...] = ()
     mig_patterns: tuple[NamePattern, ...] = ()
+    faults: FaultSpec = NO_RULES
 
     def on_node(self, node: str) -> tuple[EntrySpec, ...]:
         """The entries that concern that node."""

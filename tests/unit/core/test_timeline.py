@@ -1,0 +1,192 @@
+"""When rules are in force: the same on every run, and constant between the moments that it names."""
+
+import math
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from vdev.core.faults import (
+    Call,
+    Chance,
+    Delay,
+    Flap,
+    Nodes,
+    Process,
+    Remove,
+    Rpc,
+    Rule,
+    Stream,
+    StreamFault,
+    Verdict,
+    When,
+)
+from vdev.core.timeline import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
+
+SICK = Verdict(healthy=False, reason="drill")
+seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))
+
+
+@st.composite
+def rules(draw):
+    """Rules as the configuration lets them through: repetitions never overlap."""
+    effect = draw(st.sampled_from([SICK, Remove(), Flap(20, 5), Flap(0.5, 3)]))
+    jitter = draw(st.sampled_from([0.0, 0.1, 0.2, 0.5]))
+    every = draw(st.none() | st.floats(1, 1e4).map(lambda value: round(value, 3)))
+    lasts = draw(st.none() | st.floats(0.01, 1e4).map(lambda value: round(value, 3)))
+    if every is not None:
+        width = 0.0 if isinstance(effect, Flap) else jitter
+        lasts = min(lasts or 1.0, every * (1 - 2 * width))
+        assume(lasts > 0)
+    when = When(at=draw(seconds), lasts=lasts, every=every, jitter=jitter, times=draw(st.none() | st.integers(1, 5)))
+    chance = Chance(probability=draw(st.sampled_from([1.0, 1.0, 0.5, 0.1])))
+    return Rule(name=draw(st.sampled_from(["a", "b"])), effect=effect, when=when, chance=chance)
+
+
+dice = st.builds(Dice, st.integers(0, 9), st.sampled_from(["n1", "n2"]))
+firings = st.builds(Firing, seconds)
+
+
+@given(rules(), dice, firings, seconds)
+def test_same_question_same_answer(rule, luck, firing, now):
+    """Equal rules, seed, node and time give the same phase."""
+    assert phase(rule, Dice(luck.seed, luck.node), firing, now) == phase(rule, luck, firing, now)
+
+
+@given(rules(), dice, firings, seconds, st.floats(0, 1, exclude_max=True))
+def test_constant_until_the_next_change(rule, luck, firing, now, part):
+    """Between now and `changes_at` the state stays what it is."""
+    here = phase(rule, luck, firing, now)
+    horizon = here.changes_at if here.changes_at is not None else now + 1e6
+    between = now + part * (horizon - now)
+    assume(between < horizon)
+    assert here.active == phase(rule, luck, firing, between).active
+
+
+@given(rules(), dice, firings, seconds)
+def test_the_next_change_lies_ahead(rule, luck, firing, now):
+    """Waking at each `changes_at` gets on: none of them is now or past."""
+    for _ in range(20):
+        after = phase(rule, luck, firing, now).changes_at
+        if after is None:
+            return
+        assert after > now
+        now = after
+
+
+@given(rules(), dice, firings, seconds)
+def test_spans_are_in_order_and_apart(rule, luck, firing, now):
+    """Spans come in order, and none begins before the last one's end."""
+    end = -math.inf
+    for _, span in zip(range(20), spans(rule, luck, firing, now), strict=False):
+        assert span.start >= end or math.isclose(span.start, end)
+        end = span.end
+
+
+@given(rules(), dice, seconds, seconds)
+def test_time_is_relative_to_the_firing(rule, luck, zero, now):
+    """A rule that fires later does the same later."""
+    one = [span for _, span in zip(range(5), spans(rule, luck, Firing(0.0), 0.0), strict=False)]
+    other = [span for _, span in zip(range(5), spans(rule, luck, Firing(zero), zero), strict=False)]
+    assert [s.real for s in one] == [s.real for s in other]
+    assert all(math.isclose(a.start + zero, b.start, abs_tol=1e-6) for a, b in zip(one, other, strict=True))
+
+
+@given(rules(), dice, firings, seconds)
+def test_nothing_outlives_until(rule, luck, firing, now):
+    """A firing that has ended has no effect any more."""
+    over = Firing(firing.at, until=firing.at + 10)
+    assert not phase(rule, luck, over, firing.at + 10 + now).active
+
+
+def test_window_repeats():
+    """`at`, `for` and `every` make windows that hold their start and not their end."""
+    rule = Rule(name="x", effect=SICK, when=When(at=60, lasts=30, every=300))
+    state = [phase(rule, Dice(0, "n"), Firing(1000.0), 1000.0 + t).active for t in (0, 59, 60, 89, 90, 359, 360, 390)]
+    assert [False, False, True, True, False, False, True, False] == state
+
+
+def test_flap():
+    """A flapping device is up first, then down, and so on."""
+    rule = Rule(name="x", effect=Flap(20, 5))
+    assert [False, True, False, True] == [phase(rule, Dice(0, "n"), Firing(0.0), t).active for t in (19, 20, 25, 47)]
+
+
+def test_times_bounds_repetition():
+    """After `times` repetitions nothing changes any more."""
+    rule = Rule(name="x", effect=SICK, when=When(at=0, lasts=1, every=10, times=2))
+    assert phase(rule, Dice(0, "n"), Firing(0.0), 11.0).changes_at is None
+
+
+def test_jitter_stays_within_its_part():
+    """Each start is moved by at most the jitter's part of the period."""
+    rule = Rule(name="x", effect=SICK, when=When(at=100, lasts=10, every=100, jitter=0.2))
+    starts = [span.start for _, span in zip(range(50), spans(rule, Dice(7, "n"), Firing(0.0), 0.0), strict=False)]
+    moved = [start - 100 * number for number, start in enumerate(starts, 1)]
+    assert all(-20 <= each <= 20 for each in moved)
+    assert len(set(moved)) > 40
+
+
+def test_nth_repetition():
+    """`nth` without calls counts the repetitions."""
+    rule = Rule(name="x", effect=SICK, when=When(lasts=1, every=10), chance=Chance(nth=(3,)))
+    real = [
+        span.start for _, span in zip(range(2), spans(rule, Dice(0, "n"), Firing(0.0), 0.0), strict=False) if span.real
+    ]
+    assert [20.0] == real
+
+
+@given(dice, st.lists(st.floats(0.01, 50), min_size=1, max_size=30))
+def test_every_moment_strikes_once(luck, steps):
+    """However time is cut up, a momentary event is seen exactly once."""
+    rule = Rule(name="x", effect=Stream(StreamFault.CLOSE), when=When(at=30))
+    now, struck = -math.inf, 0
+    for moment in [sum(steps[:n]) for n in range(1, len(steps) + 1)]:
+        struck += strikes(rule, luck, Firing(0.0), now, moment)
+        now = moment
+    assert struck == (now >= 30)
+
+
+def test_exit_at_zero_strikes():
+    """An event at time zero is not missed."""
+    rule = Rule(name="x", effect=Process(137))
+    assert strikes(rule, Dice(0, "n"), Firing(5.0), -math.inf, 5.0)
+
+
+def test_nth_call():
+    """The third call is hit, and no other."""
+    assert [3] == [n for n in range(1, 9) if hits(Chance(nth=(3,)), Dice(0, "n"), "r", n)]
+
+
+def test_every_nth_call():
+    """Every second call is hit."""
+    assert [2, 4, 6, 8] == [n for n in range(1, 9) if hits(Chance(every_nth=2), Dice(0, "n"), "r", n)]
+
+
+def test_probability_is_about_right():
+    """A tenth of many calls is hit, more or less, and the same ones again."""
+    lot = [hits(Chance(probability=0.1), Dice(7, "n"), "r", n) for n in range(5000)]
+    assert 400 < sum(lot) < 600
+    assert lot == [hits(Chance(probability=0.1), Dice(7, "n"), "r", n) for n in range(5000)]
+
+
+def test_delays_have_their_median_and_bound():
+    """Half of the delays are below p50, none above max."""
+    rule = Call(frozenset({Rpc.ALLOCATE}), delay=Delay(0.2, 8.0))
+    waits = [seconds_of(rule.delay, Dice(7, "n"), "slow", n) for n in range(2000)]
+    assert 900 < sum(each < 0.2 for each in waits) < 1100
+    assert max(waits) <= 8.0
+
+
+def test_share_of_nodes():
+    """About the share of many nodes is chosen, each for itself and for ever."""
+    nodes = [f"node-{n}" for n in range(2000)]
+    chosen = [node for node in nodes if on_node(Nodes(share=0.1), "r", Dice(7, node))]
+    assert 150 < len(chosen) < 250
+    assert chosen == [node for node in nodes if on_node(Nodes(share=0.1), "r", Dice(7, node))]
+
+
+def test_another_seed_is_another_run():
+    """The seed changes what chance chooses."""
+    nodes = [f"node-{n}" for n in range(500)]
+    one, other = ({n for n in nodes if on_node(Nodes(share=0.2), "r", Dice(seed, n))} for seed in (1, 2))
+    assert one != other

@@ -1,0 +1,142 @@
+"""Which slots a rule means, and an inventory with what rules do to it.
+
+A rule selects *units*: whole raw devices, so that a fault of the hardware reaches all replicas and partitions; or, when
+it names a resource, a profile or a partition, what the resource offers: the partition, else the whole device; or
+single replicas when it names their ids.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from .device import Health, Slot
+from .faults import Aim, Rule, Want
+from .inventory import Inventory, Resource
+from .timeline import Dice, Key
+
+Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
+
+
+@dataclass(frozen=True, slots=True)
+class Afflictions:
+    """What rules do to slots at one moment. `removed` are unplugged, `dropped` leave the list even while held.
+
+    `pre_start` are resources whose PreStartContainer must be called, so that it can fail.
+    """
+
+    verdicts: Mapping[Key, Health] = field(default_factory=dict)
+    removed: frozenset[Key] = frozenset()
+    dropped: frozenset[Key] = frozenset()
+    pre_start: frozenset[str] = frozenset()
+
+
+NONE = Afflictions()
+
+
+def select(rule: Rule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
+    """The slots of the inventory that the rule means."""
+    units: dict[Unit, None] = {}
+    for name, resource in inventory.resources.items():
+        if rule.concerns(name):
+            narrowed = rule.resource != "*"
+            for slot in resource.slots:
+                unit = _unit(rule.aim, name, slot, narrowed=narrowed)
+                if unit is not None:
+                    units[unit] = None
+    chosen = _chosen(list(units), rule.aim, dice, rule.name)
+    return frozenset(
+        (name, slot.id)
+        for name, resource in inventory.resources.items()
+        for slot in resource.slots
+        if not chosen.isdisjoint(units_of(slot))
+    )
+
+
+def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
+    """What a slot is part of."""
+    return ("raw", slot.device.raw.id), ("device", slot.device.id), ("slot", slot.id)
+
+
+def afflict(inventory: Inventory, afflictions: Afflictions) -> Inventory:
+    """The inventory with verdicts and removals; resources without any are the same objects as before."""
+    if afflictions == NONE:
+        return inventory
+    touched = {name for name, _ in (*afflictions.verdicts, *afflictions.removed)} | afflictions.pre_start
+    resources = {
+        name: _afflicted(resource, afflictions) if name in touched else resource
+        for name, resource in inventory.resources.items()
+    }
+    return replace(inventory, resources=resources)
+
+
+def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
+    """The inventory without these slots, held or not."""
+    if not keys:
+        return inventory
+    touched = {name for name, _ in keys}
+    resources = {
+        name: replace(resource, slots=tuple(slot for slot in resource.slots if (name, slot.id) not in keys))
+        if name in touched
+        else resource
+        for name, resource in inventory.resources.items()
+    }
+    return replace(inventory, resources=resources)
+
+
+def _unit(aim: Aim, resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
+    """The unit of the slot that the aim means, or None."""
+    for want in aim.wants:
+        if not _meets(want, resource, slot):
+            continue
+        raw, device, single = units_of(slot)
+        if want.id:
+            return next((each for each in (raw, device, single) if fnmatchcase(each[1], want.id)), None)
+        fine = narrowed or bool(want.profile or want.resource) or want.partition is not None
+        return device if fine else raw
+    return None
+
+
+def _meets(want: Want, resource: str, slot: Slot) -> bool:
+    raw, device = slot.device.raw, slot.device
+    return (
+        (not want.entry or fnmatchcase(raw.entry, want.entry))
+        and (not want.indices or any(raw.index in each for each in want.indices))
+        and (want.partition is None or (device.is_partition and device.sort_key[-1] == want.partition))
+        and (not want.resource or fnmatchcase(resource, want.resource))
+        and (not want.profile or (device.is_partition and fnmatchcase(device.profile, want.profile)))
+        and (not want.numa or any(node in want.numa for node in raw.numa))
+        and (not want.id or any(fnmatchcase(each, want.id) for each in (raw.id, device.id, slot.id)))
+    )
+
+
+def _chosen(units: list[Unit], aim: Aim, dice: Dice, rule: str) -> frozenset[Unit]:
+    if aim.count is not None:
+        units = units[: aim.count]
+    number = len(units) if aim.pick is None else aim.pick
+    if aim.share is not None:
+        number = max(1, int(len(units) * aim.share + 0.5))
+    if number >= len(units):
+        return frozenset(units)
+    return frozenset(sorted(units, key=lambda unit: dice.roll(rule, "pick", *unit))[:number])
+
+
+def _afflicted(resource: Resource, afflictions: Afflictions) -> Resource:
+    slots = tuple(
+        _judged(slot, afflictions.verdicts.get((resource.name, slot.id)))
+        for slot in resource.slots
+        if (resource.name, slot.id) not in afflictions.removed
+    )
+    asked = resource.pre_start_asked or resource.name in afflictions.pre_start
+    return replace(resource, slots=slots, pre_start_asked=asked)
+
+
+def _judged(slot: Slot, verdict: Health | None) -> Slot:
+    """What is really broken keeps its reason, and what discovery finds broken cannot be said to be well."""
+    if verdict is None or slot.health.healthy == verdict.healthy or not slot.device.raw.health.healthy:
+        return slot
+    return replace(slot, health=verdict)
+
+
+def names(keys: Iterable[Key]) -> tuple[str, ...]:
+    """The ids in a steady order."""
+    return tuple(sorted({each for _, each in keys}))
