@@ -31,9 +31,7 @@ async def client(start_agent):
 
 
 def allocate(*containers):
-    return pb.AllocateRequest(
-        container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
-    )
+    return pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers])
 
 
 async def test_options_are_those_of_the_registration(client):
@@ -45,7 +43,8 @@ async def test_options_are_those_of_the_registration(client):
 async def test_one_answer_per_container_in_order(client):
     """Several containers in one request are answered one by one."""
     answer = await client.Allocate(allocate(["acme-1"], ["acme-0", "acme-3"]))
-    assert ["acme-1", "acme-0,acme-3"] == [each.envs["ACME_DEV_NPU_VISIBLE_DEVICES"] for each in answer.container_responses]
+    variable = "ACME_DEV_NPU_VISIBLE_DEVICES"
+    assert ["acme-1", "acme-0,acme-3"] == [each.envs[variable] for each in answer.container_responses]
 
 
 async def test_allocate_is_idempotent(client):
@@ -135,7 +134,8 @@ async def test_calls_overlap(client):
 
 async def test_pre_start_container_answers(client):
     """PreStartContainer is implemented even though nothing asks for it."""
-    assert pb.PreStartContainerResponse() == await client.PreStartContainer(pb.PreStartContainerRequest(devices_ids=["acme-0"]))
+    request = pb.PreStartContainerRequest(devices_ids=["acme-0"])
+    assert pb.PreStartContainerResponse() == await client.PreStartContainer(request)
 
 
 async def test_a_real_node_reaches_the_container(kubelet, start_agent):

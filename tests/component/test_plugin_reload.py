@@ -36,7 +36,6 @@ async def test_an_edit_is_applied_live(kubelet, start_agent, shows, write):
 
 async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, directory):
     """A ConfigMap mount changes by swapping the link `..data`; the file itself is a link through it."""
-
     mount = directory / "mount"
 
     def publish(name, text):

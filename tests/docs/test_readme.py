@@ -33,7 +33,8 @@ def shell(tmp_path):
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
     shim.chmod(0o755)
     path = os.pathsep.join((str(shim.parent), os.environ["PATH"]))
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "VDEV_RUN_DIR": str(tmp_path / "run"), "NODE_NAME": "readme"}
+    own = {"PATH": path, "PYTHONPATH": str(ROOT), "VDEV_RUN_DIR": str(tmp_path / "run"), "NODE_NAME": "readme"}
+    env = {**os.environ, **own}
     return {"cwd": tmp_path, "env": env}
 
 

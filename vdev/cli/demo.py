@@ -30,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "demo",
         help="plugin and embedded kubelet, a story of a few seconds",
-        description="Run the plugin against the embedded kubelet and tell what happens; needs no cluster, no root, no hardware.",
+        description="Run the plugin against the embedded kubelet and tell what happens; needs no cluster and no root.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -56,7 +56,7 @@ def _quickstart() -> str:
     return next(place for place in places if place.exists()).read_text()
 
 
-class _Failed(Exception):  # noqa: N818 - the story's end, not an error class
+class _Failed(Exception):
     """A check did not hold."""
 
 
@@ -107,7 +107,8 @@ async def _tell(directory: Path) -> int:
         print("\n".join((directory / "plugin.log").read_text().splitlines()[-15:]), file=sys.stderr)
         return 1
     print(
-        f"\nAll {story.checks} checks held, in {time.monotonic() - begun:.1f} s. Next: vdev sim --help, vdev run --help, configs/"
+        f"\nAll {story.checks} checks held, in {time.monotonic() - begun:.1f} s. "
+        "Next: vdev sim --help, vdev run --help, configs/"
     )
     return 0
 

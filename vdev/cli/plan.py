@@ -10,7 +10,7 @@ from ..core.device import Slot
 from ..core.document import device_document, problem_document
 from ..core.inventory import Added, Changed, Removed, Resource
 from . import common
-from .preview import Preview, add_arguments, preview
+from .preview import Preview, add_arguments
 
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
@@ -25,7 +25,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "plan",
         help="what a node would advertise, and why",
-        description="Show what a node would advertise for a configuration, without a kubelet and without changing anything.",
+        description="Show what a node would advertise for a configuration, without a kubelet, changing nothing.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -114,7 +114,8 @@ def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
 def _print_resource(new: Preview, resource: Resource) -> None:
     count, healthy = len(resource.slots), resource.healthy
     print(
-        f"\n{resource.name}: {count} device{'s' * (count != 1)}, {healthy} healthy, {resource.list_bytes} bytes on the wire"
+        f"\n{resource.name}: {count} device{'s' * (count != 1)}, {healthy} healthy, "
+        f"{resource.list_bytes} bytes on the wire"
     )
     reasons = {new.inventory.reasons.get(slot.device.id, "") for slot in resource.slots}
     for reason in sorted(reasons - {""}):

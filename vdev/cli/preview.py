@@ -34,7 +34,9 @@ def preview(
     overrides: Mapping[str, Override],
     preset_dirs: Sequence[Path] = (),
 ) -> Preview:
-    """Load the files and arrange the node. A configuration with errors gives what is left without them, and the errors."""
+    """Load the files and arrange the node. A configuration with errors gives what is left without them, and the
+    errors.
+    """
     try:
         loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs)
     except ConfigError as bad:

@@ -20,11 +20,11 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "sim",
         help="the embedded kubelet alone, for any device plugin",
-        description="Run the embedded kubelet: any device plugin can register, and what the node has is printed as it changes.",
+        description="Run the embedded kubelet: any device plugin can register; the node is printed as it changes.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--kubelet-dir", type=Path, metavar="DIR", help="a directory of its own [default: /tmp/vdev-sim]")
+    parser.add_argument("--kubelet-dir", type=Path, metavar="DIR", help="of its own [default: /tmp/vdev-sim]")
     parser.add_argument("--pods", type=Path, metavar="DIR", help="directory of Pod manifests (*.yaml), watched")
     parser.add_argument("--node-name", default="sim-node", metavar="NAME", help="name of the node [default: sim-node]")
     parser.add_argument(

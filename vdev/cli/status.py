@@ -57,7 +57,8 @@ def _print(status: dict[str, Any]) -> None:
         trouble = f" ({resource['problem']})" if resource["problem"] else ""
         drain = ", draining" if resource["draining"] else ""
         print(
-            f"\n{resource['name']}: {resource['allocatable']}/{resource['capacity']} allocatable, {resource['state']}{trouble}{drain}"
+            f"\n{resource['name']}: {resource['allocatable']}/{resource['capacity']} allocatable, "
+            f"{resource['state']}{trouble}{drain}"
         )
         rows = [
             (each["id"], each["health"], each["reason"] or "-", each["holder"] or "-", _ago(each["changedAt"]))

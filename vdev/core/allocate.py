@@ -49,6 +49,7 @@ def _slot(resource: Resource, slot_id: str) -> Slot:
     slot = resource.by_id.get(slot_id)
     if slot is None:
         raise UnknownDevice(
-            f"invalid request: unknown device: {slot_id!r} is no device of {resource.name}, which has {len(resource.slots)}"
+            f"invalid request: unknown device: {slot_id!r} is no device of {resource.name}, "
+            f"which has {len(resource.slots)}"
         )
     return slot

@@ -155,7 +155,7 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
         edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # noqa: S108 - a path of the container
 
 
-# --- the entry's own block ----------------------------------------------------------------------------------------------
+# --- the entry's own block ------------------------------------------------------------------------------------------
 
 
 def placeholders(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, str]:
@@ -232,7 +232,8 @@ def _merge(target: dict[str, _Edit], wanted: Iterable[_Edit], device: Device, sa
         merged = each if present is None else same(present, each)
         if merged is None:
             raise AllocationError(
-                f"the container path {each.container_path} would stand for {present.host_path} and for {each.host_path} "  # type: ignore[union-attr]
+                f"the container path {each.container_path} would stand for {target[each.container_path].host_path} "
+                f"and for {each.host_path} "
                 f"(device {device.id}); end containerPath in '/', or put {{index}} in it"
             )
         target[each.container_path] = merged
@@ -248,7 +249,7 @@ def _same_mount(one: Mount, other: Mount) -> Mount | None:
     return one if one.host_path == other.host_path and one.read_only == other.read_only else None
 
 
-# --- the CDI specification ------------------------------------------------------------------------------------------------
+# --- the CDI specification ------------------------------------------------------------------------------------------
 
 
 def cdi_documents(inventory: Inventory) -> dict[str, dict[str, Any]]:

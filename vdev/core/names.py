@@ -35,7 +35,7 @@ def resource_name_problem(name: str) -> str:  # noqa: PLR0911 - one return per r
     if not 1 <= len(part) <= _MAX_NAME:
         return f"the part of {name!r} after '/' has {len(part)} characters; 1 to {_MAX_NAME} are allowed"
     if not _NAME_PART.fullmatch(part):
-        return f"the part {part!r} of {name!r} may hold letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+        return f"{part!r} of {name!r} may hold letters, digits, '-', '_' and '.', with a letter or digit at both ends"
     return ""
 
 

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 _AT_ONCE = 64  # calls in flight, those that hang aside: more would only fight for the processor
 
 
-class StillHanging(Exception):  # noqa: N818 - a state, not a mistake
+class StillHanging(Exception):
     """The caller's last call has not come back yet."""
 
 

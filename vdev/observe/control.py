@@ -1,7 +1,7 @@
 """The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and its like.
 
-The socket is 0600: who may open it may do what the commands allow. It is a convenience, so an agent that cannot make it says
-so and works on.
+The socket is 0600: who may open it may do what the commands allow. It is a convenience, so an agent that cannot make
+it says so and works on.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ _CHANNEL = (
 )
 
 
-class RateLimited(Exception):  # noqa: N818 - a state, not a fault
+class RateLimited(Exception):
     """The kubelet is asked too often at the moment; ask again soon."""
 
 

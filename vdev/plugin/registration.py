@@ -23,9 +23,7 @@ _CHANNEL = (
 )
 
 
-async def register(
-    kubelet_socket: Path, *, endpoint: str, resource: str, options: pb.DevicePluginOptions, timeout: float = TIMEOUT
-) -> None:
+async def register(kubelet_socket: Path, *, endpoint: str, resource: str, options: pb.DevicePluginOptions) -> None:
     """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
 
     Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
@@ -35,7 +33,7 @@ async def register(
     request = pb.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource, options=options)
     async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL) as channel:
         try:
-            await rpc.RegistrationStub(channel).Register(request, timeout=timeout)
+            await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)
         except grpc.aio.AioRpcError as failed:
             text = failed.details() or failed.code().name
             if failed.code() is grpc.StatusCode.UNKNOWN and any(mark in text for mark in _FINAL):

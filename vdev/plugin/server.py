@@ -90,7 +90,7 @@ class ResourceServer:
         try:
             server.add_insecure_port(f"unix:{self.path}")
             await server.start()
-            self._inode = await asyncio.to_thread(lambda: os.stat(self.path).st_ino)
+            self._inode = await asyncio.to_thread(lambda: self.path.stat().st_ino)
         except (RuntimeError, OSError) as failed:
             await server.stop(None)
             raise SocketError(await asyncio.to_thread(_why_not_bound, self.path, failed)) from failed

@@ -31,7 +31,7 @@ _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
 _POLL_SECONDS = 0.05
 
 
-class KubeletPanic(VdevError):  # noqa: N818  # what it is, not an error of ours
+class KubeletPanic(VdevError):  # what it is, not an error of ours
     """The plugin did what makes a real 1.36 kubelet panic. The embedded one is down until it is started again."""
 
 

@@ -186,7 +186,8 @@ class KubeletProcess:
         The table alone would not do: like the kubelet's it keeps what the pod admitted last held, even after its end.
         """
         holders = self.table.holders_of(resource)
-        return {id_ for id_, pod in holders.items() if self.pods.lives(pod)} | self.admission.in_flight.get(resource, set())
+        living = {id_ for id_, pod in holders.items() if self.pods.lives(pod)}
+        return living | self.admission.in_flight.get(resource, set())
 
     def _free(self, active: set[str]) -> None:
         """Only once all pods are known; until then a pod that was not admitted again yet would lose its devices."""

@@ -88,7 +88,7 @@ def test_every_text_can_be_sorted(texts: list[str]) -> None:
         (Operator.LE, ("4",), None, False),
     ],
 )
-def test_conditions(operator: Operator, values: tuple[str, ...], value: str | None, expected: bool) -> None:  # noqa: FBT001
+def test_conditions(operator: Operator, values: tuple[str, ...], value: str | None, expected: bool) -> None:
     """Each operator, with a value and without."""
     assert expected == match.meets(Condition(attribute="x", operator=operator, values=values), value)
 
