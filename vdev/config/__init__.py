@@ -121,6 +121,7 @@ def _build(
     flags = compile.flags(reading.file.flags)
     check.flags(reading, report)
     check.sharing(reading, devices, compile.partition_names(compiled.values(), flags), report)
+    check.sizes(reading, compiled, report)
     check.emptiness(reading, report)
     report.findings += nvidia.unused(document)
 

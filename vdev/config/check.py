@@ -7,12 +7,16 @@ devices a count meets) is judged by `core.inventory`.
 from collections.abc import Mapping, Sequence
 
 from ..core import names, pattern
-from ..core.spec import MigStrategy, PathType, Probe
+from ..core.spec import EntrySpec, MigStrategy, PathType, Probe, VirtualSource
 from . import schema
 from .place import Path
 from .read import Reading, Report
+from .sources import MAX_COUNT
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
+
+MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte of memory
+_LIMIT = f"the kubelet takes lists of 4 MiB, about {MAX_COUNT} devices with the shortest ids"
 
 Entries = Sequence[tuple[Path, schema.Entry]]
 
@@ -235,6 +239,31 @@ def _mps(reading: Reading, models: Entries, report: Report) -> None:
                 report.error(
                     (*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}"
                 )
+
+
+def sizes(reading: Reading, compiled: Mapping[Path, EntrySpec], report: Report) -> None:
+    """Numbers of devices that no list can hold, said before anybody makes that many.
+
+    The exact limit is in bytes and judged by `core.inventory`. Entries for some nodes only may never be on one node.
+    """
+    counts: dict[str, int] = {}
+    for path, entry in compiled.items():
+        if isinstance(entry.source, VirtualSource) and not entry.on_nodes:
+            before = counts.get(entry.resource, 0)
+            counts[entry.resource] = before + entry.source.count
+            if before <= MAX_COUNT < counts[entry.resource]:
+                report.error((*path, "virtual"), f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
+    if (total := sum(counts.values())) > MAX_TOTAL:
+        report.error(("devices",), f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
+    model = reading.file.sharing
+    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
+        for path, item in reading.items(("sharing", key, "resources"), block.resources if block else ()):
+            known = counts.get(item.name, 1)
+            shared = min(known, item.devices) if isinstance(item.devices, int) else known
+            shared = len(item.devices) if isinstance(item.devices, tuple) else shared
+            if shared * item.replicas > MAX_COUNT:
+                message = f"{shared} devices of {item.name} shared by {item.replicas} make {shared * item.replicas}"
+                report.error((*path, "replicas"), message, _LIMIT)
 
 
 def flags(reading: Reading, report: Report) -> None:

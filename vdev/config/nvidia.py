@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from ..core.problem import Severity
 from .load import Document, Plain
@@ -114,7 +114,7 @@ def _channels_problem(value: list[int]) -> tuple[str, str]:
 class Imex(Section):
     """NVIDIA's IMEX channels. Virtual devices have none: accepted and not used."""
 
-    channel_ids: Annotated[list[Whole], Rule(_channels_problem)] = []
+    channel_ids: Annotated[list[Whole], Rule(_channels_problem), Field(alias="channelIDs")] = []
     """Not used: [] or [0]."""
     required: Flag = False
     """Not used."""
@@ -131,7 +131,7 @@ _UNUSED: Mapping[Path, str] = {
     ("flags", "gfd"): "these are options of GPU feature discovery",
     ("imex",): "virtual devices have no IMEX channels",
 }
-_NO_WISH = ("false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")  # values that ask for nothing special
+_NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
 
 
 def unused(document: Document) -> Iterator[Finding]:
@@ -140,9 +140,8 @@ def unused(document: Document) -> Iterator[Finding]:
         value: object = document.root
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
-        if value in (None, {}) or (isinstance(value, str) and value in _NO_WISH):
-            continue
-        paths = [(*path, key) for key in value] if isinstance(value, dict) else [path]
-        for each in paths:
-            message = f"{each[-1]} is accepted and not used: {reason}"
-            yield finding(document.key_place(each), each, message, severity=Severity.WARNING)
+        given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
+        for each, item in given.items():
+            if item not in _NO_WISH:
+                message = f"{each[-1]} is accepted and not used: {reason}"
+                yield finding(document.key_place(each), each, message, severity=Severity.WARNING)

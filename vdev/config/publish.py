@@ -10,8 +10,19 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the configuration file."""
-    schema: dict[str, Any] = {"$schema": DIALECT, "title": "vdev configuration"}
-    return schema | {key: value for key, value in ConfigFile.model_json_schema().items() if key != "title"}
+    return {**_closed(ConfigFile.model_json_schema()), "$schema": DIALECT, "title": "vdev configuration"}
+
+
+def _closed(schema: Any) -> Any:
+    """Mappings whose keys follow a pattern have no others; pydantic leaves that open."""
+    match schema:
+        case dict():
+            inner = {key: _closed(value) for key, value in schema.items()}
+            return {"additionalProperties": False, **inner} if "patternProperties" in inner else inner
+        case list():
+            return [_closed(item) for item in schema]
+        case _:
+            return schema
 
 
 def json_schema_text() -> str:

@@ -11,6 +11,7 @@ from .load import Plain
 from .nvidia import Gfd, Imex, References, comma_list, prefixed
 from .sources import MAX_COUNT, Count, Glob, Sysfs, Usb, Virtual
 from .types import (
+    PATH,
     STRING,
     AbsolutePath,
     Duration,
@@ -89,6 +90,7 @@ class Flags(Section):
     """What stands before the host's side of device nodes. Default: nvidiaDriverRoot."""
     plugin: PluginFlags = PluginFlags()
     gfd: Gfd | None = None
+    """NVIDIA's; accepted and not used."""
     gdrcopy_enabled: Flag | None = None
     """NVIDIA's; accepted and not used."""
     gds_enabled: Flag | None = None
@@ -221,7 +223,7 @@ class Entry(Section):
     """Real devices by their attributes in sysfs."""
     usb: Usb | None = None
     """Real USB devices by identity."""
-    exclude: Annotated[list[AbsolutePath], OneOrMany(STRING)] = []
+    exclude: Annotated[list[AbsolutePath], OneOrMany(PATH)] = []
     """For glob: patterns of paths that are left out."""
     group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
     """For glob with several patterns: the i-th match goes with the i-th (position), or those in which * matched the
@@ -343,5 +345,6 @@ class ConfigFile(Section):
     faults: Faults = Faults()
     resources: Resources = Resources()
     imex: Imex | None = None
+    """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None
     """Directory with preset files of one's own, relative to this file."""

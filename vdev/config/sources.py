@@ -10,6 +10,7 @@ from .geometry import PartitioningModel
 from .load import Plain
 from .types import (
     INTEGER,
+    PATH,
     STRING,
     AbsolutePath,
     AsWritten,
@@ -85,7 +86,7 @@ def path_item(value: object) -> list[Any]:
     return [{"path": value} if isinstance(value, str) else value]
 
 
-Glob = Annotated[list[GlobItem], OneOrMany(STRING, path_item)]
+Glob = Annotated[list[GlobItem], OneOrMany(PATH, path_item)]
 """One pattern, or a list of patterns."""
 
 _OPERATORS = {

@@ -174,7 +174,7 @@ _RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 ResourceName = Annotated[Text, ruled(names.resource_name_problem, pattern=_RESOURCE)]
 """An extended resource as Kubernetes takes it: `<domain>/<name>`."""
 
-EnvName = Annotated[Text, ruled(names.env_name_problem)]
+EnvName = Annotated[Text, ruled(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 
 TemplateText = Annotated[Text, ruled(_template_problem)]
@@ -319,6 +319,7 @@ class OneOrMany:
 
 
 STRING = (("type", "string"),)
+PATH = (("type", "string"), ("pattern", "^/"))
 INTEGER = (("type", "integer"),)
 
 

@@ -192,6 +192,36 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
     assert ["f:1:8", "f:3:3"] == [message.partition(": ")[0] for message in found]
 
 
+@pytest.mark.parametrize(
+    ("count", "sharing", "expected"),
+    [
+        ("count: 150000", "", "f:7:14: devices[1].virtual: example.com/a has 300000 devices; the kubelet takes"),
+        (
+            "count: 5",
+            "{name: example.com/a, replicas: 30000}",
+            "10 devices of example.com/a shared by 30000 make 300000",
+        ),
+        (
+            "count: 5",
+            "{name: example.com/a, replicas: 150000, devices: 2}",
+            "2 devices of example.com/a shared by 150000",
+        ),
+        (
+            "count: 5",
+            "{name: example.com/a, replicas: 150000, devices: [0, 1]}",
+            "2 devices of example.com/a shared by",
+        ),
+    ],
+)
+def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, expected: str) -> None:
+    """Before anybody makes that many devices."""
+    text = "devices:\n"
+    for name in ("a", "b"):
+        text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
+    text += f"sharing: {{timeSlicing: {{resources: [{sharing}]}}}}\n" if sharing else ""
+    assert expected in "\n".join(errors(text))
+
+
 def test_dangerous_paths_can_be_allowed() -> None:
     """Whoever means it says so."""
     assert config.load_text(HEAD + "    glob: /dev/mem\n    allowDangerous: true").spec.entries
@@ -207,7 +237,9 @@ def test_the_same_path_in_two_entries_is_a_warning() -> None:
 
 def test_the_same_path_on_other_nodes_is_fine() -> None:
     """Entries that never meet cannot collide."""
-    text = "devices:\n- {name: a, resource: a.b/a, glob: /dev/fuse, onNodes: x}\n- {name: b, resource: a.b/b, glob: /dev/fuse, onNodes: y}\n"
+    one = "{name: a, resource: a.b/a, glob: /dev/fuse, onNodes: x}"
+    other = "{name: b, resource: a.b/b, glob: /dev/fuse, onNodes: y}"
+    text = f"devices: [{one}, {other}]"
     assert () == config.load_text(text).warnings
 
 
@@ -256,7 +288,7 @@ def test_fewer_devices_than_the_node_preset_take_its_first() -> None:
 
 
 def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
-    """presetsDir is relative to the file that says it."""
+    """The directory is relative to the file that says it."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x1.yaml").write_text("base: a30\nmemory: 1Gi\n")
     file = tmp_path / "vdev.yaml"
@@ -265,7 +297,7 @@ def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
     assert isinstance(source, VirtualSource)
     assert 2**30 == source.memory
     file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
-    with pytest.raises(ConfigError, match="presetsDir: .*nowhere is no directory"):
+    with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is no directory"):
         config.load([file])
 
 

@@ -1,0 +1,219 @@
+"""The command line: exit codes, output, and what is imported."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vdev import __version__
+from vdev.cli import COMMANDS, main
+
+GOOD = "version: v1\ndevices:\n- {name: a, resource: example.com/a, virtual: {count: 2}}\n"
+BAD = "devices:\n- {name: a, resource: example, virtual: {cont: 2}}\n"
+A30 = "name: g, resource: nvidia.com/gpu, virtual: {preset: a30, count: 2}"
+SHARED = "sharing: {timeSlicing: {resources: [{name: %s}]}}"
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    """A valid file."""
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    return str(path)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> str:
+    """A file with two errors."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(BAD)
+    return str(path)
+
+
+def test_vdev_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """With every command and its line."""
+    assert 0 == main([])
+    text = capsys.readouterr().out
+    assert all(name in text and summary in text for name, summary in COMMANDS.items())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It teaches how to use it."""
+    assert 0 == main([name, "--help"])
+    text = capsys.readouterr().out
+    assert f"vdev {name}" in text
+    assert "example" in text
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`vdev --version` says it."""
+    assert 0 == main(["--version"])
+    assert f"vdev {__version__}\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["validat"], "unknown command 'validat'; did you mean 'validate'?"),
+        (["xyzzy"], "unknown command 'xyzzy'; expected one of"),
+        (["validate"], "FILE"),
+        (["validate", "f", "--mig-strateg=x"], "unknown argument '--mig-strateg=x'; did you mean '--mig-strategy'?"),
+        (["validate", "f", "--mig-strategy=x"], "flag --mig-strategy: 'x' is not allowed"),
+        (["validate", "f", "--output=xml"], "xml"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_on_stderr(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a sentence and no traceback."""
+    assert 2 == main(arguments)
+    captured = capsys.readouterr()
+    assert "" == captured.out
+    assert words in captured.err
+
+
+def test_validate_says_that_a_file_is_valid(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0."""
+    assert 0 == main(["validate", good])
+    assert f"{good}: valid\n" == capsys.readouterr().out
+
+
+def test_validate_shows_every_error_one_per_line(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2."""
+    assert 2 == main(["validate", bad])
+    lines = capsys.readouterr().err.splitlines()
+    assert [f"{bad}:2:23: devices[0].resource", f"{bad}:2:42: devices[0].virtual.cont"] == [
+        ": ".join(line.split(": ")[:2]) for line in lines
+    ]
+
+
+def test_validate_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The documented shape, with numbers for programs."""
+    assert 2 == main(["validate", "--output", "json", bad])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["valid"] is False
+    assert {"severity", "where", "file", "line", "column", "path", "message", "hint"} == answer["problems"][1].keys()
+    assert ("error", bad, 2, 42, "devices[0].virtual.cont") == tuple(
+        answer["problems"][1][key] for key in ("severity", "file", "line", "column", "path")
+    )
+
+
+def test_validate_as_json_of_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file without content has no line."""
+    assert 2 == main(["validate", "-o", "json", "/no/such/file"])
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert ("/no/such/file", None, None) == (problem["file"], problem["line"], problem["column"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f"flags: {{migStrategy: single}}\ndevices: [{{{A30}, partitions: {{0: [1g.6gb]}}}}]",
+            "with migStrategy single all devices must be partitioned or none",
+        ),
+        (
+            f"devices: [{{{A30}, onNodes: [gpu-*]}}]\n{SHARED % 'gpu, replicas: 2, devices: [7]'}",
+            "no device with index '7'",
+        ),
+        (
+            "devices: [{name: g, resource: a.b/g, virtual: {count: 9, numa: 1}}]\n" + SHARED % "a.b/g, replicas: 22000",
+            "more than the 4194304 that the kubelet receives",
+        ),
+    ],
+)
+def test_validate_proves_what_the_files_alone_prove(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Strategies, sharing and sizes are tried on the devices that are in the file."""
+    path = tmp_path / "f.yaml"
+    path.write_text(text)
+    assert 2 == main(["validate", str(path)])
+    assert words in capsys.readouterr().err
+
+
+def test_config_shows_where_values_come_from(
+    good: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As comments."""
+    monkeypatch.setenv("MIG_STRATEGY", "mixed")
+    assert 0 == main(["config", good, "--pass-device-specs"])
+    text = capsys.readouterr().out
+    assert "migStrategy: mixed  # env MIG_STRATEGY" in text
+    assert "passDeviceSpecs: true  # flag --pass-device-specs" in text
+    assert f"count: 2  # {good}:3:55" in text
+    assert "deviceIDStrategy: uuid  # default" in text
+
+
+def test_config_as_json(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list of values with their sources."""
+    assert 0 == main(["config", good, "-o", "json"])
+    values = {each["path"]: each for each in json.loads(capsys.readouterr().out)["values"]}
+    assert (2, f"{good}:3:55") == (
+        values["devices[0].virtual.count"]["value"],
+        values["devices[0].virtual.count"]["source"],
+    )
+
+
+def test_a_config_error_prints_every_problem(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One per line, exit code 2."""
+    assert 2 == main(["config", bad])
+    assert 2 == len(capsys.readouterr().err.splitlines())
+
+
+def test_schema_prints_the_published_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same text on every run."""
+    assert 0 == main(["schema"])
+    assert (Path(__file__).parents[3] / "configs" / "vdev.schema.json").read_text() == capsys.readouterr().out
+
+
+BLOCKED = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("grpc", "inotify_simple", "google", "structlog", "uvicorn", "starlette"):
+            raise ImportError(f"{name} is not there")
+sys.meta_path.insert(0, Blocked())
+from vdev.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["schema"],
+        ["validate", "FILE"],
+        ["config", "FILE"],
+        ["plan", "FILE"],
+        ["allocate", "FILE", "--resource", "example.com/a", "a-0"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_offline_commands_need_neither_grpc_nor_inotify(arguments: list[str], good: str) -> None:
+    """They start where these packages do not exist, such as on macOS."""
+    command = [sys.executable, "-c", BLOCKED, *(good if each == "FILE" else each for each in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    """As with `vdev schema | head -1`."""
+    command = f"{sys.executable} -m vdev schema | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (0, 141)
+    assert "" == done.stderr
+
+
+def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: str) -> None:
+    """Without a traceback."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vdev.config.load", interrupted)
+    assert 130 == main(["validate", good])

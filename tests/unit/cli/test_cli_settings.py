@@ -1,0 +1,142 @@
+"""Flags and environment: NVIDIA's names, their precedence, and what is said about wrong values."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from vdev import config, settings
+from vdev.errors import UsageError
+
+
+def chosen(*arguments: str, **environ: str) -> settings.Settings:
+    """The settings of `vdev run` with these arguments and variables."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    settings.add_arguments(parser)
+    return settings.from_arguments(parser.parse_args(settings.explicit_booleans(arguments)), environ)
+
+
+def given(*arguments: str, **environ: str) -> dict[str, tuple[object, str]]:
+    """What stands over the file, with where it came from."""
+    return {key: (each.value, each.source) for key, each in chosen(*arguments, **environ).overrides.items()}
+
+
+KEYS = [
+    ("--mig-strategy", "MIG_STRATEGY", "mixed", "flags.migStrategy", "mixed"),
+    ("--fail-on-init-error", "FAIL_ON_INIT_ERROR", "false", "flags.failOnInitError", False),
+    ("--driver-root", "NVIDIA_DRIVER_ROOT", "/drv", "flags.nvidiaDriverRoot", "/drv"),
+    ("--dev-root", "NVIDIA_DEV_ROOT", "/dev2", "flags.nvidiaDevRoot", "/dev2"),
+    ("--mps-root", "MPS_ROOT", "/mps", "flags.mpsRoot", "/mps"),
+    ("--pass-device-specs", "PASS_DEVICE_SPECS", "1", "flags.plugin.passDeviceSpecs", True),
+    (
+        "--device-list-strategy",
+        "DEVICE_LIST_STRATEGY",
+        "envvar,cdi-cri",
+        "flags.plugin.deviceListStrategy",
+        ("envvar", "cdi-cri"),
+    ),
+    ("--device-id-strategy", "DEVICE_ID_STRATEGY", "index", "flags.plugin.deviceIDStrategy", "index"),
+    ("--cdi-annotation-prefix", "CDI_ANNOTATION_PREFIX", "x.y/", "flags.plugin.cdiAnnotationPrefix", "x.y/"),
+    (
+        "--shared-devices-allocation-policy",
+        "SHARED_DEVICES_ALLOCATION_POLICY",
+        "packed",
+        "flags.plugin.sharedDevicesAllocationPolicy",
+        "packed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("flag", "variable", "text", "key", "value"), KEYS, ids=[row[0] for row in KEYS])
+def test_an_option_of_the_file_is_a_flag_and_a_variable(
+    flag: str, variable: str, text: str, key: str, value: object
+) -> None:
+    """Each stands over the file, and the loader takes it; the flag stands over the variable."""
+    assert {key: (value, f"flag {flag}")} == given(f"{flag}={text}")
+    assert {key: (value, f"env {variable}")} == given(**{variable: text})
+    assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
+    loaded = config.load_text("version: v1", overrides=chosen(f"{flag}={text}").overrides)
+    assert f"flag {flag}" in {origin.source for origin in loaded.origins}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "value"),
+    [
+        (["--nvidia-driver-root", "/x"], "flags.nvidiaDriverRoot", "/x"),
+        (["--nvidia-dev-root=/x"], "flags.nvidiaDevRoot", "/x"),
+        (["--pass-device-specs"], "flags.plugin.passDeviceSpecs", True),
+        (["--pass-device-specs=F"], "flags.plugin.passDeviceSpecs", False),
+        (
+            ["--device-list-strategy", "envvar", "--device-list-strategy=cdi-cri"],
+            "flags.plugin.deviceListStrategy",
+            ("envvar", "cdi-cri"),
+        ),
+    ],
+)
+def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: object) -> None:
+    """As NVIDIA's command line takes them."""
+    assert value == chosen(*arguments).overrides[key].value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "words"),
+    [
+        (["--mig-strategy=mix"], {}, "flag --mig-strategy: 'mix' is not allowed; expected one of none, single, mixed"),
+        ([], {"MIG_STRATEGY": "both"}, "env MIG_STRATEGY: 'both' is not allowed"),
+        (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is no boolean; expected true or false"),
+        ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "env DEVICE_LIST_STRATEGY: 'cdi' is not allowed"),
+        (["--log-level=loud"], {}, "flag --log-level: 'loud'"),
+        (["--http-address=8080"], {}, "'8080' is no address"),
+        (["--http-address=host:99999"], {}, "is no address"),
+        (["--config-file="], {}, "flag --config-file: an empty path"),
+    ],
+)
+def test_a_wrong_value_names_the_flag_or_the_variable(
+    arguments: list[str], environ: dict[str, str], words: str
+) -> None:
+    """And what is allowed."""
+    with pytest.raises(UsageError) as caught:
+        chosen(*arguments, **environ)
+    assert words in str(caught.value)
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    """DaemonSets set such."""
+    assert {} == chosen(MIG_STRATEGY="", PASS_DEVICE_SPECS="").overrides
+
+
+def test_config_files_are_repeated_or_listed() -> None:
+    """Flags are repeated, the variable is a list."""
+    assert (Path("a"), Path("b")) == chosen("--config-file", "a", "--config-file=b").config_files
+    assert (Path("a"), Path("b"), Path("c")) == chosen(CONFIG_FILE="a,b:c").config_files
+    assert (Path("a"),) == chosen(VDEV_CONFIG_FILE="a").config_files
+
+
+def test_the_kubelets_socket_is_below_its_directory() -> None:
+    """Unless it is given; empty means that nothing is registered."""
+    assert Path("/k/device-plugins/kubelet.sock") == chosen("--kubelet-dir=/k").kubelet_socket
+    assert Path("/s") == chosen(KUBELET_SOCKET="/s").kubelet_socket
+    assert chosen(KUBELET_SOCKET="").kubelet_socket is None
+
+
+def test_defaults() -> None:
+    """What the documentation promises."""
+    default = chosen()
+    assert (Path("/"), Path("/var/run/cdi"), Path("/var/lib/kubelet")) == (
+        default.host_root,
+        default.cdi_dir,
+        default.kubelet_dir,
+    )
+    assert ("", "info", "auto") == (default.http_address, default.log_level, default.log_format)
+    assert default.node_name
+
+
+def test_every_option_says_its_default_and_variable() -> None:
+    """One line of help each, in groups."""
+    parser = argparse.ArgumentParser(prog="vdev run")
+    settings.add_arguments(parser)
+    text = " ".join(parser.format_help().split())
+    for option in settings.OPTIONS:
+        assert option.flag in text
+        assert all(name in text for name in option.env)
+    assert all(group.value in text for group in settings.Group)

@@ -1,0 +1,283 @@
+"""NVIDIA's configuration files: they load unchanged, and every row of their validation has its own message."""
+
+import pytest
+
+from vdev import config
+from vdev.core.origin import Override
+from vdev.core.spec import DeviceListStrategy, Flags, MigStrategy, NamePattern, SharedResource, SharingKind
+from vdev.errors import ConfigError
+
+COMPLETE = """
+version: v1
+flags:
+  migStrategy: mixed
+  failOnInitError: false
+  mpsRoot: /run/nvidia/mps
+  nvidiaDriverRoot: /run/nvidia/driver
+  nvidiaDevRoot: /run/nvidia/dev
+  gdrcopyEnabled: false
+  gdsEnabled: true
+  mofedEnabled: false
+  useNodeFeatureAPI: true
+  deviceDiscoveryStrategy: auto
+  plugin:
+    passDeviceSpecs: true
+    deviceListStrategy: [envvar, volume-mounts]
+    deviceIDStrategy: index
+    cdiAnnotationPrefix: cdi.k8s.io/
+    nvidiaCTKPath: /usr/bin/nvidia-ctk
+    containerDriverRoot: /driver-root
+    sharedDevicesAllocationPolicy: packed
+  gfd:
+    oneshot: false
+    noTimestamp: false
+    sleepInterval: 60s
+    outputFile: /etc/kubernetes/node-feature-discovery/features.d/gfd
+    machineTypeFile: /sys/class/dmi/id/product_name
+resources:
+  gpus: [{pattern: "*-SXM4-*", name: gpu-sxm4}, {pattern: "*", name: nvidia.com/gpu}]
+  mig: [{pattern: "1g.5gb", name: mig-small}]
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: true
+    resources:
+    - {name: gpu, replicas: 4, devices: [0, "0:1", GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397]}
+    - {name: nvidia.com/mig-small, rename: mig-tiny, devices: 2, replicas: 2}
+imex: {channelIDs: [], required: false}
+"""
+ITEMS = "{resources: [{name: gpu, replicas: 2}]}"
+MPS = f"{{mps: {ITEMS}}}"
+PARTITIONED = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30}, partitions: {all: all-1g.6gb}}]"
+
+
+def errors(text: str) -> list[str]:
+    """Every error of the text."""
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(text, "f")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_complete_file_loads_unchanged() -> None:
+    """Flags, names without a domain, sharing and patterns arrive with their meaning."""
+    spec = config.load_text(COMPLETE, "f").spec
+    assert spec.flags == Flags(
+        mig_strategy=MigStrategy.MIXED,
+        fail_on_init_error=False,
+        driver_root="/run/nvidia/driver",
+        dev_root="/run/nvidia/dev",
+        mps_root="/run/nvidia/mps",
+        pass_device_specs=True,
+        device_list_strategies=(DeviceListStrategy.ENVVAR, DeviceListStrategy.VOLUME_MOUNTS),
+        device_id_strategy="index",  # type: ignore[arg-type]
+        shared_devices_allocation_policy="packed",  # type: ignore[arg-type]
+    )
+    assert spec.sharing is not None
+    assert (SharingKind.TIME_SLICING, True, True) == (
+        spec.sharing.kind,
+        spec.sharing.rename_by_default,
+        spec.sharing.fail_requests_greater_than_one,
+    )
+    assert spec.sharing.resources == (
+        SharedResource(
+            name="nvidia.com/gpu",
+            replicas=4,
+            devices=("0", "0:1", "GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397"),
+            where=spec.sharing.resources[0].where,
+        ),
+        SharedResource(
+            name="nvidia.com/mig-small",
+            replicas=2,
+            rename="nvidia.com/mig-tiny",
+            devices=2,
+            where=spec.sharing.resources[1].where,
+        ),
+    )
+    patterns = [(pattern.pattern, pattern.name) for pattern in (*spec.gpu_patterns, *spec.mig_patterns)]
+    assert [
+        ("*-SXM4-*", "nvidia.com/gpu-sxm4"),
+        ("*", "nvidia.com/gpu"),
+        ("1g.5gb", "nvidia.com/mig-small"),
+    ] == patterns
+    assert isinstance(spec.gpu_patterns[0], NamePattern)
+
+
+def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
+    """They are named with their place; values that ask for nothing are silent."""
+    warnings = [str(warning) for warning in config.load_text(COMPLETE, "f").warnings]
+    keys = [warning.split(": ")[1] for warning in warnings if "not used" in warning]
+    expected = ["flags.gdsEnabled", "flags.useNodeFeatureAPI"]
+    expected += [f"flags.gfd.{key}" for key in ("sleepInterval", "outputFile", "machineTypeFile")]
+    assert expected == keys
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("envvar", ("envvar",)),
+        ('"envvar,cdi-cri"', ("envvar", "cdi-cri")),
+        ('"envvar, cdi-annotations"', ("envvar", "cdi-annotations")),
+        ("[volume-mounts, envvar, volume-mounts]", ("volume-mounts", "envvar")),
+    ],
+)
+def test_device_list_strategy_is_a_string_or_a_list(written: str, expected: tuple[str, ...]) -> None:
+    """NVIDIA's files have both."""
+    spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
+    assert expected == spec.flags.device_list_strategies
+
+
+def test_the_dev_root_follows_the_driver_root() -> None:
+    """Where no dev root is given."""
+    assert "/drv" == config.load_text("flags: {nvidiaDriverRoot: /drv}").spec.flags.dev_root
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("timeSlicing", False), ("mps", True)])
+def test_requests_for_several_replicas_fail_by_default_under_mps_only(kind: str, expected: bool) -> None:
+    """The two blocks have different defaults."""
+    text = f"flags: {{mpsRoot: /mps}}\nsharing: {{{kind}: {{resources: [{{name: gpu, replicas: 2}}]}}}}"
+    sharing = config.load_text(text).spec.sharing
+    assert sharing is not None
+    assert expected is sharing.fail_requests_greater_than_one
+
+
+def item(fields: str) -> str:
+    """A time-slicing block with one item."""
+    return f"sharing:\n  timeSlicing:\n    resources:\n    - {{{fields}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("version: v2", "f:1:10: version: ", "unknown version: v2"),
+        ("sharing: {timeSlicing: }", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
+        ("sharing: {timeSlicing: {}}", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
+        ("sharing: {mps: {resources: []}}", "f:1:28: sharing.mps.resources: ", "no resources specified"),
+        (item("replicas: 2"), "f:4:7: sharing.timeSlicing.resources[0]: ", "'name' is missing"),
+        (item("name: gpu"), "f:4:7: sharing.timeSlicing.resources[0]: ", "'replicas' is missing"),
+        (item("name: gpu, replicas: 1"), "f:4:29: sharing.timeSlicing.resources[0].replicas: ", "expected 2 to"),
+        (item("name: gpu, replicas: 0"), "f:4:29: ", "expected 2 to"),
+        (item("name: gpu, replicas: -1"), "f:4:29: ", "expected 2 to"),
+        (item("name: gpu, replicas: 999999999"), "f:4:29: ", "expected 2 to"),
+        (item("name: gpu, replicas: 2, devices: some"), "f:4:41: ", "devices set as 'some', and the only word"),
+        (item("name: gpu, replicas: 2, devices: 0"), "f:4:41: ", "a count of devices must be at least 1, got 0"),
+        (item("name: gpu, replicas: 2, devices: -3"), "f:4:41: ", "a count of devices must be at least 1, got -3"),
+        (item("name: gpu, replicas: 2, devices: 2.0"), "f:4:41: ", "the number 2.0 is no choice of devices"),
+        (item("name: gpu, replicas: 2, devices: {a: b}"), "f:4:41: ", "a mapping is no choice of devices"),
+        (item("name: gpu, replicas: 2, devices: [1.5]"), "f:4:42: ", "the number 1.5 refers to no device"),
+        (item("name: gpu, replicas: 2, devices: [[1]]"), "f:4:42: ", "a list refers to no device"),
+        (item('name: gpu, replicas: 2, devices: ["a b"]'), "f:4:42: ", "the text 'a b' refers to no device"),
+        (item('name: gpu, replicas: 2, devices: [0, "0"]'), "f:4:45: ", "device 0 is listed twice"),
+        (item("name: gpu, replicas: 2, devices: []"), "f:4:41: ", "the list of devices is empty"),
+        ("resources: {gpus: [{name: gpu}]}", "f:1:20: resources.gpus[0]: ", "'pattern' is missing"),
+        ("resources: {mig: [{pattern: x}]}", "f:1:19: resources.mig[0]: ", "'name' is missing"),
+        ("flags: {plugin: {deviceListStrategy: 5}}", "f:1:38: flags.plugin.deviceListStrategy: ", "the number 5"),
+        ("flags: {plugin: {deviceListStrategy: {}}}", "f:1:38: flags.plugin.deviceListStrategy: ", "a mapping"),
+        ("flags: {plugin: {deviceListStrategy: []}}", "f:1:38: flags.plugin.deviceListStrategy: ", "the list is empty"),
+        (
+            "flags: {plugin: {deviceListStrategy: cdi}}",
+            "f:1:38: ",
+            "expected envvar, volume-mounts, cdi-annotations or",
+        ),
+        ("flags: {plugin: {deviceIDStrategy: id}}", "f:1:36: ", "expected uuid or index"),
+        ("flags: {plugin: {sharedDevicesAllocationPolicy: x}}", "f:1:49: ", "expected distributed or packed"),
+        ("flags: {migStrategy: both}", "f:1:22: flags.migStrategy: ", "expected none, single or mixed"),
+        ("flags: {deviceDiscoveryStrategy: x}", "f:1:34: ", "expected auto, nvml or tegra"),
+        ("imex: {channelIDs: [2]}", "f:1:20: imex.channelIDs: ", "channelIDs must be [] or [0], got [2]"),
+        (
+            "flags: {migStrategy: mixed, mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
+            "f:2:11: sharing.mps: ",
+            "does not go with migStrategy mixed",
+        ),
+        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "f:1:11: sharing.mps: ", "needs mpsRoot"),
+        (
+            f"flags: {{migStrategy: single, mpsRoot: /mps}}\nsharing: {MPS}\n{PARTITIONED}",
+            "f:2:36: sharing.mps.resources[0].name: ",
+            "partitions cannot be shared with MPS, and nvidia.com/gpu has some, at f:3:71",
+        ),
+        (
+            f"sharing:\n  timeSlicing: {ITEMS}\n  mps: {ITEMS}",
+            "f:3:3: sharing.mps: ",
+            "timeSlicing and mps exclude each other",
+        ),
+        ("flags: {mpsRoot: mps}", "f:1:18: flags.mpsRoot: ", "is not an absolute path"),
+        ("flags: {plugin: {cdiAnnotationPrefix: x}}", "f:1:39: ", "the beginning of an annotation's key"),
+        (item("name: a_b.com/gpu, replicas: 2"), "f:4:14: ", "not a DNS name"),
+    ],
+)
+def test_every_rule_has_its_message_and_place(text: str, place: str, words: str) -> None:
+    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
+    found = [message for message in errors(text) if message.startswith(place)]
+    assert words in "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ("all", "all", "every device of nvidia.com/gpu is shared already, at f:4:7"),
+        ("all", "[3]", "device 3 of nvidia.com/gpu is shared already"),
+        ("[3]", "all", "every device of nvidia.com/gpu is shared already"),
+        ("2", "3", "device 0 of nvidia.com/gpu is shared already"),
+        ("2", "[1]", "device 1 of nvidia.com/gpu is shared already"),
+        ("[0, 7]", "1", "device 0 of nvidia.com/gpu is shared already"),
+        ("[0, 1]", "[2, 1]", "device 1 of nvidia.com/gpu is shared already"),
+    ],
+)
+def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:
+    """The second item has the error."""
+    text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
+    (message,) = errors(text)
+    assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
+    assert words in message
+
+
+@pytest.mark.parametrize(("one", "other"), [("2", "[2, 3]"), ("[0]", "[1]"), ("[1]", "1"), ('["0:1"]', "[0]")])
+def test_items_for_one_resource_with_other_devices_are_fine(one: str, other: str) -> None:
+    """Several entries for one resource, each with devices of its own."""
+    text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
+    sharing = config.load_text(text).spec.sharing
+    assert sharing is not None
+    assert 2 == len(sharing.resources)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "words"),
+    [
+        ("resources: [{name: a.b/x, replicas: 2, rename: a.b/y}]", "a.b/x shared as a.b/y collides with the resource"),
+        ("renameByDefault: true, resources: [{name: a.b/z, replicas: 2}]", "a.b/z shared as a.b/z.shared collides"),
+        (
+            "resources: [{name: a.b/x, replicas: 2, rename: a.b/n}, {name: a.b/y, replicas: 2, rename: a.b/n}]",
+            "a.b/y shared as a.b/n collides with a.b/x",
+        ),
+        (
+            f"renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]",
+            "renameByDefault makes it the part of",
+        ),
+    ],
+)
+def test_renames_must_not_collide(sharing: str, words: str) -> None:
+    """A new name belongs to nobody else and is a name itself."""
+    text = "devices:\n"
+    for name in ("x", "y", "z", "z.shared"):
+        text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
+    (message,) = errors(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
+    assert words in message
+
+
+def test_a_rename_to_a_partitions_resource_collides() -> None:
+    """The names that mixed makes count as well."""
+    text = """flags: {migStrategy: mixed}
+devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30}, partitions: {0: [1g.6gb]}}]
+sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}]}}
+"""
+    (message,) = errors(text)
+    assert "nvidia.com/gpu shared as nvidia.com/mig-1g.6gb collides" in message
+
+
+def test_a_flag_stands_over_the_file() -> None:
+    """And an error in it names the flag."""
+    overrides = {"flags.migStrategy": Override("single", "flag --mig-strategy")}
+    spec = config.load_text("flags: {migStrategy: mixed}", overrides=overrides).spec
+    assert MigStrategy.SINGLE is spec.flags.mig_strategy
+    overrides = {"flags.nvidiaDriverRoot": Override("x", "env NVIDIA_DRIVER_ROOT")}
+    with pytest.raises(ConfigError, match=r"^env NVIDIA_DRIVER_ROOT: flags.nvidiaDriverRoot: 'x' is not an absolute"):
+        config.load_text("version: v1", overrides=overrides)

@@ -1,0 +1,125 @@
+"""Loading in part, and telling where values come from."""
+
+import pytest
+
+from vdev import config
+from vdev.core.origin import Override
+from vdev.errors import ConfigError
+
+MIXED = """devices:
+- {name: good, resource: a.b/good, virtual: {count: 2}}
+- {name: broken, resource: a.b/broken, virtual: {count: x}}
+- {name: clash, resource: a.b/clash, virtual: {preset: a30}, partitions: {0: [4g.24gb, 1g.6gb]}}
+- {name: good, resource: a.b/twice, virtual: {}}
+- {name: last, resource: a.b/last, virtual: {count: 3}}
+sharing:
+  timeSlicing:
+    resources:
+    - {name: a.b/good, replicas: 1}
+    - {name: a.b/last, replicas: 2}
+resources: {gpus: [{pattern: x}, {pattern: "*", name: gpu}]}
+"""
+
+
+def test_broken_items_are_left_out_alone() -> None:
+    """Entries, sharing items and patterns stand for themselves; their errors are reported."""
+    loaded = config.load_text(MIXED, "f", partial=True)
+    assert ["good", "last"] == [entry.name for entry in loaded.spec.entries]
+    assert loaded.spec.sharing is not None
+    assert ["a.b/last"] == [item.name for item in loaded.spec.sharing.resources]
+    assert ["*"] == [pattern.pattern for pattern in loaded.spec.gpu_patterns]
+    places = [str(problem).partition(": ")[0] for problem in loaded.errors]
+    assert ["f:3:57", "f:4:88", "f:5:10", "f:10:34", "f:12:20"] == places
+
+
+def test_places_stay_right_when_items_before_are_left_out() -> None:
+    """What is said of a later item points at it."""
+    loaded = config.load_text(MIXED, "f", partial=True)
+    assert ["f:2:3: devices[0]", "f:6:3: devices[4]"] == [entry.where for entry in loaded.spec.entries]
+    count = next(origin for origin in loaded.origins if origin.path.endswith("count") and origin.value == 3)
+    assert "f:6:53" == count.source
+
+
+def test_a_whole_load_refuses_all_of_it() -> None:
+    """Without `partial` every error counts."""
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(MIXED, "f")
+    assert 5 == len(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flags: {migStrategy: x}",
+        "version: v2",
+        "unknown: 1",
+        "devices: 4",
+        "flags: {}\nflags: {}",
+        "sharing: {timeSlicing: {resources: [{name: a, replicas: 2}]}, mps: {resources: [{name: a, replicas: 2}]}}",
+        "devices: [",
+    ],
+)
+def test_errors_outside_of_items_refuse_the_file_in_part_too(text: str) -> None:
+    """They would change what the rest means."""
+    with pytest.raises(ConfigError):
+        config.load_text(text, partial=True)
+
+
+def test_the_last_broken_sharing_item_takes_its_block_with_it() -> None:
+    """A block without items shares nothing."""
+    text = "sharing: {timeSlicing: {resources: [{name: a.b/c, replicas: 1}]}}"
+    loaded = config.load_text(text, partial=True)
+    assert loaded.spec.sharing is None or not loaded.spec.sharing.resources
+    assert 1 == len(loaded.errors)
+
+
+def test_each_value_tells_where_it_came_from() -> None:
+    """Flag over environment over file over default."""
+    overrides = {
+        "flags.migStrategy": Override("single", "flag --mig-strategy"),
+        "flags.plugin.deviceListStrategy": Override(("envvar", "cdi-cri"), "env DEVICE_LIST_STRATEGY"),
+        "flags.plugin.passDeviceSpecs": Override(value=True, source="flag --pass-device-specs"),
+    }
+    text = "flags:\n  migStrategy: mixed\n  failOnInitError: false\n" + MIXED.partition("- {name: broken")[0]
+    loaded = config.load_text(text, "f", overrides=overrides)
+    sources = {origin.path: (origin.value, origin.source) for origin in loaded.origins}
+    assert ("single", "flag --mig-strategy") == sources["flags.migStrategy"]
+    assert (False, "f:3:20") == sources["flags.failOnInitError"]
+    assert ("cdi-cri", "env DEVICE_LIST_STRATEGY") == sources["flags.plugin.deviceListStrategy[1]"]
+    assert (True, "flag --pass-device-specs") == sources["flags.plugin.passDeviceSpecs"]
+    assert ("uuid", "default") == sources["flags.plugin.deviceIDStrategy"]
+    assert (2, "f:5:53") == sources["devices[0].virtual.count"]
+
+
+def test_the_rendered_configuration_loads_to_the_same() -> None:
+    """Every form of the schema survives the way out and in."""
+    text = """flags: {migStrategy: mixed, plugin: {deviceListStrategy: "envvar,cdi-cri"}}
+devices:
+- name: "1"
+  resource: a.b/c
+  virtual: {preset: dgx-a100, count: 3, numa: 1, attributes: {v: 007, w: "yes", "a.b": 'x: "y" # z'}, links: [[0, 1]]}
+  partitions: {all: all-balanced, 2: [1g.5gb+me, 1g.5gb@4]}
+  container: {env: {A: "{attributes.v}{{", B: "0451", C: ""}}
+- name: s
+  resource: a.b/s
+  sysfs: {class: drm, match: {a: "0451", b: {in: ["1", x]}, c: {exists: true}, d: {">=": 4}, e: {notIn: [z]}}}
+- name: u
+  resource: a.b/u
+  usb: {vendor: "1e3", class: "03"}
+  health: {probe: command, command: ["true"], interval: 200ms}
+- {name: g, resource: a.b/g, glob: "/dev/tty[0-9]*", onNodes: "n*"}
+sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [1, "0:1"]}]}}
+"""
+    once = config.load_text(text, "f")
+    again = config.load_text(config.render(once.origins), "g")
+    values = [(origin.path, origin.value) for origin in once.origins]
+    assert values == [(origin.path, origin.value) for origin in again.origins]
+    assert [entry.source for entry in once.spec.entries] == [entry.source for entry in again.spec.entries]
+    assert [entry.partitions for entry in once.spec.entries] == [entry.partitions for entry in again.spec.entries]
+
+
+def test_equal_content_has_an_equal_fingerprint() -> None:
+    """Comments and order of sections do not matter, values do."""
+    one = config.load_text("version: v1\nflags: {migStrategy: none}\n").fingerprint
+    assert one == config.load_text("# x\nflags:\n  migStrategy: none\nversion: v1\n").fingerprint
+    assert one != config.load_text("version: v1\nflags: {migStrategy: mixed}\n").fingerprint
