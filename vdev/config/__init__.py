@@ -1,6 +1,6 @@
 """The configuration: files, environment and flags to one checked `core.spec.Spec`.
 
-    load       files -> tree with positions          place      positions, findings, their order
+    load       files -> document (tree)              place      positions, findings, their order
     read       tree -> models (schema, sources)      explain    pydantic's errors in a person's words
     compile    models -> core values (virtual)       check      what must fit together
     nvidia     what NVIDIA's files need              effective  where each value came from

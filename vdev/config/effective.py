@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..core.origin import Override
-from .load import Document, Plain
+from .load import Document
 from .place import Path, show
 from .read import Reading
 from .sources import Test
+from .tree import Plain
 
 DEFAULT = "default"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")

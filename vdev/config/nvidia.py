@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from ..core.problem import Severity
-from .load import Document, Plain
+from .load import Document
 from .place import Finding, Path, finding
+from .tree import Plain
 from .types import Duration, Fault, Flag, Rule, Section, Text, Whole, described, refuse, refuse_all
 
 DOMAIN = "nvidia.com"

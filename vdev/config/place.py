@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..core.problem import Problem, Severity
+from ..errors import ConfigError
 
 Path = tuple[str | int, ...]
 """The way from the top of the file to a value: keys and list indices."""
@@ -40,6 +41,11 @@ def finding(place: Place, path: Path, message: str, *, hint: str = "", severity:
         message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
     where = ": ".join(part for part in (str(place), show(path)) if part)
     return Finding(severity, where, message, hint, place, path)
+
+
+def refusal(place: Place, message: str, hint: str = "") -> ConfigError:
+    """The exception for what makes a whole file unreadable."""
+    return ConfigError((finding(place, (), message, hint=hint),))
 
 
 def show(path: Path) -> str:

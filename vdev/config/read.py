@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from ..core.problem import Severity
 from .explain import findings
-from .load import Document, Tree
+from .load import Document
 from .place import Finding, Path, finding, show
 from .schema import ConfigFile
+from .tree import Tree
 
 _ITEMS = (
     ("devices",),

@@ -7,9 +7,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from ..core.names import ENTRY_NAME
 from ..core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, GroupBy, MigStrategy, Probe
 from .faults import Faults
-from .load import Plain
 from .nvidia import Gfd, Imex, References, comma_list, prefixed
 from .sources import MAX_COUNT, Count, Glob, Sysfs, Usb, Virtual
+from .tree import Plain
 from .types import (
     PATH,
     STRING,

@@ -7,7 +7,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from ..core.spec import NodeKind, Operator, PathType
 from .geometry import PartitioningModel
-from .load import Plain
+from .tree import Plain
 from .types import (
     INTEGER,
     PATH,

@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 
 from ..core import names, quantity, template
 from ..core.problem import did_you_mean
-from .load import Plain
+from .tree import Plain
 
 _SHOWN = 60  # characters of a long text in an error
 PROBLEM = "vdev"  # the type of pydantic errors whose text is ours

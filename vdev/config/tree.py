@@ -1,0 +1,237 @@
+"""YAML's events to a tree of values with positions; knows nothing of files, nor of what the values mean.
+
+The tree is built from the parser's events rather than by PyYAML's composer: the C composer recurses without a limit,
+and the constructor resolves YAML 1.1's scalars, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar
+keeps the text that was written, and the field that takes it decides (`types`).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from .place import Finding, Path, Place, finding, refusal
+
+MAX_DEPTH = 64  # the schema needs 10
+MAX_VALUES = 100_000  # after aliases are expanded
+MAX_TEXT = 128 * 1024  # characters of one scalar; Linux takes no longer environment variable
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which includes JSON's
+    r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+    r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    r"|true|True|TRUE|false|False|FALSE"
+)
+_TAG = "tag:yaml.org,2002:"
+
+
+class Plain(str):
+    """An unquoted scalar that YAML reads as a number or a boolean, as it was written."""
+
+    __slots__ = ()
+
+
+Tree = None | str | list["Tree"] | dict[str, "Tree"]
+"""What a file holds: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
+
+
+# --- events to nodes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Items:
+    """A list's nodes."""
+
+    nodes: list["Node"]
+
+
+@dataclass(slots=True)
+class Pairs:
+    """A mapping's nodes, in order, duplicates included."""
+
+    nodes: list[tuple["Node", "Node"]]
+
+
+@dataclass(slots=True)
+class Node:
+    """A value with its place. An anchored node is shared by its aliases, and `open` while its end is not read."""
+
+    place: Place
+    content: str | Items | Pairs | None
+    plain: bool = False
+    open: bool = False
+
+
+_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists where libyaml does
+    """A parser that leaves every untagged scalar a text."""
+
+    yaml_implicit_resolvers: dict[str, list[object]] = {}  # PyYAML's own way to say it
+
+
+class Composer:
+    """Builds the nodes of one document, with depth, anchors and tags checked on the way."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
+        self._name = name
+        self._anchors: dict[str, Node] = {}
+        self._count = 0
+
+    def document(self) -> Node | None:
+        """The only document, or None when there is none."""
+        node: Node | None = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if node is not None:
+                    hint = "a configuration file holds one document"
+                    raise refusal(self._place(event), "a second document starts here", hint)
+                node = self._node(next(self._events), 1)
+        return node
+
+    def _place(self, event: yaml.Event) -> Place:
+        mark = event.start_mark
+        assert mark is not None, "the parser marks every event"
+        return Place(self._name, mark.line + 1, mark.column + 1)
+
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        place = self._place(event)
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise refusal(place, f"the file holds more than {MAX_VALUES} values")
+        if depth > MAX_DEPTH:
+            raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(str(event.anchor), place)
+        node = Node(place, None, open=True)
+        if isinstance(event, yaml.NodeEvent) and event.anchor:
+            self._anchors[event.anchor] = node
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, node)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            _check_tag(event.tag, "seq", place)
+            node.content = items = Items([])
+            while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+                items.nodes.append(self._node(event, depth + 1))
+        elif isinstance(event, yaml.MappingStartEvent):
+            _check_tag(event.tag, "map", place)
+            node.content = pairs = Pairs([])
+            while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+                key = self._node(event, depth + 1)
+                pairs.nodes.append((key, self._node(next(self._events), depth + 1)))
+        node.open = False
+        return node
+
+    def _aliased(self, anchor: str, place: Place) -> Node:
+        node = self._anchors.get(anchor)
+        if node is None:
+            raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it")
+        if node.open:
+            raise refusal(place, f"alias *{anchor} stands inside its own anchor, so the value would never end")
+        return node
+
+    def _scalar(self, event: yaml.ScalarEvent, node: Node) -> None:
+        if len(event.value) > MAX_TEXT:
+            raise refusal(node.place, f"a text of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
+        tag = (event.tag or "").removeprefix(_TAG)
+        node.plain = not event.style and not tag
+        if tag in ("int", "float", "bool"):
+            node.content = Plain(event.value)
+        elif tag == "null":
+            node.content = None
+        elif tag not in ("", "!", "str"):
+            raise refusal(node.place, f"tag {event.tag!r} is not supported", "write the value without a tag")
+        elif node.plain and _NULL.fullmatch(event.value):
+            node.content = None
+        elif node.plain and _NOT_TEXT.fullmatch(event.value):
+            node.content = Plain(event.value)
+        else:
+            node.content = event.value
+
+
+def _check_tag(tag: str | None, allowed: str, place: Place) -> None:
+    if tag not in (None, "!", _TAG + allowed):
+        raise refusal(place, f"tag {tag!r} is not supported", "write the value without a tag")
+
+
+# --- nodes to the tree -----------------------------------------------------------------------------------------------
+
+
+class Expansion:
+    """Turns nodes into the tree, aliases and merge keys expanded, and notes every place."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Path, Place] = {}
+        self.values: dict[Path, Place] = {}
+        self.problems: list[Finding] = []
+
+    def mapping(self, pairs: Pairs, path: Path) -> dict[str, Tree]:
+        """The mapping's values; its own keys come before merged ones, and of duplicates the first is kept."""
+        result: dict[str, Tree] = {}
+        merged: list[Pairs] = []
+        for key, value in pairs.nodes:
+            if key.plain and key.content == "<<":
+                merged += _sources(value)
+                continue
+            name = _key(key)
+            here = (*path, name)
+            if name in result:
+                message = f"key {name!r} is given twice; the first is at {self.keys[here]}"
+                self.problems.append(finding(key.place, here, message, hint="remove one of them"))
+                continue
+            self.keys[here] = key.place
+            result[name] = self._value(value, here)
+        for source in merged:
+            for key, value in source.nodes:
+                name = _key(key)
+                if name not in result:
+                    self.keys[*path, name] = key.place
+                    result[name] = self._value(value, (*path, name))
+        return result
+
+    def _value(self, node: Node, path: Path) -> Tree:
+        if len(self.values) >= MAX_VALUES:
+            raise refusal(node.place, f"aliases expand to more than {MAX_VALUES} values")
+        if len(path) > MAX_DEPTH:
+            raise refusal(node.place, f"nested more than {MAX_DEPTH} levels deep")
+        self.values[path] = node.place
+        match node.content:
+            case Items(nodes):
+                return [self._value(item, (*path, index)) for index, item in enumerate(nodes)]
+            case Pairs():
+                return self.mapping(node.content, path)
+            case scalar:
+                return scalar
+
+
+def _key(node: Node) -> str:
+    """A key's text as written; numbers and words such as `on` stay what they look like."""
+    match node.content:
+        case Items() | Pairs():
+            raise refusal(node.place, "a key must be a text, not a list or a mapping")
+        case None:
+            raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
+        case text:
+            return str(text)
+
+
+def _sources(node: Node) -> list[Pairs]:
+    """What a merge key refers to: one mapping, or a list of them with the first winning."""
+    match node.content:
+        case Pairs():
+            sources = [node]
+        case Items(nodes):
+            sources = nodes
+        case _:
+            sources = []
+    pairs = [source.content for source in sources if isinstance(source.content, Pairs)]
+    if not pairs or len(pairs) != len(sources):
+        raise refusal(node.place, "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'")
+    if any(key.plain and key.content == "<<" for each in pairs for key, _ in each.nodes):
+        hint = "merge both where they are needed: '<<: [*a, *b]'"
+        raise refusal(node.place, "a merged mapping must not hold '<<' itself", hint)
+    return pairs
