@@ -74,7 +74,7 @@ def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str
         f"{domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile.partition('@')[0])}"
         for each in compiled
         if each.geometry
-        for profiles in each.partitions.values()
+        for profiles in (*each.partitions.values(), [each.geometry.first_mode] * bool(each.geometry.first_mode))
         for profile in profiles
     )
 

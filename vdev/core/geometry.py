@@ -79,6 +79,15 @@ class Geometry:
             )
         raise LayoutError(f"unknown profile {name!r}", hint=self._allowed(name))
 
+    @property
+    def first_mode(self) -> str:
+        """The profile of a device that nobody partitioned, where the hardware is always in a mode; else empty.
+
+        ROCm's plugin names an MI300X in SPX `spx_nps1`.
+        """
+        full = (profile.name for profile in self.profiles if profile.slices == self.slices)
+        return next(full, "") if self.whole_device else ""
+
     def starts(self, profile: Profile) -> tuple[int, ...]:
         """The slices that `profile` may start at, ascending."""
         return tuple(sorted(profile.placements)) or tuple(range(self.slices - profile.slices + 1))

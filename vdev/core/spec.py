@@ -337,6 +337,12 @@ class EntrySpec:
             return self.partitions.get(index, (self.geometry.first_mode,))
         return self.partitions.get(index)
 
+    def parts(self, index: int) -> tuple[str, ...] | None:
+        """The profiles that a device is cut into, or None for a device that stays whole."""
+        if self.geometry and self.geometry.first_mode:
+            return self.partitions.get(index, (self.geometry.first_mode,))
+        return self.partitions.get(index)
+
     def is_on(self, node: str) -> bool:
         """Whether the entry concerns the node of that name."""
         return not self.on_nodes or any(fnmatchcase(node, pattern) for pattern in self.on_nodes)

@@ -94,7 +94,7 @@ def _cut(
         raws = found.get(entry.name, ())
         for raw in raws:
             ordinal = offset + raw.index
-            wanted = entry.partitions.get(raw.index)
+            wanted = entry.parts(raw.index)
             if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
                 cut.whole.append((entry, _whole(raw, ordinal)))
                 continue
@@ -118,14 +118,15 @@ def _partitions(
     try:
         placements = place(entry.geometry, wanted)
     except LayoutError as refused:
-        result.problems.append(error(entry.where, f"partitions of device {raw.index}: {refused}"))
+        result.problems.append(error(entry.where, f"partitions of device {raw.index}: {refused}", refused.hint))
         return
     for number, placement in enumerate(placements):
         profile = placement.profile
+        is_all = entry.geometry.whole_device and placement.size == entry.geometry.slices
         yield Device(
-            id=partition_id(entry, raw, placement),
+            id=raw.id if is_all else partition_id(entry, raw, placement),
             raw=raw,
-            ordinal=f"{ordinal}:{number}",
+            ordinal=str(ordinal) if is_all else f"{ordinal}:{number}",
             profile=profile.name,
             slices=range(placement.start, placement.start + placement.size),
             memory=profile.memory,

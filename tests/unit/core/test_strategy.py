@@ -3,6 +3,7 @@
 import pytest
 
 from vdev.core import spec, strategy
+from vdev.core.partition import Geometry, Profile
 from vdev.core.spec import MigStrategy, NamePattern
 
 MIXED = {0: ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")}
@@ -171,3 +172,48 @@ def test_an_entry_without_devices_keeps_its_resource(build):
 def test_patterns_are_anchored_and_know_only_the_star(pattern, text, expected):
     """A pattern is the whole text; a star is any run of characters; everything else is literal."""
     assert expected is strategy.matches(pattern, text)
+
+
+AMD = Geometry(
+    slices=8,
+    whole_device=True,
+    resource_prefix="",
+    profiles=(
+        Profile(name="spx_nps1", slices=8, memory=192 * 2**30, placements=(0,)),
+        Profile(name="cpx_nps4", slices=1, memory=24 * 2**30),
+    ),
+)
+
+
+def amd(build, strategy, **changes):
+    entry = build.entry("mi", "amd.com/gpu", nvidia=False, geometry=AMD, **changes)
+    return build.inventory(entry, mig_strategy=strategy)
+
+
+def test_a_device_cut_as_a_whole_is_always_in_a_mode(build):
+    """As with ROCm's plugin, an MI300X that nobody partitioned is one `spx_nps1` under `mixed`, with its own id."""
+    stock = amd(build, MigStrategy.MIXED, partitions={1: ("cpx_nps4",) * 8})
+    assert {"amd.com/spx_nps1": 1, "amd.com/cpx_nps4": 8} == counts(stock)
+    (slot,) = stock.resources["amd.com/spx_nps1"].slots
+    assert ("mi-0", "0", "spx_nps1") == (slot.id, slot.device.ordinal, slot.device.profile)
+
+
+@pytest.mark.parametrize("strategy", [MigStrategy.NONE, MigStrategy.SINGLE])
+def test_devices_in_their_first_mode_keep_their_resource(build, strategy):
+    """Under `none` and `single` devices in SPX are `amd.com/gpu`."""
+    assert {"amd.com/gpu": 2} == counts(amd(build, strategy))
+
+
+def test_single_refuses_devices_in_different_modes(build):
+    """Under `single` one device in CPX beside one that nobody partitioned is heterogeneous."""
+    stock = amd(build, MigStrategy.SINGLE, partitions={1: ("cpx_nps4",) * 8})
+    assert {} == stock.resources
+    assert "all partitions must be alike; found cpx_nps4, spx_nps1" in stock.problems[0].message
+
+
+def test_a_layout_that_cannot_be_had_says_what_to_do(build):
+    """The reason why a layout is refused comes with its hint."""
+    stock = build.inventory(build.entry(partitions={0: ("1c.3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
+    (problem,) = stock.problems
+    assert "is a compute instance inside a 3g.20gb" in problem.message
+    assert "use '3g.20gb'" == problem.hint
