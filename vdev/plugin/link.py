@@ -90,7 +90,8 @@ def _identity(path: Path | None) -> tuple[int, int, int] | None:
         status = path.stat()
     except OSError:
         return None
-    return (status.st_dev, status.st_ino, status.st_ctime_ns) if stat.S_ISSOCK(status.st_mode) else None
+    # The inode alone would not do, because file systems use numbers again; and a chmod changes only the ctime.
+    return (status.st_dev, status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None
 
 
 def _leftovers(directory: Path) -> list[Path]:

@@ -18,6 +18,7 @@ import structlog
 
 from ..core import allocate, inject
 from ..core.inventory import Resource
+from ..core.wire import LIST_LIMIT
 from ..errors import SocketError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from .encode import ListEncoder, container_response
@@ -114,10 +115,17 @@ class ResourceServer:
             return False
 
     def update(self, resource: Resource) -> None:
-        """Serve this state from now on; every open stream gets the list when it differs from the last one."""
+        """Serve this state from now on; every open stream gets the list when it differs from the last one.
+
+        A list over the kubelet's limit would end the stream and take the whole resource down, so it is never sent;
+        what was listed stays. Lists that are too long from the start never get here; one that grows does (Unhealthy is
+        a longer word).
+        """
         self.resource = resource
         encoded = self._encoder.encode(resource.slots)
-        if encoded != self._list:
+        if len(encoded) > LIST_LIMIT:
+            log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
+        elif encoded != self._list:
             self._list = encoded
             self._version += 1
             self._tell()

@@ -25,6 +25,7 @@ from .server import Desk, ResourceServer
 log = structlog.get_logger(__name__)
 
 _FIRST_STREAM = 15.0  # seconds within which a kubelet that took a registration must open its stream
+_SETTLE = 0.2  # seconds that a kubelet has to notice the end of a stream, before the same one is registered with again
 _EMPTY_LIST = 1.0  # seconds that a kubelet has to take in the empty list of a resource that goes
 
 
@@ -119,7 +120,11 @@ class ResourceService:
                 try:
                     server = await self._serving()
                     opened = server.stream_opened
-                    await self._register(server)
+                    if server.streams:  # a Register that seemed to fail had arrived all the same
+                        opened -= 1
+                        self._become(State.REGISTERED)
+                    else:
+                        await self._register(server)
                     attempt = 0
                     await self._until_dropped(server, generation, opened)
                 except RegistrationRefused as refused:
@@ -172,10 +177,12 @@ class ResourceService:
             if self._renew:
                 log.info("options changed; serving and registering anew", resource=self.name)
                 await self._close()
+                await self._sleep(_SETTLE, generation)
                 return
             if self._link.generation != generation or not await asyncio.to_thread(server.owns_socket):
-                log.info("kubelet restarted; serving and registering anew", resource=self.name)
+                log.info("socket or kubelet is another one; serving and registering anew", resource=self.name)
                 await self._close()
+                await self._sleep(_SETTLE, generation)
                 return
             if self.state is State.REGISTERED and server.streams == 0 and server.stream_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
