@@ -35,6 +35,7 @@ from .window import Window
 
 log = structlog.get_logger(__name__)
 
+_ADMISSION = 0.5  # seconds after an Allocate; the kubelet names a pod as a holder only when it has admitted it
 _RESCAN = 30.0  # seconds between looks at all devices when no event comes
 
 
@@ -55,7 +56,7 @@ class Agent:
         self.metrics = metrics or Metrics()
         self.link = KubeletLink(options.kubelet_socket, options.plugin_dir)
         self.desk = FrontDesk(
-            self.metrics, allocate_deadline=options.allocate_deadline, on_allocated=lambda: self._mark(holders=True)
+            self.metrics, allocate_deadline=options.allocate_deadline, on_allocated=self._ask_holders_soon
         )
         self.config = ConfigSource(Chooser(options.files, options.node), options.load, self.metrics)
         self.health = HealthMonitor(options.host)
@@ -71,6 +72,7 @@ class Agent:
         self._configured: frozenset[Path] = frozenset()
         self._watched: Mapping[Path, frozenset[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
         """End the agent gracefully."""
@@ -127,6 +129,7 @@ class Agent:
 
     async def _reconcile(self, watcher: Watcher, fleet: Fleet) -> None:
         """Take the steps that are due, for ever."""
+        moved = True  # whether devices may be in other directories than those watched
         while True:
             due, self._due = self._due, Due()
             if due.reload:
@@ -135,9 +138,12 @@ class Agent:
                 await self.state.rescan(due.scan)
             if due.holders:
                 await self.holders.refresh()
-            again_at = await self.state.publish(fleet, ask_holders=lambda: self._mark(holders=True))
+            again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
             self._look_again_at(again_at)
-            await self._follow(watcher)
+            if moved or due.reload or due.scan:
+                self._watched = await asyncio.to_thread(self.state.scanner.watched, self.state.scan)
+                moved = False
+            self._watch_all(watcher)
             self.turned_at = time.monotonic()
             await self._wake.wait()
             self._wake.clear()
@@ -183,11 +189,6 @@ class Agent:
             if entries:
                 self._mark(scan=entries)
 
-    async def _follow(self, watcher: Watcher) -> None:
-        """Watch the directories that devices of the present configuration come from."""
-        self._watched = await asyncio.to_thread(self.state.scanner.watched, self.state.scan)
-        self._watch_all(watcher)
-
     def _watch_all(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters only for configurations."""
         wanted = {*self.link.directories, *self._configured, *self._watched, *self.health.directories}
@@ -210,6 +211,15 @@ class Agent:
         while True:
             self._mark(holders=True)
             await asyncio.sleep(SLOW)
+
+    def _ask_holders_soon(self) -> None:
+        """Ask who holds what once the pods of this moment's requests are admitted: one question for all of them."""
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().call_later(_ADMISSION, self._ask_holders)
+
+    def _ask_holders(self) -> None:
+        self._asking = None
+        self._mark(holders=True)
 
     def _look_again_at(self, moment: float | None) -> None:
         """Ask who holds what when something retired may have become free."""
