@@ -311,7 +311,7 @@ class EntrySpec:
     name: str
     resource: str
     source: Source
-    where: str = ""
+    where: str = field(default="", compare=False)  # a moved line is no change
     on_nodes: tuple[str, ...] = ()
     container: ContainerSpec = ContainerSpec()
     health: HealthSpec | None = None
@@ -337,12 +337,6 @@ class EntrySpec:
             return self.partitions.get(index, (self.geometry.first_mode,))
         return self.partitions.get(index)
 
-    def parts(self, index: int) -> tuple[str, ...] | None:
-        """The profiles that a device is cut into, or None for a device that stays whole."""
-        if self.geometry and self.geometry.first_mode:
-            return self.partitions.get(index, (self.geometry.first_mode,))
-        return self.partitions.get(index)
-
     def is_on(self, node: str) -> bool:
         """Whether the entry concerns the node of that name."""
         return not self.on_nodes or any(fnmatchcase(node, pattern) for pattern in self.on_nodes)
@@ -359,7 +353,7 @@ class SharedResource:
     replicas: int
     rename: str = ""
     devices: int | tuple[str, ...] | None = None
-    where: str = ""
+    where: str = field(default="", compare=False)  # a moved line is no change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +372,7 @@ class NamePattern:
 
     pattern: str
     name: str
-    where: str = ""
+    where: str = field(default="", compare=False)  # a moved line is no change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

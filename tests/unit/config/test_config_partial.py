@@ -123,3 +123,10 @@ def test_equal_content_has_an_equal_fingerprint() -> None:
     one = config.load_text("version: v1\nflags: {migStrategy: none}\n").fingerprint
     assert one == config.load_text("# x\nflags:\n  migStrategy: none\nversion: v1\n").fingerprint
     assert one != config.load_text("version: v1\nflags: {migStrategy: mixed}\n").fingerprint
+
+
+def test_moved_lines_change_nothing() -> None:
+    """A comment above an entry must not look like another configuration."""
+    text = MIXED.partition("- {name: broken")[0] + "resources: {gpus: [{pattern: x, name: gpu}]}\n"
+    text += "sharing: {timeSlicing: {resources: [{name: a.b/good, replicas: 2}]}}\n"
+    assert config.load_text(text).spec == config.load_text("# a comment\n\n" + text).spec
