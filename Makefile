@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PROTOS := $(wildcard proto/vdev/pb/*.proto)
+COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint format proto schema lock bench clean
@@ -51,9 +51,9 @@ schema: $(VENV)/.run ## write configs/vdev.schema.json
 	$(BIN)/python -m vdev schema > configs/vdev.schema.json
 
 lock: ## compile requirements/*.txt from pyproject.toml (needs uv)
-	for group in dev test run; do \
-	  uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml -c requirements/dev.txt \
-	    $$(test $$group = run || echo --group $$group) -o requirements/$$group.txt; done
+	$(COMPILE) --group dev -o requirements/dev.txt
+	$(COMPILE) --group test -c requirements/dev.txt -o requirements/test.txt
+	$(COMPILE) -c requirements/dev.txt -o requirements/run.txt
 
 bench: $(VENV)/.test ## measure the budgets, as ratios in one run
 	$(BIN)/python -m bench
