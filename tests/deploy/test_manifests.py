@@ -1,0 +1,319 @@
+"""The manifests: what they render to is valid, asks for little, and the chart says the same as kustomize.
+
+kubectl renders kustomize; without it those tests are skipped with a reason.
+"""
+
+import copy
+import functools
+import importlib.util
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+import vdev
+from vdev import config
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CHART = DEPLOY / "helm" / "vdev"
+OVERLAYS = sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
+ALL = [DEPLOY / "base", *OVERLAYS]
+PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+
+kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders kustomize, is not here")
+helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reason="helm-python-sdk is not installed")
+by_name = pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
+
+
+@functools.cache
+def _rendered(directory):
+    done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def rendered(directory):
+    """The objects that kustomize makes of a directory."""
+    return copy.deepcopy(_rendered(directory))
+
+
+def charted(values=None, release="vdev"):
+    """The objects that Helm makes of the chart."""
+    from helm_python import Chart
+
+    values = values or {}
+    with Chart.load(CHART) as chart:
+        chart.validate_schema(chart.merge_values(values))
+        output = chart.render(values, name=release, namespace="vdev-system")
+    texts = [text for name, text in output.items() if name.endswith(".yaml")]
+    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+
+
+def one(objects, kind):
+    """The only object of a kind."""
+    (found,) = [each for each in objects if each["kind"] == kind]
+    return found
+
+
+def pod_of(objects):
+    """The pod's spec of the DaemonSet."""
+    return one(objects, "DaemonSet")["spec"]["template"]["spec"]
+
+
+@kustomize
+@by_name
+def test_objects_are_valid(directory):
+    """Every object is what the Kubernetes API takes, strictly."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    for each in rendered(directory):
+        kubernetes_validate.validate(each, "1.36", strict=True)
+
+
+@kustomize
+@by_name
+def test_least_privilege(directory):
+    """No privilege, no capability, a read-only root, the runtime's seccomp profile, and nothing of the host's namespaces."""
+    pod = pod_of(rendered(directory))
+    (container,) = pod["containers"]
+    assert {
+        "allowPrivilegeEscalation": False,
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    } == container["securityContext"]
+    assert {"type": "RuntimeDefault"} == pod["securityContext"]["seccompProfile"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+@kustomize
+@by_name
+def test_only_the_host_paths_that_are_needed(directory):
+    """Only the kubelet's two directories, and what the overlay is for; the host's devices are read-only."""
+    extra = {"host-devices": {"/dev", "/sys"}, "cdi": {"/var/run/cdi"}, "kind": {"/var/run/cdi"}}
+    wanted = {PLUGIN_DIR, "/var/lib/kubelet/pod-resources"} | extra.get(directory.name, set())
+    pod = pod_of(rendered(directory))
+    paths = {each["hostPath"]["path"]: each["name"] for each in pod["volumes"] if "hostPath" in each}
+    assert wanted == paths.keys()
+    mounts = {each["name"]: each for each in pod["containers"][0]["volumeMounts"]}
+    writable = {path for path, name in paths.items() if not mounts[name].get("readOnly")}
+    assert writable == {PLUGIN_DIR} | ({"/var/run/cdi"} & wanted)
+
+
+@kustomize
+@by_name
+def test_no_second_agent_on_a_node(directory):
+    """A rolling update ends the old agent first: with a surge, 1.36 takes both down."""
+    strategy = one(rendered(directory), "DaemonSet")["spec"]["updateStrategy"]
+    assert 0 == strategy["rollingUpdate"]["maxSurge"]
+    assert 1 == strategy["rollingUpdate"]["maxUnavailable"]
+
+
+@kustomize
+@by_name
+def test_an_edit_of_the_configmap_arrives(directory):
+    """ConfigMaps keep their names and are mounted as directories, so that an edit reaches the running pod."""
+    objects = rendered(directory)
+    names = {each["metadata"]["name"] for each in objects if each["kind"] == "ConfigMap"}
+    pod = pod_of(objects)
+    assert names == {each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each}
+    assert not [each for each in pod["containers"][0]["volumeMounts"] if "subPath" in each]
+
+
+@kustomize
+@by_name
+def test_token_only_with_permission(directory):
+    """The pod has a token just where a role gives it something to do, and the role allows no more than `get` on nodes."""
+    objects = rendered(directory)
+    roles = [each for each in objects if each["kind"] in ("ClusterRole", "Role")]
+    assert bool(roles) == pod_of(objects)["automountServiceAccountToken"]
+    for role in roles:
+        assert [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}] == role["rules"]
+
+
+@kustomize
+@by_name
+def test_configurations_are_good(directory):
+    """Every file of every ConfigMap is a good configuration."""
+    for each in rendered(directory):
+        if each["kind"] == "ConfigMap":
+            for name, text in each["data"].items():
+                assert () == config.load_text(text, name, partial=False).errors
+
+
+@kustomize
+@by_name
+def test_the_command_line_is_known(directory):
+    """`vdev run` knows every argument of the DaemonSet."""
+    import argparse
+
+    from vdev import settings
+
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    settings.add_arguments(parser)
+    command, *arguments = pod_of(rendered(directory))["containers"][0]["args"]
+    assert "run" == command
+    chosen = settings.from_arguments(parser.parse_args(settings.explicit_booleans(arguments)), {})
+    assert Path("/etc/vdev") == chosen.config_files[0]
+    assert ":8080" == chosen.http_address
+
+
+# --- the chart --------------------------------------------------------------------------------------------------------
+
+_INFO = 1  # Helm's severity of "icon is recommended"
+_HELM_LABELS = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/version",
+    "helm.sh/chart",
+}
+
+
+def plain(objects):
+    """Objects without what only Helm or only kustomize adds: Helm's labels, the namespace object, empty mappings."""
+    found = {}
+    for each in copy.deepcopy(objects):
+        if each["kind"] == "Namespace":
+            continue
+        spec = each.get("spec", {})
+        places = [each["metadata"].get("labels"), spec.get("selector", {}).get("matchLabels")]
+        places.append(spec.get("template", {}).get("metadata", {}).get("labels"))
+        for labels in places:
+            for name in _HELM_LABELS & (labels or {}).keys():
+                del labels[name]
+        if each["kind"] == "ConfigMap":  # the generator of kustomize labels it as well
+            each["data"] = {name: text.strip() for name, text in each["data"].items()}
+        found[each["kind"], each["metadata"]["name"]] = each
+    return found
+
+
+def files_of(directory):
+    """The configuration files of an overlay, as values of the chart."""
+    return {path.name: path.read_text() for path in directory.glob("*.yaml") if path.name != "kustomization.yaml"}
+
+
+def values_of(directory):
+    """The values that make the chart the same as an overlay."""
+    match directory.name:
+        case "base":
+            return {}
+        case "cdi":
+            return {"cdi": {"enabled": True}}
+        case "host-devices":
+            return {"hostDevices": {"enabled": True}, "config": files_of(directory)}
+        case "kind":
+            return {
+                "image": {"tag": "dev"},
+                "nodeLabel": {"enabled": True},
+                "cdi": {"enabled": True},
+                "extraArgs": ["--device-list-strategy=envvar"],
+                "config": files_of(directory),
+            }
+        case "nvidia-compat":
+            return {
+                "config": {"default.yaml": (directory / "default.yaml").read_text()},
+                "extraArgs": ["--config-file=/etc/nvidia/config.yaml"],
+                "extraVolumes": [{"name": "nvidia-config", "configMap": {"name": "nvidia-config"}}],
+                "extraVolumeMounts": [{"name": "nvidia-config", "mountPath": "/etc/nvidia", "readOnly": True}],
+                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            }
+    raise AssertionError(f"no values for overlay {directory.name}")
+
+
+@helm
+@kustomize
+@by_name
+def test_chart_is_the_same(directory):
+    """The chart renders the same objects as each overlay; there is no second truth."""
+    ours = plain(rendered(directory))
+    ours.pop(("ConfigMap", "nvidia-config"), None)  # the user's own, which the chart leaves to them
+    assert ours == plain(charted(values_of(directory)))
+
+
+@helm
+def test_chart_objects_are_valid():
+    """With everything on, every object is what the Kubernetes API takes."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    values = {
+        "image": {"digest": "sha256:" + "0" * 64},
+        "imagePullSecrets": [{"name": "pull"}],
+        "nodeLabel": {"enabled": True},
+        "hostDevices": {"enabled": True},
+        "cdi": {"enabled": True, "strategy": "cdi-annotations"},
+        "logLevel": "debug",
+        "extraEnv": [{"name": "MIG_STRATEGY", "value": "mixed"}],
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"c": "d"},
+        "affinity": {"nodeAffinity": {}},
+        "existingConfigMap": "mine",
+    }
+    objects = charted(values, release="lab")
+    for each in objects:
+        kubernetes_validate.validate(each, "1.36", strict=True)
+    assert {"lab-vdev"} == {each["metadata"]["name"] for each in objects}
+    assert "vdev@sha256:" + "0" * 64 == pod_of(objects)["containers"][0]["image"]
+
+
+@helm
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"hostDevice": {}}, "hostDevice"),
+        ({"image": {"digest": "md5:1"}}, "digest"),
+        ({"logLevel": "loud"}, "logLevel"),
+        ({"httpPort": 0}, "httpPort"),
+        ({"config": {"default.yaml": {"version": "v1"}}}, "config"),
+        ({"config": {"a.yaml": ""}, "existingConfigMap": "b"}, "one place"),
+    ],
+)
+def test_chart_refuses_wrong_values(values, text):
+    """A value that means nothing is an error that names it."""
+    from helm_python import errors
+
+    with pytest.raises(errors.HelmError, match=text):
+        charted(values)
+
+
+@helm
+def test_chart_lints():
+    """Helm's own linter has nothing to complain about."""
+    from helm_python import chart
+
+    result = chart.lint(CHART)
+    assert [] == result["errors"]
+    assert [] == [each for each in result["messages"] if each["severity"] > _INFO]
+
+
+def test_one_version():
+    """The chart, the kustomize base and the package have one version."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    base = yaml.safe_load((DEPLOY / "base" / "kustomization.yaml").read_text())
+    assert {vdev.__version__} == {chart["version"], chart["appVersion"], base["images"][0]["newTag"]}
+
+
+def test_values_are_described():
+    """Every default value is allowed by the schema, and the schema knows no key that has no default."""
+    import jsonschema
+
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    jsonschema.validate(values, schema)
+    assert values.keys() == schema["properties"].keys() - {"global"}
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("examples/*.yaml")), ids=lambda path: path.name)
+def test_examples_are_valid(path):
+    """The examples are valid objects, and ask for resources that the kind overlay has."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    for each in yaml.safe_load_all(path.read_text()):
+        kubernetes_validate.validate(each, "1.36", strict=True)
+
+
+def test_scripts_are_clean():
+    """shellcheck finds nothing in the scripts."""
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not here")
+    done = subprocess.run(["shellcheck", *DEPLOY.glob("kind/*.sh")], capture_output=True, text=True, check=False)
+    assert "" == done.stdout
