@@ -5,6 +5,7 @@
     compile    models -> core values (virtual)       check      what must fit together
     nvidia     what NVIDIA's files need              effective  where each value came from
     publish    the schema for editors
+    faults     failures on demand: faultcheck, faultworld (what must fit), faultrules (to core values)
 
 This module is the only face: nobody outside imports the others.
 """
@@ -12,14 +13,15 @@ This module is the only face: nobody outside imports the others.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..core.faults import FaultSpec
 from ..core.origin import Override
 from ..core.problem import Problem, error
 from ..core.spec import Spec
 from ..errors import ConfigError
-from . import check, compile, effective, nvidia  # noqa: A004  # the module's name is its verb
+from . import check, compile, effective, faultrules, nvidia  # noqa: A004  # the module's name is its verb
 from .effective import Origin, render
 from .explain import MAX_FINDINGS
 from .load import Document, join, overlaid, read_file, read_text
@@ -34,6 +36,7 @@ __all__ = [
     "json_schema",
     "json_schema_text",
     "load",
+    "load_rules",
     "load_text",
     "problem_document",
     "render",
@@ -124,6 +127,14 @@ def _build(
     check.sizes(reading, compiled, report)
     check.emptiness(reading, report)
     report.findings += nvidia.unused(document)
+    whole = Spec(
+        entries=tuple(compiled.values()),
+        flags=flags,
+        sharing=compile.sharing(reading, report, frozenset()),
+        gpu_patterns=compile.patterns(reading, "gpus", report, frozenset()),
+        mig_patterns=compile.patterns(reading, "mig", report, frozenset()),
+    )
+    faults = faultrules.section(reading, whole, report)
 
     problems = in_order(report.findings, document.files)
     if len(problems) > MAX_FINDINGS:
@@ -138,8 +149,23 @@ def _build(
         sharing=compile.sharing(reading, report, broken),
         gpu_patterns=compile.patterns(reading, "gpus", report, broken),
         mig_patterns=compile.patterns(reading, "mig", report, broken),
+        faults=faults,
     )
     return Loaded(spec, problems, effective.origins(reading, document, over), _fingerprint(document))
+
+
+def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
+    """The fault rules of a text that stands beside the configuration `spec`: `rules` with a list, or a single rule.
+
+    Without a seed of its own it has that of the configuration. Raises ConfigError.
+    """
+    document = faultrules.as_section(read_text(text, name))
+    report = Report(document)
+    reading = read(document, report)
+    rules = faultrules.section(reading, spec, report)
+    if report.broken():
+        raise ConfigError(in_order(report.findings, document.files))
+    return rules if "seed" in reading.file.faults.model_fields_set else replace(rules, seed=spec.faults.seed)
 
 
 def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:

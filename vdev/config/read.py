@@ -22,7 +22,8 @@ _ITEMS = (
     ("sharing", "mps", "resources"),
     ("resources", "gpus"),
     ("resources", "mig"),
-)  # lists whose items stand alone
+    ("faults", "rules"),
+)  # lists whose items are judged alone
 
 
 @dataclass(slots=True)
@@ -95,8 +96,8 @@ def unit_of(path: Path) -> Path:
 
 
 def stands_alone(unit: Path) -> bool:
-    """Whether the unit can be left out without changing what the rest means."""
-    return unit[:-1] in _ITEMS
+    """Whether the unit can be left out without changing what the rest means: timelines are applied whole or not."""
+    return unit[:-1] in _ITEMS and unit[0] != "faults"
 
 
 def _location(loc: Iterable[str | int]) -> Path:

@@ -1,0 +1,245 @@
+"""The section `faults`: what it means, and what is wrong with it, each with its place."""
+
+import re
+
+import pytest
+
+from vdev.config import load_rules, load_text
+from vdev.core.faults import (
+    Aim,
+    Call,
+    Chance,
+    Delay,
+    Flap,
+    Nodes,
+    Process,
+    Register,
+    Remove,
+    Rpc,
+    Stream,
+    StreamFault,
+    Verdict,
+    Want,
+    When,
+)
+from vdev.errors import ConfigError
+
+HEAD = """version: v1
+flags: {migStrategy: mixed}
+devices:
+  - {name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 4}, partitions: {"0": [1g.5gb, 2g.10gb]}}
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 2, numa: [0, 1]}}
+  - {name: edge, resource: example.com/edge, onNodes: ["edge-*"], virtual: {count: 1}}
+  - {name: uart, resource: example.com/uart, glob: /dev/ttyUSB*}
+"""
+FIRST = HEAD.count("\n") + 4  # the line of the first rule
+
+
+def faults(*rules, seed=7):
+    """The section of these rules, each in flow style."""
+    text = HEAD + f"faults:\n  seed: {seed}\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
+    return load_text(text, "f.yaml").spec.faults
+
+
+def refused(*rules, seed=7):
+    """Why the section of these rules is refused."""
+    with pytest.raises(ConfigError) as error:
+        faults(*rules, seed=seed)
+    return str(error.value)
+
+
+def test_the_example():
+    """Every rule of the documented example is read as it is meant."""
+    section = faults(
+        'name: dead-gpu, devices: ["a100/3"], at: 60s, for: 30s, every: 5m, health: Unhealthy, reason: "XID 79: fallen off the bus"',
+        'name: flapping, devices: ["uart/*"], flap: {up: 20s, down: 5s}, jitter: 20%',
+        "name: some-nodes, onNodes: {share: 10%}, devices: {pick: 1}, at: 2m, health: Unhealthy",
+        'name: hot-unplug, devices: ["acme/1"], at: 90s, remove: true, for: 60s',
+        "name: slow, rpc: Allocate, resource: nvidia.com/gpu, delay: {p50: 200ms, max: 8s}",
+        'name: refuse, rpc: Allocate, resource: acme.dev/npu, nth: 3, error: {code: UNAVAILABLE, message: "firmware busy"}',
+        'name: late, register: {delay: 45s}, resource: "*"',
+        "name: drop, stream: {close: true}, at: 3m",
+        "name: garbage, rpc: GetPreferredAllocation, answer: {bogusIds: true}",
+        "name: crash, process: {exit: 137}, at: 10m",
+    )
+    dead, flapping, some, unplug, slow, refuse, late, drop, garbage, crash = section.rules
+    assert section.seed == 7
+    assert dead.effect == Verdict(healthy=False, reason="XID 79: fallen off the bus")
+    assert dead.when == When(at=60, lasts=30, every=300)
+    assert dead.aim == Aim(wants=(Want(entry="a100", indices=(range(3, 4),)),))
+    assert flapping.effect == Flap(20, 5, "injected by vdev")
+    assert flapping.when.jitter == 0.2
+    assert some.nodes == Nodes(share=0.1)
+    assert some.aim == Aim(pick=1)
+    assert unplug.effect == Remove()
+    assert slow.effect == Call(frozenset({Rpc.ALLOCATE}), delay=Delay(0.2, 8.0))
+    assert refuse.chance == Chance(nth=(3,))
+    assert refuse.effect.fail.message == "firmware busy"
+    assert late.effect == Register(delay=45)
+    assert drop.effect == Stream(StreamFault.CLOSE)
+    assert garbage.effect.wrong == "bogusIds"
+    assert crash.effect == Process(137)
+
+
+def test_references():
+    """A reference is an entry, an entry with an index, a range, a partition or all, or an id."""
+    (rule,) = faults('name: x, devices: [acme, "a100/1-2", "a100/0:1", "uart/*", acme-1], health: Unhealthy').rules
+    expected = (
+        Want(entry="acme"),
+        Want(entry="a100", indices=(range(1, 3),)),
+        Want(entry="a100", indices=(range(1),), partition=1),
+        Want(entry="uart"),
+        Want(id="acme-1"),
+    )
+    assert expected == rule.aim.wants
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "what"),
+    [
+        (
+            'name: x, devices: ["a10/3"], health: Unhealthy',
+            "devices[0]",
+            "unknown device entry 'a10'.*did you mean 'a100'",
+        ),
+        ('name: x, devices: ["a100/4"], health: Unhealthy', "devices[0]", "no device 4; the entry has 4"),
+        (
+            "name: x, devices: [acme-npu], health: Unhealthy, resource: acme.dev/nup",
+            "resource",
+            "did you mean 'acme.dev/npu'",
+        ),
+        ("name: x, devices: [nothing-1], health: Unhealthy", "devices[0]", "unknown device 'nothing-1'"),
+        ("name: x, devices: {entry: acm}, health: Unhealthy", "devices.entry", "unknown device entry"),
+        ("name: x, devices: {index: 9}, health: Unhealthy", "", ""),
+        ("name: x, devices: {profile: 9g.1gb}, health: Unhealthy", "devices.profile", "unknown profile"),
+        ("name: x, devices: {entry: acme, numa: 4}, health: Unhealthy", "devices.numa", "no device is on NUMA node 4"),
+        ("name: x, devices: {entry: acme, index: 2}, health: Unhealthy", "devices.index", "there is no device 2"),
+        ("name: x, devices: {pick: 2, share: 10%}, health: Unhealthy", "devices.share", "contradict each other"),
+        ("name: x, devices: {share: 0}, health: Unhealthy", "devices.share", "can never fire"),
+        ("name: x, devices: [edge], onNodes: gpu-1, health: Unhealthy", "onNodes", "on none of the nodes gpu-1"),
+        ("name: x, devices: [acme], at: -1s, health: Unhealthy", "at", "expected a duration"),
+        ("name: x, devices: [acme], for: 0s, health: Unhealthy", "for", "longer than nothing"),
+        ("name: x, devices: [acme], every: 10s, health: Unhealthy", "every", "without `for` it never ends"),
+        ("name: x, devices: [acme], every: 10s, for: 11s, health: Unhealthy", "for", "begin again before it ends"),
+        ("name: x, devices: [acme], every: 10s, for: 8s, jitter: 20%, health: Unhealthy", "for", "at most 6 s fit"),
+        ("name: x, devices: [acme], jitter: 20%, health: Unhealthy", "jitter", "nothing to move"),
+        ("name: x, devices: [acme], jitter: 60%, at: 5s, health: Unhealthy", "jitter", "too much"),
+        ("name: x, devices: [acme], times: 3, health: Unhealthy", "times", "goes with every"),
+        ("name: x, devices: [acme], flap: {up: 0s, down: 5s}", "flap.up", "longer than nothing"),
+        ("name: x, devices: [acme], flap: {up: 20s, down: 5s}, for: 10s", "for", "can never fire"),
+        ("name: x, devices: [acme], health: Unhealthy, remove: true", "remove", "health and remove contradict"),
+        ("name: x, devices: [acme], health: Sick", "health", "expected Healthy or Unhealthy"),
+        ("name: x, devices: [acme]", "", "says not what fails"),
+        ("name: x, devices: [acme], drop: true", "drop", "allowHarmful: true"),
+        ("name: x, stream: {oversized: true}", "stream", "allowHarmful: true"),
+        ("name: x, stream: {close: true, stall: true}", "stream", "exactly one of"),
+        ("name: x, stream: {}", "stream", "nothing fails"),
+        ("name: x, rpc: Allocate", "", "says not what happens to the calls"),
+        ("name: x, delay: 5s", "", "says not which calls"),
+        ("name: x, rpc: Alocate, hang: true", "rpc", "did you mean 'Allocate'"),
+        ("name: x, rpc: Allocate, delay: {p50: 9s, max: 8s}", "delay", "p50 9 s is longer than max 8 s"),
+        ("name: x, rpc: Allocate, hang: true, error: {}", "error", "contradict"),
+        ("name: x, rpc: ListAndWatch, answer: {empty: true}", "answer", "there is stream"),
+        ("name: x, rpc: Allocate, error: {code: OOPS}", "error.code", "expected CANCELLED"),
+        ("name: x, rpc: Allocate, hang: true, probability: 1.5", "probability", "more than all"),
+        ("name: x, rpc: Allocate, hang: true, probability: -0.1", "probability", "expected a part of a whole"),
+        ("name: x, rpc: Allocate, hang: true, probability: 0", "probability", "can never fire"),
+        ("name: x, rpc: Allocate, hang: true, nth: 0", "nth", "expected at least 1"),
+        ("name: x, rpc: Allocate, hang: true, nth: 2, everyNth: 2", "everyNth", "contradict"),
+        ("name: x, devices: [acme], health: Unhealthy, nth: 2", "nth", "can never fire"),
+        ("name: x, devices: [acme], health: Unhealthy, manual: true, onAllocate: true", "manual", "contradict"),
+        ("name: x, devices: [acme], register: {never: true}", "devices", "devices go with device faults"),
+        ("name: x, register: {version: v1beta1}", "register.version", "the kubelet takes v1beta1"),
+        ("name: x, process: {exit: 256}", "process.exit", "expected 0 to 255"),
+        ("name: x, process: {exit: 1}, for: 5s", "for", "ends at once"),
+        ("name: x, process: {exit: 1}, resource: acme.dev/npu", "resource", "the whole plugin"),
+        ("name: -x, process: {exit: 1}", "name", "not allowed"),
+        ("process: {exit: 1}", "", "'name' is missing"),
+        ("name: x, proces: {exit: 1}", "proces", "did you mean 'process'"),
+    ],
+)
+def test_bad_rule(rule, place, what):
+    """A wrong rule is refused at its place, with what is wrong and what would be right."""
+    if not what:
+        assert faults(rule)  # an index that some real entry may have
+        return
+    text = refused(rule)
+    path = f"faults.rules[0]{f'.{place}' if place else ''}:"
+    assert f"f.yaml:{FIRST}:" in text
+    assert path in text
+    assert re.search(what, text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ("name: x, process: {exit: 1}, at: 9s", "name: x, process: {exit: 2}, at: 9s", "the name 'x' is taken"),
+        (
+            "name: x, process: {exit: 1}, at: 9s",
+            "name: y, devices: [acme], at: 10s, health: Unhealthy",
+            "ends the process before",
+        ),
+        ("name: x, rpc: Allocate, hang: true", "name: y, rpc: Allocate, delay: 1s", "'x' takes all of its calls"),
+        (
+            "name: x, devices: [acme], at: 5s, for: 10s, health: Healthy",
+            "name: y, devices: [acme], at: 10s, for: 10s, health: Unhealthy",
+            "says the contrary",
+        ),
+    ],
+)
+def test_rules_that_contradict_each_other(one, other, what):
+    """Two rules of which one undoes the other are refused, at the second."""
+    text = refused(one, other)
+    assert f"f.yaml:{FIRST + 1}:" in text
+    assert what in text
+
+
+def test_rules_apart_in_time_do_not_contradict():
+    """The same devices may be well now and sick later."""
+    assert faults(
+        "name: x, devices: [acme], at: 5s, for: 5s, health: Healthy",
+        "name: y, devices: [acme], at: 10s, health: Unhealthy",
+    )
+
+
+def test_seed_must_be_a_number():
+    """A seed that is no number is refused."""
+    assert "faults.seed: expected a whole number" in refused("name: x, process: {exit: 1}", seed="lucky")
+
+
+def test_all_errors_at_once():
+    """Each of several wrong rules is reported."""
+    text = refused("name: x, devices: [nothing], health: Unhealthy", "name: y, rpc: Alocate", "name: z")
+    assert ["rules[0]" in text, "rules[1]" in text, "rules[2]" in text] == [True, True, True]
+
+
+def test_consent():
+    """What can harm a kubelet is taken when the rule says that it is meant."""
+    assert faults("name: x, devices: [acme], drop: true, allowHarmful: true")
+
+
+def test_a_timeline_is_never_half_applied():
+    """Loading in part leaves no rule out: a wrong one refuses the file."""
+    text = HEAD + "faults: {rules: [{name: x, process: {exit: 1}, at: 5s}, {name: y}]}\n"
+    with pytest.raises(ConfigError, match="says not what fails"):
+        load_text(text, partial=True)
+
+
+def test_moving_lines_changes_no_rule():
+    """A rule is the same when only its place changed."""
+    rule = "name: x, process: {exit: 1}"
+    assert (
+        faults(rule).rules
+        == load_text("# one more line\n" + HEAD + f"faults: {{rules: [{{{rule}}}]}}").spec.faults.rules
+    )
+
+
+def test_rules_beside_the_configuration():
+    """A text of its own holds one rule or several, and is checked against the configuration."""
+    spec = load_text(HEAD + "faults: {seed: 9}").spec
+    one = load_rules("{name: x, devices: [acme], health: Unhealthy}", "<live>", spec)
+    many = load_rules("rules:\n  - {name: x, devices: [acme], health: Unhealthy}\n", "<live>", spec)
+    assert one == many
+    assert one.seed == 9
+    with pytest.raises(ConfigError, match=r"<live>:1:21: .*unknown device entry 'nope'"):
+        load_rules('{name: x, devices: ["nope/1"], health: Unhealthy}', "<live>", spec)

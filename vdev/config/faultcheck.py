@@ -1,0 +1,179 @@
+"""What must fit together in one fault rule: keys that need or exclude each other, times that never come, consent."""
+
+from collections.abc import Iterator
+
+from ..core.faults import Rpc
+from . import faults as schema
+from .place import Path
+from .read import Report
+from .types import Section
+
+MAX_JITTER = 0.5  # more would let one repetition overtake the next
+_ANSWERED = (Rpc.ALLOCATE, Rpc.PREFERRED)  # calls whose answers can be wrong
+_DEVICE_KEYS = ("health", "flap", "remove", "drop")
+_CALL_KEYS = ("delay", "hang", "error", "answer")
+_KINDS = (*_DEVICE_KEYS, "rpc", "register", "stream", "socket", "cdi", "podResources", "process")
+
+
+def rule(model: schema.FaultRule, path: Path, report: Report) -> None:
+    """One rule by itself."""
+    given = _given(model)
+    kinds = [key for key in _KINDS if key in given]
+    if not kinds:
+        if any(key in given for key in _CALL_KEYS):
+            report.error(path, "the rule says not which calls it disturbs", "add rpc, such as rpc: Allocate")
+        else:
+            report.error(path, "the rule says not what fails", f"expected one of {', '.join(_KINDS)}")
+    elif len(kinds) > 1:
+        hint = "one rule has one effect: make several rules"
+        report.key_error((*path, kinds[1]), f"{kinds[0]} and {kinds[1]} contradict each other", hint)
+    else:
+        _kind(model, kinds[0], given, path, report)
+    _times(model, kinds, path, report)
+    _chance(model, kinds, path, report)
+    _trigger(given, path, report)
+    _consent(model, path, report)
+
+
+def _given(model: schema.FaultRule) -> frozenset[str]:
+    """The keys that say something."""
+    fields = type(model).model_fields
+    values = {(fields[name].alias or name): getattr(model, name) for name in model.model_fields_set}
+    return frozenset(key for key, value in values.items() if value not in (None, False, [], ""))
+
+
+# --- what happens ----------------------------------------------------------------------------------------------------
+
+
+def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: Path, report: Report) -> None:
+    if kind not in _DEVICE_KEYS and "devices" in given and not model.on_allocate:
+        report.key_error((*path, "devices"), f"devices go with device faults, and this is {kind}", "use resource")
+    if kind not in ("health", "flap") and "reason" in given:
+        report.key_error((*path, "reason"), "reason goes with health and flap")
+    if kind == "rpc":
+        _call(model, given, path, report)
+    else:
+        for key in _CALL_KEYS:
+            if key in given:
+                report.key_error((*path, key), f"{key} goes with rpc, and this is {kind}")
+    blocks: dict[str, Section | None] = {
+        "register": model.register_,
+        "stream": model.stream,
+        "socket": model.socket,
+        "cdi": model.cdi,
+        "podResources": model.pod_resources,
+    }
+    block = blocks.get(kind)
+    if block is not None:
+        _exactly_one(block, (*path, kind), report)
+    if kind in ("podResources", "process") and "resource" in given:
+        report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
+    if model.devices is not None:
+        _select(model.devices, (*path, "devices"), report)
+
+
+def _call(model: schema.FaultRule, given: frozenset[str], path: Path, report: Report) -> None:
+    ways = [key for key in _CALL_KEYS if key in given]
+    if not ways:
+        report.error(path, "the rule says not what happens to the calls", f"expected {', '.join(_CALL_KEYS)}")
+    last = [key for key in ways if key != "delay"]
+    if len(last) > 1 or ("hang" in ways and "delay" in ways):
+        one, other = last[:2] if len(last) > 1 else ("hang", "delay")
+        report.key_error((*path, other), f"{one} and {other} contradict each other", "a call ends in one way")
+    if model.delay is not None and model.delay.p50 > model.delay.max:
+        report.error((*path, "delay"), f"p50 {model.delay.p50:g} s is longer than max {model.delay.max:g} s")
+    if model.answer is None:
+        return
+    _exactly_one(model.answer, (*path, "answer"), report)
+    for rpc in model.rpc:
+        if rpc not in _ANSWERED:
+            hint = "for wrong lists there is stream" if rpc is Rpc.LIST else "use error, hang or delay"
+            report.error((*path, "answer"), f"a wrong answer goes with {' and '.join(_ANSWERED)}, not {rpc}", hint)
+
+
+def _exactly_one(block: Section, path: Path, report: Report) -> None:
+    fields = type(block).model_fields
+    keys = [fields[name].alias or name for name in fields if getattr(block, name) not in (None, False)]
+    if len(keys) != 1:
+        allowed = ", ".join(field.alias or name for name, field in fields.items())
+        what = f"{keys[0]} and {keys[1]} contradict each other" if keys else "nothing fails"
+        report.error(path, what, f"expected exactly one of {allowed}")
+
+
+def _select(model: schema.Select, path: Path, report: Report) -> None:
+    conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(model, key)]
+    if model.names and conditions:
+        report.key_error((*path, conditions[0]), f"names and {conditions[0]} contradict each other", "use one of them")
+    if model.pick is not None and model.share is not None:
+        report.key_error((*path, "share"), "pick and share contradict each other", "use one of them")
+    if model.count is not None and model.pick is not None and model.pick > model.count:
+        report.error((*path, "pick"), f"{model.pick} cannot be picked of {model.count}")
+    if model.share == 0:
+        report.error((*path, "share"), "a share of nothing can never fire")
+
+
+# --- when ------------------------------------------------------------------------------------------------------------
+
+
+def _times(model: schema.FaultRule, kinds: list[str], path: Path, report: Report) -> None:
+    momentary = kinds == ["process"] or (
+        model.lasts is None and (kinds == ["socket"] or (model.stream is not None and model.stream.close))
+    )
+    flap = model.flap
+    if kinds == ["process"] and model.lasts is not None:
+        report.key_error((*path, "for"), "a process ends at once", "use every to end it again and again")
+    if model.every is None:
+        if model.times is not None:
+            report.key_error((*path, "times"), "times goes with every only")
+        if model.jitter and not model.at and flap is None:
+            report.key_error((*path, "jitter"), "there is nothing to move: neither every, nor at, nor flap")
+    elif model.lasts is None and not momentary:
+        report.key_error((*path, "every"), "without `for` it never ends, so it cannot come again", "add for")
+    if model.jitter > MAX_JITTER:
+        report.error((*path, "jitter"), f"{model.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")
+    elif model.every is not None and model.lasts is not None:
+        room = model.every * (1 - (0 if flap else 2 * model.jitter))
+        if model.lasts > room:
+            moved = f", moved by {model.jitter:.0%} both ways" if model.jitter and not flap else ""
+            message = f"{model.lasts:g} s every {model.every:g} s{moved}: it would begin again before it ends"
+            report.error((*path, "for"), message, f"at most {room:g} s fit")
+    if flap is not None and model.lasts is not None and model.lasts <= flap.up:
+        message = f"it would end after {model.lasts:g} s, before the device first goes down after {flap.up:g} s"
+        report.error((*path, "for"), f"the rule can never fire: {message}", "make for longer, or up shorter")
+
+
+def _chance(model: schema.FaultRule, kinds: list[str], path: Path, report: Report) -> None:
+    if model.probability == 0:
+        report.error((*path, "probability"), "a rule of probability 0 can never fire")
+    if model.nth and model.every_nth:
+        report.key_error((*path, "everyNth"), "nth and everyNth contradict each other", "use one of them")
+    counts = model.on_allocate or model.on_file or model.manual or kinds in (["rpc"], ["register"])
+    if counts:
+        return
+    most = 1 if model.every is None else model.times
+    first = min(model.nth) if model.nth else model.every_nth or 1
+    if most is not None and first > most:
+        key = "nth" if model.nth else "everyNth"
+        hint = "nth counts calls for rpc and register, allocations under onAllocate, else the repetitions of every"
+        report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
+
+
+def _trigger(given: frozenset[str], path: Path, report: Report) -> None:
+    triggers = [key for key in ("since", "onAllocate", "onFile", "manual") if key in given]
+    if len(triggers) > 1:
+        hint = "times count from one thing"
+        report.key_error((*path, triggers[1]), f"{triggers[0]} and {triggers[1]} contradict each other", hint)
+
+
+def _consent(model: schema.FaultRule, path: Path, report: Report) -> None:
+    for at, why in _harms(model, path):
+        if not model.allow_harmful:
+            hint = "add allowHarmful: true to the rule if that is meant"
+            report.error(at, f"this can harm a real kubelet: {why}", hint)
+
+
+def _harms(model: schema.FaultRule, path: Path) -> Iterator[tuple[Path, str]]:
+    if model.drop:
+        yield (*path, "drop"), "dropping an id while its Allocate is in flight makes 1.36 panic"
+    if model.stream is not None and model.stream.oversized:
+        yield (*path, "stream"), "a list over 4 MiB ends the stream, and all devices of the resource are lost"

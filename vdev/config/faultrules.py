@@ -1,0 +1,172 @@
+"""The section `faults` to the core's values: checked as a whole, so that no timeline is ever half applied.
+
+Whether a rule makes sense is judged in `faultcheck`, whether it fits the rest in `faultworld`.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from ..core import faults as core
+from ..core.spec import Spec
+from . import faultcheck, faultworld
+from . import faults as schema
+from .load import Document
+from .place import Path
+from .read import Reading, Report
+from .tree import Tree
+
+_TEXT = "injected by vdev"
+
+
+def section(reading: Reading, spec: Spec, report: Report) -> core.FaultSpec:
+    """The section's rules for the devices of `spec`. With errors in the report, the value is of no use."""
+    around = faultworld.world(spec)
+    entries = [entry.name for entry in spec.entries]
+    rules: list[tuple[Path, core.Rule]] = []
+    for path, model in reading.items(("faults", "rules"), reading.file.faults.rules):
+        faultcheck.rule(model, path, report)
+        made = rule(model, entries, report.where(path))
+        if made is not None:
+            rules.append((path, made))
+    if not any(each.is_error and each.path[:1] != ("faults",) for each in report.findings):
+        faultworld.check(rules, around, report)
+    return core.FaultSpec(seed=reading.file.faults.seed, rules=tuple(each for _, each in rules))
+
+
+def as_section(document: Document) -> Document:
+    """A document of rules, or of a single rule, as one that has a section `faults`."""
+    if "faults" in document.root:
+        return document
+    lead: Path = ("faults",) if "rules" in document.root else ("faults", "rules", 0)
+    root: dict[str, Tree] = {"faults": document.root if lead == ("faults",) else {"rules": [document.root]}}
+    top = document.value_place(())
+    values = {lead[:end]: top for end in range(len(lead))} | {
+        (*lead, *at): place for at, place in document.values.items()
+    }
+    keys = {(*lead, *at): place for at, place in document.keys.items()}
+    problems = tuple(replace(each, path=(*lead, *each.path)) for each in document.problems)
+    return replace(document, root=root, values=values, keys=keys, problems=problems)
+
+
+def rule(model: schema.FaultRule, entries: Collection[str], where: str) -> core.Rule | None:
+    """The rule, or None for one that says not what fails. `entries` are the names by which devices may be meant."""
+    effect = _effect(model)
+    if effect is None:
+        return None
+    nodes = model.on_nodes or schema.OnNodes()
+    return core.Rule(
+        name=model.name,
+        effect=effect,
+        aim=_aim(model.devices, entries),
+        resource=model.resource,
+        nodes=core.Nodes(globs=tuple(nodes.names), share=nodes.share),
+        when=core.When(
+            start=_start(model),
+            at=model.at,
+            lasts=model.lasts,
+            every=model.every,
+            times=model.times,
+            jitter=model.jitter,
+            file=model.on_file or "",
+        ),
+        chance=core.Chance(nth=tuple(model.nth), every_nth=model.every_nth or 1, probability=model.probability),
+        where=where,
+    )
+
+
+def wanted(name: str, entries: Collection[str]) -> core.Want:
+    """The devices that a reference means: `<entry>/<index>`, `<entry>` or a device id."""
+    entry, slash, index = name.partition("/")
+    if not slash:
+        is_entry = any(fnmatchcase(each, name) for each in entries)
+        return core.Want(entry=name) if is_entry else core.Want(id=name)
+    if index == "*":
+        return core.Want(entry=entry)
+    number, colon, partition = index.partition(":")
+    return core.Want(entry=entry, indices=(_range(number),), partition=int(partition) if colon else None)
+
+
+def _range(text: str) -> range:
+    low, _, high = text.partition("-")
+    return range(int(low), int(high or low) + 1)
+
+
+def _aim(model: schema.Select | None, entries: Collection[str]) -> core.Aim:
+    if model is None:
+        return core.Aim()
+    common = core.Want(
+        entry=model.entry or "",
+        indices=tuple(map(_range, model.index)),
+        id=model.id or "",
+        resource=model.resource or "",
+        profile=model.profile or "",
+        numa=tuple(model.numa),
+    )
+    wants = tuple(wanted(name, entries) for name in model.names) or (common,)
+    return core.Aim(wants=wants, count=model.count, pick=model.pick, share=model.share)
+
+
+def _start(model: schema.FaultRule) -> core.Start:
+    if model.on_allocate:
+        return core.Start.ALLOCATE
+    if model.on_file:
+        return core.Start.FILE
+    if model.manual:
+        return core.Start.MANUAL
+    return core.Start.START if model.since is schema.Since.START else core.Start.LOAD
+
+
+def _effect(model: schema.FaultRule) -> core.Effect | None:  # noqa: PLR0911 - one return per kind
+    if model.health is not None:
+        healthy = model.health is schema.HealthWord.HEALTHY
+        return core.Verdict(healthy=healthy, reason=model.reason or ("" if healthy else _TEXT))
+    if model.flap is not None:
+        return core.Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
+    if model.remove or model.drop:
+        return core.Remove(drop_held=model.drop)
+    if model.rpc:
+        return _call(model)
+    if model.register_ is not None:
+        each = model.register_
+        return core.Register(delay=each.delay or 0.0, never=each.never, version=each.version or "", twice=each.twice)
+    if model.stream is not None:
+        return _stream(model.stream)
+    if model.socket is not None:
+        return core.Socket(core.SocketFault.REPLACE if model.socket.replace else core.SocketFault.DELETE)
+    if model.cdi is not None:
+        return _cdi(model.cdi)
+    if model.pod_resources is not None:
+        return core.PodResources()
+    return core.Process(model.process.exit) if model.process is not None else None
+
+
+def _call(model: schema.FaultRule) -> core.Call:
+    delay = core.Delay(model.delay.p50, model.delay.max) if model.delay else None
+    fail = core.Fail(model.error.code, model.error.message) if model.error else None
+    wrong = None
+    if model.answer is not None:
+        answers = {
+            core.Wrong.EMPTY: model.answer.empty,
+            core.Wrong.BOGUS_IDS: model.answer.bogus_ids,
+            core.Wrong.OVERSIZED: model.answer.oversized,
+        }
+        wrong = next((each for each, given in answers.items() if given), None)
+    return core.Call(frozenset(model.rpc), delay, model.hang, fail, wrong)
+
+
+def _stream(model: schema.StreamFaults) -> core.Stream:
+    kinds = {
+        core.StreamFault.STALL: model.stall,
+        core.StreamFault.DUPLICATE_IDS: model.duplicate_ids,
+        core.StreamFault.FLOOD: model.flood is not None,
+        core.StreamFault.OVERSIZED: model.oversized,
+    }
+    fault = next((each for each, given in kinds.items() if given), core.StreamFault.CLOSE)
+    return core.Stream(fault, rate=float(model.flood or 0))
+
+
+def _cdi(model: schema.CdiFaults) -> core.Cdi:
+    if model.late is not None:
+        return core.Cdi(core.CdiFault.LATE, model.late)
+    return core.Cdi(core.CdiFault.BROKEN if model.broken else core.CdiFault.MISSING)
