@@ -51,7 +51,7 @@ class Reconciler:
         self.retired: Mapping[retain.Key, retain.Retired] = {}
         self.warnings: tuple[Problem, ...] = ()
         self.changed_at: dict[retain.Key, float] = {}  # seconds since the epoch, of a device's last change
-        self.cdi = CdiFiles(options.cdi_dir)
+        self.cdi = CdiFiles(options.cdi_dir, settle=options.retire_settle, blind=options.retire_blind)
         self.scanner = Scanner(options.host, options.node)
         self.holders = holders
         self._options = options
@@ -128,13 +128,13 @@ class Reconciler:
             ask_holders()
         self.retired = kept.retired
         changes = inv.diff(self.served, kept.inventory)
+        cdi_again_at = await self.cdi.write(kept.inventory, holdings) if changes or self.cdi.due else None
         if changes:
-            await self.cdi.write(kept.inventory)
             self.served = kept.inventory
             fleet.apply(changes)
             self._stamp(changes)
         self._measure()
-        return kept.again_at
+        return min((each for each in (kept.again_at, cdi_again_at) if each is not None), default=None)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings

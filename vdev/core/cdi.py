@@ -6,7 +6,7 @@ invalid).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from .names import domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
 ALL = "all"
+Document = dict[str, Any]
+"""A specification, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
 _V030, _V050, _V060 = "0.3.0", "0.5.0", "0.6.0"
 
@@ -54,7 +56,7 @@ def file_name(cdi_kind: str) -> str:
     return f"vdev-{cdi_kind.replace('/', '-')}.json"
 
 
-def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> dict[str, Any]:
+def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> Document:
     """The specification of a kind, with a device `all` that holds everything."""
     members = sorted(devices, key=lambda device: device.name)
     if members:
@@ -64,6 +66,48 @@ def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> dict[str, Any]:
         "kind": cdi_kind,
         "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in members],
     }
+
+
+def with_leftovers(
+    wanted: Mapping[str, Document], present: Iterable[Document], needed: Callable[[str, str], bool]
+) -> dict[str, Document]:
+    """`wanted`, with devices of `present` that it lacks and that are `needed` (by kind and name).
+
+    A container that restarts is given the same CDI names again, so a device that a pod still holds must stay
+    resolvable when the configuration lost it. The device `all` stands for what is wanted alone.
+    """
+    merged = dict(wanted)
+    for old in present:
+        kind = old["kind"]
+        names = {device["name"] for device in merged[kind]["devices"]} if kind in merged else set()
+        kept = [each for each in old["devices"] if each["name"] not in {*names, ALL} and needed(kind, each["name"])]
+        if kept:
+            base = merged.get(kind, {"cdiVersion": _V030, "kind": kind, "devices": []})
+            version = max(base["cdiVersion"], old["cdiVersion"], key=lambda text: [int(n) for n in text.split(".")])
+            merged[kind] = {**base, "cdiVersion": version, "devices": [*base["devices"], *kept]}
+    return merged
+
+
+def is_document(value: object) -> bool:
+    """Whether a parsed file is a specification as `document` makes it."""
+    match value:
+        case {"cdiVersion": str(version), "kind": str(), "devices": [_, *_] as devices}:
+            numbers = version.split(".")
+            return all(each.isdecimal() for each in numbers) and all(map(_is_device, devices))
+    return False
+
+
+def _is_device(value: object) -> bool:
+    match value:
+        case {"name": str(), "containerEdits": {**edits}}:
+            return bool(edits)
+    return False
+
+
+def device_id(device: Mapping[str, Any]) -> str:
+    """The id of a device of a document of ours: the value of its variable. Its name may be an index."""
+    variables: list[str] = device["containerEdits"].get("env", [])
+    return variables[0].partition("=")[2] if variables else str(device["name"])
 
 
 def _all(devices: Iterable[CdiDevice]) -> CdiDevice:

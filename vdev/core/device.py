@@ -68,7 +68,8 @@ class RawDevice:
     on list order or time. `index` counts within the entry. `memory` is in bytes, 0 when unknown. `numa` holds the NUMA
     nodes it belongs to, empty when unknown. `health` is what discovery itself can tell (a required member is missing,
     say); probes add to it later. `paths` are the host paths that tell a person what it is; `driver_nodes` are the
-    nodes that the real device of a preset has, handed out only under `passDeviceSpecs` and where they exist.
+    nodes that the real device of a preset has, handed out only under `passDeviceSpecs` and where they exist;
+    `partition_nodes` are those of each of its partitions.
     """
 
     id: str
@@ -81,6 +82,7 @@ class RawDevice:
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     paths: tuple[str, ...] = ()
     driver_nodes: tuple[DeviceNode, ...] = ()
+    partition_nodes: tuple[DeviceNode, ...] = ()
     health: Health = HEALTHY
 
 

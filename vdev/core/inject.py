@@ -193,7 +193,8 @@ def nodes_of(resource: str, entry: EntrySpec, device: Device, flags: Flags, *, d
     values = placeholders(resource, entry, device) if entry.container.nodes else {}
     root = flags.dev_root if entry.is_nvidia else "/"
     own = tuple(_below(root, render_node(template, values)) for template in entry.container.nodes)
-    preset = tuple(_below(root, node) for node in device.raw.driver_nodes) if driver else ()
+    real = device.raw.driver_nodes if device.id == device.raw.id else device.raw.partition_nodes
+    preset = tuple(_below(root, node) for node in real) if driver else ()
     return (*preset, *device.raw.nodes, *own)
 
 
@@ -252,7 +253,14 @@ def _same_mount(one: Mount, other: Mount) -> Mount | None:
 # --- the CDI specification ------------------------------------------------------------------------------------------
 
 
-def cdi_documents(inventory: Inventory) -> dict[str, dict[str, Any]]:
+def uses_cdi(inventory: Inventory) -> bool:
+    """Whether any resource reaches its containers through CDI."""
+    return any(
+        each.is_cdi for resource in inventory.resources.values() for each in resource.flags.device_list_strategies
+    )
+
+
+def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     """The CDI specifications that the inventory needs, by kind; none where no CDI strategy is on."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
     for resource in inventory.resources.values():

@@ -2,6 +2,7 @@
 
 import posixpath
 import uuid
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ..core import names
@@ -17,16 +18,23 @@ _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made he
 def discover(entry: EntrySpec, source: VirtualSource, host: HostRoot, *, node: str) -> Found:
     """The devices that the source describes. Of the real device's nodes, those that the host has."""
     bare = (_device(entry, source, index, _id(entry, source, index, node)) for index in range(source.count))
-    if not source.driver_nodes:
+    if not source.driver_nodes and not source.partition_nodes:
         return Found(devices=tuple(bare))
-    wanted = [(device, _driver_nodes(entry, source, device)) for device in bare]
-    return Found(
-        devices=tuple(
-            replace(device, driver_nodes=tuple(each for each in nodes if host.exists(each.host_path)))
-            for device, nodes in wanted
-        ),
-        watch=frozenset(posixpath.dirname(each.host_path) for _, nodes in wanted for each in nodes),
+    wanted = [
+        (device, _nodes(entry, source.driver_nodes, device), _nodes(entry, source.partition_nodes, device))
+        for device in bare
+    ]
+    paths = {each.host_path for _, whole, part in wanted for each in (*whole, *part)}
+    there = {path for path in paths if host.exists(path)}
+    devices = (
+        replace(
+            device,
+            driver_nodes=tuple(each for each in whole if each.host_path in there),
+            partition_nodes=tuple(each for each in part if each.host_path in there),
+        )
+        for device, whole, part in wanted
     )
+    return Found(devices=tuple(devices), watch=frozenset(map(posixpath.dirname, paths)))
 
 
 def _device(entry: EntrySpec, source: VirtualSource, index: int, device_id: str) -> RawDevice:
@@ -40,14 +48,14 @@ def _device(entry: EntrySpec, source: VirtualSource, index: int, device_id: str)
     )
 
 
-def _driver_nodes(entry: EntrySpec, source: VirtualSource, device: RawDevice) -> list[DeviceNode]:
+def _nodes(entry: EntrySpec, templates: Iterable[NodeTemplate], device: RawDevice) -> list[DeviceNode]:
     def node(template: NodeTemplate) -> DeviceNode:
         values = {**facts(device, entry.resource), "index": str(device.index + template.first_index)}
         return DeviceNode(
             template.host_path.render(values), template.container_path.render(values), template.permissions
         )
 
-    return [node(template) for template in source.driver_nodes]
+    return [node(template) for template in templates]
 
 
 def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:

@@ -1,0 +1,110 @@
+"""CDI specification files over the plugin's life: when they are written, what stays for pods, what goes."""
+
+import json
+
+import pytest
+
+from vdev.sim import manifest
+
+CRI = "flags: {plugin: {deviceListStrategy: cdi-cri}}"
+NPU = """
+version: v1
+%s
+devices:
+  - name: acme
+    resource: acme.dev/npu
+    virtual: {count: %d}
+"""
+FILE = "vdev-k8s.device-plugin.acme.dev-npu.json"
+ONE = manifest("one", {"acme.dev/npu": 2})
+
+
+def names(agent):
+    """The devices of each specification."""
+    documents = (json.loads(path.read_text()) for path in sorted(agent.cdi_dir.glob("vdev-*.json")))
+    return {each["kind"].rpartition("/")[2]: [device["name"] for device in each["devices"]] for each in documents}
+
+
+async def becomes(kubelet, agent, expected):
+    """Wait until the specifications hold these devices."""
+    await kubelet.wait_until(lambda: names(agent) == expected, what=f"specifications {expected}, not {names(agent)}")
+
+
+async def test_a_specification_is_there_before_its_devices_are(kubelet, start_agent):
+    """When the kubelet knows a device, its name can be resolved."""
+    agent = await start_agent(NPU % (CRI, 2))
+    assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
+    pod = await kubelet.run_pod(ONE)
+    assert {f"k8s.device-plugin.acme.dev/npu=acme-{n}" for n in (0, 1)} == set(pod.container().edits.cdi_devices)
+
+
+async def test_a_device_that_a_pod_holds_stays_resolvable(kubelet, start_agent):
+    """A container that restarts is given the same names, so they stay until its pod is gone."""
+    agent = await start_agent(NPU % (CRI, 2))
+    await kubelet.run_pod(ONE)
+    agent.edit(NPU % (CRI, 1))
+    await kubelet.wait_until(lambda: kubelet.node().allocatable["acme.dev/npu"] == 1)
+    assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
+    await kubelet.delete_pod("one")
+    await becomes(kubelet, agent, {"npu": ["acme-0", "all"]})
+
+
+async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
+    """Another strategy on reload: pods that were given CDI names keep them, and the file goes with the last."""
+    agent = await start_agent(NPU % (CRI, 2))
+    await kubelet.run_pod(ONE)
+    agent.edit(NPU % ("", 2))
+    await kubelet.wait_until(lambda: agent.agent.config.status.applied == 2)
+    assert {"npu": ["acme-0", "acme-1"]} == names(agent)
+    await kubelet.delete_pod("one")
+    await becomes(kubelet, agent, {})
+
+
+async def test_files_survive_the_plugin(start_agent):
+    """The plugin ends and its files stay, for the containers that restart meanwhile."""
+    agent = await start_agent(NPU % (CRI, 2))
+    await agent.stop()
+    assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
+
+
+@pytest.mark.parametrize(("strategy", "own"), [(CRI, ["beta-0", "all"]), ("", [])])
+async def test_a_new_process_keeps_what_pods_of_the_old_one_hold(kubelet, start_agent, strategy, own):
+    """The configuration changed while the plugin was down: held devices stay resolvable, the rest goes in time."""
+    agent = await start_agent(NPU % (CRI, 3))
+    pod = await kubelet.run_pod(manifest("one", {"acme.dev/npu": 1}))
+    (held,) = (name.partition("=")[2] for name in pod.container().edits.cdi_devices)
+    await agent.stop()
+    agent = await start_agent((NPU % (strategy, 1)).replace("name: acme", "name: beta"))
+    await becomes(kubelet, agent, {"npu": [*own, held]})
+    await kubelet.delete_pod("one")
+    await becomes(kubelet, agent, {"npu": own} if own else {})
+
+
+async def test_no_second_file_defines_the_same_device(start_agent):
+    """A file of ours under another name would make every device in it unresolvable, so it is taken over."""
+    agent = await start_agent(NPU % (CRI, 2))
+    await agent.stop()
+    (agent.cdi_dir / FILE).rename(agent.cdi_dir / "vdev-old-name.json")
+    (agent.cdi_dir / "vdev-broken.json").write_text("{")
+    (agent.cdi_dir / f".{FILE}.x.tmp").write_text("{")
+    (agent.cdi_dir / "other.json").write_text("{}")
+    agent = await start_agent(NPU % (CRI, 2))
+    assert {FILE, "other.json"} == {path.name for path in agent.cdi_dir.iterdir()}
+
+
+async def test_a_foreign_file_with_our_device_is_reported(start_agent, directory):
+    """We never touch what is not ours, and say why containers cannot start."""
+    (directory / "cdi").mkdir()
+    device = {"name": "acme-0", "containerEdits": {"env": ["A=1"]}}
+    foreign = {"cdiVersion": "0.5.0", "kind": "k8s.device-plugin.acme.dev/npu", "devices": [device]}
+    (directory / "cdi/theirs.json").write_text(json.dumps(foreign))
+    agent = await start_agent(NPU % (CRI, 2))
+    assert "theirs.json defines acme-0 as well" in agent.agent.state.cdi.trouble
+    assert (directory / "cdi/theirs.json").exists()
+
+
+async def test_a_directory_that_cannot_be_made_is_said(start_agent, directory):
+    """The other strategies go on, and the status says what is wrong."""
+    (directory / "cdi").write_text("in the way")
+    agent = await start_agent(NPU % (CRI, 2))
+    assert "cannot write CDI specifications" in agent.agent.state.cdi.trouble
