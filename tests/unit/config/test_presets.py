@@ -213,7 +213,7 @@ def test_a_node_is_made_of_its_model():
         (
             "t4",
             2,
-            ["/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"],
+            ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia2"],
         ),
         ("mi300x", 3, ["/dev/kfd", "/dev/dri/card3", "/dev/dri/renderD131"]),
         ("gaudi3", 7, ["/dev/accel/accel7", "/dev/accel/accel_controlD7"]),

@@ -250,7 +250,7 @@ def test_every_combination_is_consistent(build, strategies, ids, specs, replicas
     name = "nvidia.com/mig-2g.10gb" if mig is MigStrategy.MIXED else GPU
     sharing = build.sharing({"name": name, "replicas": replicas}) if replicas else None
     control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
-    found = {"gpu": build.raws(entry, driver_nodes=(control,))}
+    found = {"gpu": build.raws(entry, driver_nodes=(control,), partition_nodes=(control,))}
     stock = build.inventory(
         entry,
         found=found,
