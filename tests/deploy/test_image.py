@@ -64,7 +64,8 @@ def image(tmp_path_factory):
             else:
                 shutil.copy(ROOT / source, there(target))
         elif step.name == "RUN":
-            command = step.text.replace("/opt/vdev", str(root / "opt/vdev")).replace("python -m", f"{sys.executable} -m")
+            command = step.text.replace("/opt/vdev", str(root / "opt/vdev"))
+            command = command.replace("python -m", f"{sys.executable} -m")
             done = subprocess.run(["sh", "-ec", command], cwd=work, capture_output=True, text=True, check=False)
             if "pip install" in command and done.returncode and "hash" not in done.stderr.lower():
                 pytest.skip(f"the packages cannot be had here: {done.stderr.strip().splitlines()[-1]}")
@@ -89,9 +90,8 @@ def test_what_was_built_runs(image):
 @pytest.mark.timeout(300)
 def test_every_module_is_compiled(image):
     """Each module of ours has bytecode that is used without a look at its source."""
-    modules = [path for path in (image / "lib/vdev").rglob("*.py")]
     flags = {}
-    for module in modules:
+    for module in (image / "lib/vdev").rglob("*.py"):
         (cache,) = (module.parent / "__pycache__").glob(f"{module.stem}.cpython-*.pyc")
         flags[module.name] = cache.read_bytes()[4]  # 1: by hash, and unchecked (PEP 552)
     assert {1} == set(flags.values())

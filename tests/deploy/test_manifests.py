@@ -75,7 +75,7 @@ def test_objects_are_valid(directory):
 @kustomize
 @by_name
 def test_least_privilege(directory):
-    """No privilege, no capability, a read-only root, the runtime's seccomp profile, and nothing of the host's namespaces."""
+    """No privilege, no capability, a read-only root, the seccomp profile, no host namespace."""
     pod = pod_of(rendered(directory))
     (container,) = pod["containers"]
     assert {
@@ -125,7 +125,7 @@ def test_an_edit_of_the_configmap_arrives(directory):
 @kustomize
 @by_name
 def test_token_only_with_permission(directory):
-    """The pod has a token just where a role gives it something to do, and the role allows no more than `get` on nodes."""
+    """The pod has a token just where a role needs it, and the role allows no more than `get` on nodes."""
     objects = rendered(directory)
     roles = [each for each in objects if each["kind"] in ("ClusterRole", "Role")]
     assert bool(roles) == pod_of(objects)["automountServiceAccountToken"]
@@ -312,7 +312,7 @@ def test_examples_are_valid(path):
 
 
 def test_scripts_are_clean():
-    """shellcheck finds nothing in the scripts."""
+    """There is nothing that shellcheck finds nothing in the scripts."""
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not here")
     done = subprocess.run(["shellcheck", *DEPLOY.glob("kind/*.sh")], capture_output=True, text=True, check=False)

@@ -70,7 +70,8 @@ class NodeLabel:
             value, trouble = self.value, f"the API server does not answer: {str(failed) or type(failed).__name__}"
             self.unanswered = True
         if trouble and trouble != self.trouble:
-            log.warning("node label not readable; choosing by the node's name", label=self._label, reason=trouble)
+            write = log.warning if self._account else log.info  # nobody meant a label where there is no account
+            write("node label not readable; choosing by the node's name", label=self._label, reason=trouble)
         elif self.trouble and not trouble:
             log.info("node label readable again", label=self._label, value=value)
         changed, self.value, self.trouble = value != self.value, value, trouble
@@ -80,7 +81,7 @@ class NodeLabel:
         """One GET. Raises PermissionError for an answer that will stay so, OSError for one that may not."""
         account = self._account
         if account is None:
-            raise PermissionError("no service account: not in a cluster, or automountServiceAccountToken is off")
+            raise PermissionError("no service account")
         context = ssl.create_default_context(cafile=account.ca)
         connection = http.client.HTTPSConnection(account.host, account.port, timeout=_TIMEOUT, context=context)
         try:

@@ -1,0 +1,195 @@
+"""The DaemonSet's pod, run here under its own restrictions: its command line, mounts and identity are enough.
+
+A root file system that is read-only, no capability, no new privilege, a network of its own without interfaces, and only
+the pod's mounts. What the machine cannot do without an engine (seccomp, the device cgroup) is left out. The kubelet on
+the other side of the sockets is the embedded one.
+"""
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vdev.observe import control
+from vdev.sim import Kubelet
+
+ROOT = Path(__file__).parents[2]
+OVERLAYS = ["base", "overlays/host-devices", "overlays/nvidia-compat", "overlays/cdi", "overlays/kind"]
+TOOLS = ("kubectl", "unshare", "setpriv", "mount", "chroot")
+PATIENCE = 60
+
+
+def _cannot():
+    """Why this machine cannot do it; empty when it can."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        return f"needs {', '.join(missing)}"
+    if os.geteuid() != 0:
+        return "needs root, to make mounts"
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        (Path(place) / "m").mkdir()
+        script = f"mount -t overlay overlay -o lowerdir=/etc,upperdir={place}/u,workdir={place}/w {place}/m"
+        command = f"mkdir {place}/u {place}/w && {script}"
+        done = subprocess.run(["unshare", "--mount", "--net", "sh", "-c", command], capture_output=True, check=False)
+    return "" if done.returncode == 0 else f"no mounts here: {done.stderr.decode().strip()}"
+
+
+@pytest.fixture(scope="module")
+def able():
+    """Skip where the machine does not allow it."""
+    if reason := _cannot():
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def place():
+    """A directory in memory: an overlay's upper layer, and paths that are short enough for sockets."""
+    path = Path(tempfile.mkdtemp(prefix="vd", dir="/dev/shm"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+class Pod:
+    """The DaemonSet's pod of an overlay. `host` is where the host's paths are, apart from /dev and /sys."""
+
+    def __init__(self, overlay, place):
+        done = subprocess.run(
+            ["kubectl", "kustomize", ROOT / "deploy" / overlay], capture_output=True, check=True, timeout=60
+        )
+        self.objects = list(yaml.safe_load_all(done.stdout))
+        (daemonset,) = [each for each in self.objects if each["kind"] == "DaemonSet"]
+        self.spec = daemonset["spec"]["template"]["spec"]
+        (self.container,) = self.spec["containers"]
+        self.place = place
+        self.host = place / "host"
+        self.volumes = {each["name"]: self._volume(each) for each in self.spec["volumes"]}
+
+    def _volume(self, volume):
+        """The directory that a volume is."""
+        match volume:
+            case {"hostPath": {"path": "/dev" | "/sys" as path}}:
+                return Path(path)
+            case {"hostPath": {"path": path}}:
+                return self._made(self.host / path.lstrip("/"))
+            case {"configMap": {"name": name}}:
+                return self._configmap(self._made(self.place / "volumes" / name), name)
+            case {"emptyDir": _, "name": name}:
+                return self._made(self.place / "volumes" / name)
+        raise AssertionError(volume)
+
+    def _made(self, path):
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _configmap(self, directory, name):
+        """As the kubelet lays a ConfigMap out: links through `..data`."""
+        (data,) = [e["data"] for e in self.objects if e["kind"] == "ConfigMap" and e["metadata"]["name"] == name]
+        publish(directory, "..1", data)
+        for key in data:
+            (directory / key).symlink_to(f"..data/{key}")
+        return directory
+
+    def script(self):
+        """Make the pod's view of the file system, drop everything, run its command line."""
+        root, layers = self.place / "root", self.place / "layers"
+        lines = ["set -e", f"mkdir -p {root} {layers}/upper {layers}/work"]
+        options = f"lowerdir=/,upperdir={layers}/upper,workdir={layers}/work"
+        lines.append(f"mount -t overlay overlay -o {options} {root}")
+        mounts = self.container["volumeMounts"]
+        lines += [f"mkdir -p {_inside(root, each['mountPath'])}" for each in mounts]
+        if self.container["securityContext"]["readOnlyRootFilesystem"]:
+            lines.append(f"mount -o remount,ro {root}")
+        lines.append(f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev")
+        for each in mounts:
+            target = _inside(root, each["mountPath"])
+            lines.append(f"mount --bind {self.volumes[each['name']]} {target}")
+            if each.get("readOnly"):
+                lines.append(f"mount -o remount,bind,ro {target}")
+        secure = self.container["securityContext"]
+        drops = ["--bounding-set=-all", "--inh-caps=-all"] if secure["capabilities"]["drop"] == ["ALL"] else []
+        drops += [] if secure["allowPrivilegeEscalation"] else ["--no-new-privs"]
+        drops += [f"--reuid={self.spec['securityContext']['runAsUser']}", "--clear-groups"]
+        environ = ["NODE_NAME=worker-1", f"PYTHONPATH={ROOT}", "PYTHONDONTWRITEBYTECODE=1", "PATH=/usr/bin:/bin"]
+        command = [sys.executable, "-m", "vdev", *self.container["args"]]
+        inside = ["chroot", str(root), "setpriv", *drops, "env", "-i", *environ, *command]
+        lines.append("exec " + shlex.join(inside))
+        return "\n".join(lines)
+
+
+def _inside(root, path):
+    """A path of the pod; its links (/var/run) are followed inside the pod's root, whose lower layer is ours."""
+    return f"{root}{os.path.realpath(path)}"
+
+
+def publish(directory, name, data):
+    """Put files into a ConfigMap's directory and swap `..data` to them, as the kubelet does."""
+    (directory / name).mkdir()
+    for key, text in data.items():
+        (directory / name / key).write_text(text)
+    (directory / "..new").symlink_to(name)
+    (directory / "..new").rename(directory / "..data")
+
+
+async def status_when(run_dir, condition, process):
+    """The agent's status once the condition holds."""
+    from vdev.errors import VdevError
+
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            assert process.returncode is None, "the agent ended"
+            try:
+                status = await control.ask(run_dir, {"do": "status"})
+                if condition(status):
+                    return status
+            except VdevError:
+                pass
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("overlay", OVERLAYS)
+async def test_the_pod_has_what_it_needs(able, place, overlay):
+    """Under the pod's restrictions the agent registers, follows an edit, writes what it must, and ends with 0."""
+    pod = Pod(overlay, place)
+    async with Kubelet(place / "host/var/lib/kubelet", node_name="worker-1") as kubelet:
+        log = place / "log"
+        with log.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                *("unshare", "--mount", "--net", "--propagation", "private"),
+                *("sh", "-c", pod.script()),
+                stdout=out,
+                stderr=out,
+            )
+        try:
+            run_dir = pod.volumes["run"]
+            status = await status_when(run_dir, lambda status: status["ready"] and status["resources"], process)
+            assert [] == [each for each in status["problems"] if each["severity"] == "error"]
+            assert "default.yaml" in status["config"]["choice"]
+            assert status["podResources"]["readable"]
+            state = Path(f"/proc/{process.pid}/status").read_text()
+            fields = dict(line.split(":\t", 1) for line in state.splitlines() if ":\t" in line)
+            assert {"0000000000000000"} == {fields[name] for name in ("CapEff", "CapPrm", "CapBnd")}
+            assert "1" == fields["NoNewPrivs"]
+            if "cdi" in pod.volumes:
+                assert [] != list(pod.volumes["cdi"].glob("vdev-*.json"))
+            edited = "version: v1\ndevices: [{name: e, resource: acme.dev/edited, virtual: {count: 3}}]\n"
+            files = {path.name: path.read_text() for path in pod.volumes["config"].glob("*.yaml")}
+            publish(pod.volumes["config"], "..2", files | {"default.yaml": edited})
+            await kubelet.wait_until(lambda: kubelet.node().allocatable.get("acme.dev/edited") == 3, what="the edit")
+        except BaseException:
+            sys.stderr.write(log.read_text())
+            raise
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+            code = await process.wait()
+        assert 0 == code, log.read_text()
+        assert [] == [str(each) for each in kubelet.errors]
