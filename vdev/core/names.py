@@ -57,10 +57,12 @@ def digest(text: str, length: int = 8) -> str:
 def device_id(entry: str, identity: str, *, room: int = 9) -> str:
     """A stable id made of the entry's name and the device's own identity (a path, serial, port or index).
 
-    Only characters that are fine in ids, CDI names and file names remain; where that, or the length limit, would lose
+    `<entry>-<identity>`; `<entry>_<identity>` where the identity has a '-' of its own. An entry's name has no '_', so
+    that no two pairs share an id: entry `a` with `b-c` and entry `a-b` with `c` are `a_b-c` and `a-b-c`. Only
+    characters that are fine in ids, CDI names and file names remain; where that, or the length limit, would lose
     something, a fingerprint of the whole keeps ids apart. `room` is what the replica suffix may need.
     """
-    plain = f"{entry}-{identity}"
+    plain = f"{entry}{'_' if '-' in identity else '-'}{identity}"
     clean = _NOT_IN_ID.sub("-", plain).strip("-._") or "device"
     limit = MAX_ID - room
     if clean == plain and len(clean) <= limit:

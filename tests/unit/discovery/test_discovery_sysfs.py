@@ -50,7 +50,7 @@ def nodes(found: Found) -> dict[str, list[str]]:
 def test_a_camera_by_its_name_and_its_parents_vendor(desk: FakeHost) -> None:
     """`../../` climbs from video0 over the USB interface to the USB device; the grouping directory does not count."""
     source = by_class("video4linux", where("name", "HD *"), where("../../idVendor", "046d"), where("index", "0"))
-    assert {"e-1-4-1.0": ["/dev/video0"]} == nodes(find(desk, source))
+    assert {"e_1-4-1.0": ["/dev/video0"]} == nodes(find(desk, source))
 
 
 def test_a_replug_keeps_a_class_devices_id(desk: FakeHost) -> None:
@@ -113,8 +113,8 @@ def test_a_gpu_comes_with_its_drm_nodes_and_numa(server: FakeHost) -> None:
     """Card and render node, not the connector; NUMA from the bridge where the device itself says -1."""
     found = find(server, by_bus("pci", where("class", "0x03*"), children=("drm",)))
     assert {
-        "e-0000-01-00.0": ["/dev/dri/card0", "/dev/dri/renderD128"],
-        "e-0000-81-00.0": ["/dev/dri/card1", "/dev/dri/renderD129"],
+        "e_0000-01-00.0": ["/dev/dri/card0", "/dev/dri/renderD128"],
+        "e_0000-81-00.0": ["/dev/dri/card1", "/dev/dri/renderD129"],
     } == nodes(found)
     assert [(0,), (1,)] == [device.numa for device in found.devices]
     assert "/dev/dri" in found.watch

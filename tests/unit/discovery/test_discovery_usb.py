@@ -66,15 +66,15 @@ def test_what_is_selected(desk: FakeHost, source: UsbSource, ports: list[str]) -
 def test_a_key_comes_with_its_hidraw_node(desk: FakeHost) -> None:
     """The bus node, and the child's."""
     found = find(desk, UsbSource(vendor="1050", product="0407", children=("hidraw", "input")))
-    assert {"e-1-2": ["/dev/bus/usb/001/007", "/dev/hidraw1", "/dev/input/event3"]} == nodes(found)
+    assert {"e_1-2": ["/dev/bus/usb/001/007", "/dev/hidraw1", "/dev/input/event3"]} == nodes(found)
 
 
 def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
     """Two adapters with one serial number are two devices, told apart by port."""
     found = find(desk, UsbSource(vendor="1a86", children=("tty",), container_path="/dev/ttyV{index}"))
     assert {
-        "e-1-1.1": ["/dev/bus/usb/001/010", "/dev/ttyUSB0"],
-        "e-1-1.2": ["/dev/bus/usb/001/011", "/dev/ttyUSB1"],
+        "e_1-1.1": ["/dev/bus/usb/001/010", "/dev/ttyUSB0"],
+        "e_1-1.2": ["/dev/bus/usb/001/011", "/dev/ttyUSB1"],
     } == nodes(found)
     assert ["/dev/ttyV0", "/dev/ttyV1"] == [device.nodes[1].container_path for device in found.devices]
 
@@ -100,12 +100,12 @@ def test_a_replug_keeps_the_id_by_serial_number(tmp_path: Path) -> None:
 
 def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> None:
     """The same port, another device number."""
-    assert ["e-1-2"] == list(nodes(find(desk, UsbSource(vendor="1050"))))
+    assert ["e_1-2"] == list(nodes(find(desk, UsbSource(vendor="1050"))))
     desk.unplug(f"{BUS}/1-2")
     desk.plug(
         f"{BUS}/1-2", bus="usb", idVendor="1050", idProduct="0407", node={"path": "bus/usb/001/033", "number": "189:32"}
     )
-    assert {"e-1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, UsbSource(vendor="1050")))
+    assert {"e_1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, UsbSource(vendor="1050")))
 
 
 def test_a_twin_that_joins_changes_nobodys_id(tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ def test_a_twin_that_joins_changes_nobodys_id(tmp_path: Path) -> None:
     stick(fake, "1-3", 5)
     assert ["e-A1"] == list(nodes(find(fake, SDR, numbering)))
     stick(fake, "1-2", 6)
-    assert {"e-1-2": ["/dev/bus/usb/001/006"], "e-A1": ["/dev/bus/usb/001/005"]} == nodes(find(fake, SDR, numbering))
+    assert {"e_1-2": ["/dev/bus/usb/001/006"], "e-A1": ["/dev/bus/usb/001/005"]} == nodes(find(fake, SDR, numbering))
     fake.unplug(f"{BUS}/1-3")
-    assert ["e-1-2"] == list(nodes(find(fake, SDR, numbering)))
+    assert ["e_1-2"] == list(nodes(find(fake, SDR, numbering)))
     stick(fake, "1-7", 8)
-    assert ["e-1-2", "e-A1"] == list(nodes(find(fake, SDR, numbering)))
+    assert ["e_1-2", "e-A1"] == list(nodes(find(fake, SDR, numbering)))
 
 
 def test_twins_from_the_start_keep_their_ports_names(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_twins_from_the_start_keep_their_ports_names(tmp_path: Path) -> None:
     fake, numbering = FakeHost(tmp_path), Numbering()
     stick(fake, "1-3", 5)
     stick(fake, "1-2", 6)
-    assert ["e-1-2", "e-1-3"] == list(nodes(find(fake, SDR, numbering)))
+    assert ["e_1-2", "e_1-3"] == list(nodes(find(fake, SDR, numbering)))
     fake.unplug(f"{BUS}/1-3")
-    assert ["e-1-2"] == list(nodes(find(fake, SDR, numbering)))
+    assert ["e_1-2"] == list(nodes(find(fake, SDR, numbering)))
 
 
 def test_a_stranger_with_the_same_serial_number_does_not_matter(tmp_path: Path) -> None:
