@@ -132,7 +132,7 @@ VENDORS = [
     ("preset", "resource", "nodes"), VENDORS, ids=lambda value: value if type(value) is str else ""
 )
 async def test_a_vendors_nodes_in_its_order(kubelet, start_agent, directory, preset, resource, nodes):
-    """With passDeviceSpecs a container gets the nodes of the real device that the host has, those of all devices first."""
+    """With passDeviceSpecs a container gets those nodes of the real device that the host has."""
     for path in nodes:
         place = directory / "host/dev" / path
         place.parent.mkdir(parents=True, exist_ok=True)
