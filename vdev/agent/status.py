@@ -42,16 +42,20 @@ def status(agent: "Agent") -> dict[str, Any]:
 
 
 def ready(agent: "Agent") -> bool:
-    """Whether every resource is registered and the kubelet listens to it."""
+    """Whether nothing is missing."""
     return not not_ready(agent)
 
 
 def not_ready(agent: "Agent") -> list[str]:
-    """Why the agent is not ready, a sentence each; empty when every resource is registered and the kubelet listens."""
+    """Why the agent is not ready, a sentence each; empty when it is.
+
+    It is when every resource is registered, the kubelet listens to it, and containers can get the devices.
+    """
     if agent.waiting or agent.fleet is None:
         return [agent.waiting or "starting"]
     services = agent.fleet.services.values()
-    return [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+    missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+    return [*missing, agent.state.cdi.trouble] if agent.state.cdi.trouble else missing
 
 
 def _why(service: ResourceService) -> str:

@@ -24,7 +24,7 @@ class Choice:
 
 def choose(names: Collection[str], *, node: str, label: str) -> Choice:
     """Choose from the names of a directory's files. `label` is the node's, empty for none."""
-    files = sorted(name for name in names if name.endswith(SUFFIXES) and not name.startswith("."))
+    files = sorted(name for name in names if not name.startswith("."))  # a ConfigMap's own entries begin with a dot
     if label:
         found = _of(files, label)
         if found:
@@ -44,4 +44,4 @@ def _of(files: Collection[str], stem: str) -> str:
 
 
 def _listed(files: Collection[str]) -> str:
-    return f"there are {', '.join(files)}" if files else "there is no .yaml file"
+    return f"there are {', '.join(files)}" if files else "the directory is empty"

@@ -1,0 +1,91 @@
+import asyncio
+
+import pytest
+import structlog
+
+from vdev.agent.choose import Chooser
+from vdev.errors import ConfigError
+
+
+class Label:
+    """A node's label that the test sets."""
+
+    def __init__(self, value="", trouble=""):
+        self.value, self.trouble, self.unanswered = value, trouble, False
+        self.coming = asyncio.Queue()
+        self.reads = 0
+
+    async def read(self):
+        """What the test has put, one value for each reading."""
+        self.reads += 1
+        before = self.value
+        if not self.coming.empty():
+            self.value = self.coming.get_nowait()
+        return before != self.value
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Files for several nodes."""
+    for name in ("a100.yaml", "default.yaml", "worker-1.yaml"):
+        (tmp_path / name).write_text("version: v1\n")
+    return tmp_path
+
+
+async def test_plain_files_are_taken_as_they_are(tmp_path):
+    """Without a directory nobody asks for a label, and a missing file is the reader's affair."""
+    file = tmp_path / "vdev.yaml"
+    chosen = await Chooser([file], "n", label_of=None).choose()
+    assert ((file,), ()) == (chosen.files, chosen.why)
+
+
+async def test_a_directory_and_a_file(directory, tmp_path):
+    """Each directory gives one file, in the place where the directory stood."""
+    other = tmp_path / "flags.yaml"
+    chosen = await Chooser([directory, other], "worker-1", label_of=lambda _: Label()).choose()
+    assert (directory / "worker-1.yaml", other) == chosen.files
+    assert ["worker-1.yaml"] == [why.file for why in chosen.why]
+
+
+async def test_the_choice_is_logged_once(directory):
+    """What was chosen and why is said when it changes, not at each reading."""
+    chooser = Chooser([directory], "worker-1", label_of=lambda _: Label("a100"))
+    with structlog.testing.capture_logs() as logs:
+        await chooser.choose()
+        await chooser.choose()
+    assert [("a100.yaml", "the node's label vdev.dev/config=a100")] == [(each["file"], each["by"]) for each in logs]
+
+
+async def test_an_unknown_label_is_an_error_and_keeps_the_choice(directory):
+    """A label that names no file raises, and what was chosen before stays."""
+    label = Label("a100")
+    chooser = Chooser([directory], "worker-1", label_of=lambda _: label)
+    await chooser.choose()
+    label.value = "h100"
+    with pytest.raises(ConfigError, match="h100 names no file; did you mean 'a100'"):
+        await chooser.choose()
+    assert (directory / "a100.yaml",) == chooser.chosen.files
+
+
+async def test_trouble_with_the_label_is_in_the_reason(directory):
+    """A label that cannot be read is said where the choice is explained."""
+    label = Label(trouble="the service account may not get nodes")
+    chosen = await Chooser([directory], "worker-2", label_of=lambda _: label).choose()
+    assert "default.yaml" == chosen.files[0].name
+    assert "may not get nodes" in chosen.why[0].reason
+
+
+async def test_a_change_of_the_label_is_told(directory):
+    """The label is read again and again; only its changes are told."""
+    label, told = Label(), asyncio.Event()
+    chooser = Chooser([directory], "worker-2", label_of=lambda _: label)
+    await chooser.choose()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(chooser.follow_label(told.set, period=0.001))
+        while label.reads < 3:  # noqa: ASYNC110  # readings without a change, whose end nobody tells
+            await asyncio.sleep(0.001)
+        assert not told.is_set()
+        label.coming.put_nowait("a100")
+        await told.wait()
+        task.cancel()
+    assert "a100.yaml" == (await chooser.choose()).files[0].name

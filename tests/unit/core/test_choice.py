@@ -1,0 +1,42 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.choice import choose
+
+FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("node", "label", "name", "why"),
+    [
+        ("worker-1", "a100", "a100.yaml", "label vdev.dev/config=a100"),
+        ("worker-1", "a100.yaml", "a100.yaml", "label vdev.dev/config=a100.yaml"),
+        ("worker-1", "plain", "plain", "label"),
+        ("worker-1", "", "worker-1.yaml", "node's name, worker-1"),
+        ("worker-2", "", "default.yaml", "no label vdev.dev/config and no file worker-2.yaml"),
+        ("worker-1", "a10", "", "names no file; did you mean 'a100'?"),
+        ("worker-1", "xyz", "", "names no file; there are a100.yaml, default.yaml, plain, worker-1.yaml"),
+        ("worker-1", "..data", "", "names no file"),
+    ],
+)
+def test_a_file_is_chosen(node, label, name, why):
+    """By label, else by name, else the default; an unknown label never falls through to another file."""
+    found = choose(FILES, node=node, label=label)
+    assert name == found.name
+    assert why in found.why
+
+
+def test_nothing_to_choose():
+    """Without a file for the node the reason says what was looked for and what there is."""
+    found = choose(["a.yaml"], node="n", label="")
+    assert ("", True) == (found.name, "no n.yaml, no default.yaml; there are a.yaml" in found.why)
+    assert "empty" in choose([], node="n", label="").why
+
+
+@given(st.lists(st.text(min_size=1)), st.text(min_size=1), st.text())
+def test_a_choice_is_one_of_the_names(names, node, label):
+    """Whatever the names are, the choice is one of them or none, and does not depend on their order."""
+    found = choose(names, node=node, label=label)
+    assert found.name == "" or found.name in names
+    assert found == choose(names[::-1], node=node, label=label)
