@@ -25,6 +25,7 @@ from . import source
 from .alone import Claim
 from .choose import Chooser
 from .desk import FrontDesk
+from .drill import Drill
 from .fleet import Fleet
 from .holdings import SLOW, HolderTracker
 from .options import Options
@@ -46,6 +47,7 @@ class Due:
     reload: bool = False
     scan: set[str] = field(default_factory=set)
     holders: bool = False
+    faults: bool = True  # the files that faults come from or wait for
 
 
 class Agent:
@@ -60,8 +62,11 @@ class Agent:
         )
         self.config = ConfigSource(Chooser(options.files, options.node), options.load, self.metrics)
         self.health = HealthMonitor(options.host)
-        self.holders = HolderTracker(options.pod_resources_socket, self.desk)
-        self.state = Reconciler(options, self.config, self.holders, self.health, self.metrics)
+        self.drill = Drill(options, self.metrics, wake=self._mark)
+        self.holders = HolderTracker(
+            options.pod_resources_socket, self.desk, is_down=lambda: self.drill.engine.pod_resources_down
+        )
+        self.state = Reconciler(options, self.config, self.holders, self.health, self.metrics, drill=self.drill)
         self.fleet: Fleet | None = None
         self.started_at = time.time()
         self.turned_at = time.monotonic()  # when the reconciler last finished a step
@@ -101,7 +106,9 @@ class Agent:
             sys = await asyncio.to_thread(self.options.host.path, "/sys")
             watcher = stack.enter_context(Watcher(sys=sys))
             if self.options.run_dir is not None:
-                await stack.enter_async_context(control.serving(self.options.run_dir, {"status": self._status}))
+                await stack.enter_async_context(
+                    control.serving(self.options.run_dir, {"status": self._status, **self.drill.commands})
+                )
             await self._work(watcher)
         log.info("stopped")
         return 0
@@ -109,7 +116,7 @@ class Agent:
     async def _work(self, watcher: Watcher) -> None:
         self.turned_at, self.waiting = time.monotonic(), ""
         async with asyncio.TaskGroup() as group:
-            self.fleet = fleet = Fleet(group, self.link, self.desk, on_state=self._on_state)
+            self.fleet = fleet = Fleet(group, self.link, self.desk, on_state=self._on_state, faults=self.drill.engine)
             work = {
                 "reconcile": self._reconcile(watcher, fleet),
                 "watch files": self._watch(watcher),
@@ -131,13 +138,15 @@ class Agent:
         """Take the steps that are due, for ever."""
         moved = True  # whether devices may be in other directories than those watched
         while True:
-            due, self._due = self._due, Due()
+            due, self._due = self._due, Due(faults=False)
             if due.reload:
                 await self.state.reload()
             if due.scan:
                 await self.state.rescan(due.scan)
             if due.holders:
                 await self.holders.refresh()
+            if due.faults:
+                await self.drill.look_at_files()
             again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
             self._look_again_at(again_at)
             if moved or due.reload or due.scan:
@@ -156,7 +165,15 @@ class Agent:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _mark(self, *, reload: bool = False, scan: frozenset[str] = frozenset(), holders: bool = False) -> None:
+    def _mark(
+        self,
+        *,
+        reload: bool = False,
+        scan: frozenset[str] = frozenset(),
+        holders: bool = False,
+        faults: bool = False,
+    ) -> None:
+        self._due.faults |= faults
         self._due.reload |= reload
         self._due.scan |= scan
         self._due.holders |= holders
@@ -183,6 +200,8 @@ class Agent:
             if self.link.directories & changed.keys():
                 await self.link.look()
             self.health.wake(changed)
+            if self.drill.directories & changed.keys():
+                self._mark(faults=True)
             if self._configured & changed.keys():
                 self._mark(reload=True)
             entries = frozenset(name for directory in changed for name in self._watched.get(directory, ()))
@@ -190,12 +209,19 @@ class Agent:
                 self._mark(scan=entries)
 
     def _watch_all(self, watcher: Watcher) -> None:
-        """Watch what is to be watched now and no more; the content of files matters only for configurations."""
-        wanted = {*self.link.directories, *self._configured, *self._watched, *self.health.directories}
+        """Watch what is to be watched now and no more; the content of files matters to configurations and probes."""
+        wanted = {
+            *self.link.directories,
+            *self._configured,
+            *self._watched,
+            *self.health.directories,
+            *self.drill.directories,
+        }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
+        contents = self._configured | self.health.contents
         for directory in wanted:
-            watcher.watch(directory, content=directory in self._configured)
+            watcher.watch(directory, content=directory in contents)
 
     async def _look_at_kubelet(self) -> None:
         while True:
@@ -205,7 +231,7 @@ class Agent:
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(_RESCAN)
-            self._mark(scan=frozenset(self.state.scan.entries))
+            self._mark(scan=frozenset(self.state.scan.entries), faults=True)
 
     async def _look_at_holders(self) -> None:
         while True:
@@ -230,7 +256,8 @@ class Agent:
         self._timer = None if delay is None else loop.call_later(delay, lambda: self._mark(holders=True))
 
     async def _follow_health(self) -> None:
-        async for _ in self.health.changes():
+        async for devices in self.health.changes():
+            self.state.verdicts.reported(devices)
             self._mark()
 
     def _on_state(self, resource: str, state: State) -> None:

@@ -19,6 +19,7 @@ import yaml
 
 from ..core import cdi, inject
 from ..core.device import base_id
+from ..core.faults import CdiFault
 from ..core.inventory import Inventory
 from ..core.retain import RECHECK, Holdings
 from ..errors import HostError
@@ -29,6 +30,7 @@ log = structlog.get_logger(__name__)
 _OURS = "vdev-*.json"
 _UNFINISHED = ".vdev-*.tmp"  # what a process that was killed while it wrote left behind
 
+NO_CDI_FAULTS: Mapping[str, CdiFault] = {}
 Name = tuple[str, str]  # kind, device name
 
 
@@ -49,17 +51,23 @@ class CdiFiles:
         self._texts: dict[str, bytes] = {}
         self._since: dict[Name, float] = {}  # when a device was first not wanted
 
-    async def write(self, inventory: Inventory, holdings: Holdings) -> float | None:
+    async def write(
+        self, inventory: Inventory, holdings: Holdings, faults: Mapping[str, CdiFault] = NO_CDI_FAULTS
+    ) -> float | None:
         """Make the files say what the inventory and pods need. What cannot be written is reported, not raised.
+
+        `faults` spoil files, by name, on demand.
 
         Returns the (monotonic) time at which to write again, or None.
         """
         if self._present == [] and not inject.uses_cdi(inventory):
             self.due = False
             return None
-        return await asyncio.to_thread(self._write, inventory, holdings, time.monotonic())
+        return await asyncio.to_thread(self._write, inventory, holdings, faults, time.monotonic())
 
-    def _write(self, inventory: Inventory, holdings: Holdings, now: float) -> float | None:
+    def _write(
+        self, inventory: Inventory, holdings: Holdings, faults: Mapping[str, CdiFault], now: float
+    ) -> float | None:
         try:
             if self._present is None:
                 self._read()
@@ -67,7 +75,8 @@ class CdiFiles:
             wanted = inject.cdi_documents(inventory)
             unneeded = self._unneeded(wanted, holdings, now)
             documents = cdi.with_leftovers(wanted, self._present, lambda kind, name: (kind, name) not in unneeded)
-            self._put({cdi.file_name(kind): _text(document) for kind, document in documents.items()})
+            texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
+            self._put(_spoilt(texts, faults))
             self._present = list(documents.values())
             self.trouble = self._conflict()
         except (HostError, OSError) as failed:
@@ -152,6 +161,14 @@ class CdiFiles:
             log.error("containers may not get their devices", problem=trouble)
         self.trouble = trouble
         return trouble
+
+
+def _spoilt(texts: dict[str, bytes], faults: Mapping[str, CdiFault]) -> dict[str, bytes]:
+    """The files as they are under faults: some not there, some broken off in the middle."""
+    kept = {name: text for name, text in texts.items() if faults.get(name) is not CdiFault.MISSING}
+    return {
+        name: text[: len(text) // 2] if faults.get(name) is CdiFault.BROKEN else text for name, text in kept.items()
+    }
 
 
 def _text(document: Mapping[str, Any]) -> bytes:

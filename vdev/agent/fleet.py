@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from ..core.inventory import Added, Change, Changed, Removed
+from ..plugin.hooks import NO_FAULTS, Hooks
 from ..plugin.link import KubeletLink
 from ..plugin.server import Desk
 from ..plugin.service import ResourceService, State
@@ -19,13 +20,20 @@ class Fleet:
     """Applies changes to services. Tasks live in the task group that is given; each is named after its resource."""
 
     def __init__(
-        self, group: asyncio.TaskGroup, link: KubeletLink, desk: Desk, *, on_state: Callable[[str, State], None]
+        self,
+        group: asyncio.TaskGroup,
+        link: KubeletLink,
+        desk: Desk,
+        *,
+        on_state: Callable[[str, State], None],
+        faults: Hooks = NO_FAULTS,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group = group
         self._link = link
         self._desk = desk
         self._on_state = on_state
+        self._faults = faults
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -34,9 +42,10 @@ class Fleet:
             match change:
                 case Added(resource):
                     log.info("resource added", resource=resource.name, devices=len(resource.slots))
-                    self._start(
-                        resource.name, ResourceService(resource, self._link, self._desk, on_state=self._on_state)
+                    service = ResourceService(
+                        resource, self._link, self._desk, on_state=self._on_state, faults=self._faults
                     )
+                    self._start(resource.name, service)
                 case Changed(new=new):
                     _log_change(change)
                     self.services[new.name].update(new)
@@ -72,13 +81,15 @@ def _log_change(change: Changed) -> None:
         if ids:
             log.info(event, resource=change.new.name, count=len(ids), devices=_short(ids))
     for slot, health in change.health[:_LISTED]:
-        if change.old.by_id[slot].health.healthy != health.healthy:
+        old = change.old.by_id[slot].health
+        if old.healthy != health.healthy:
             write = log.info if health.healthy else log.warning
             write(
                 "device healthy" if health.healthy else "device unhealthy",
                 resource=change.new.name,
                 device=slot,
                 reason=health.reason,
+                **({"injected": True, "rule": rule} if (rule := health.injected or old.injected) else {}),
             )
     if len(change.health) > _LISTED:
         log.info("more devices changed health", resource=change.new.name, count=len(change.health) - _LISTED)

@@ -4,7 +4,7 @@ respected.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -22,12 +22,13 @@ _ATTEMPTS = 5
 
 
 class HolderTracker:
-    """The last answer of the PodResources API; `refresh` asks again."""
+    """The last answer of the PodResources API; `refresh` asks again. `is_down` makes it answer nobody, on demand."""
 
-    def __init__(self, socket: Path, desk: FrontDesk) -> None:
+    def __init__(self, socket: Path, desk: FrontDesk, *, is_down: Callable[[], bool] = lambda: False) -> None:
         self.holders: Mapping[Key, str] | None = None
         self._socket = socket
         self._desk = desk
+        self._is_down = is_down
         self._read_at = float("-inf")
         self._known: bool | None = None
 
@@ -36,7 +37,7 @@ class HolderTracker:
         for _ in range(_ATTEMPTS):
             asked = time.monotonic()
             try:
-                holders = await podresources.holders(self._socket)
+                holders = None if self._is_down() else await podresources.holders(self._socket)
             except podresources.RateLimited:
                 await asyncio.sleep(_RATE_LIMIT_PAUSE)
                 continue

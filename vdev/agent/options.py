@@ -1,11 +1,13 @@
 """Where and how an agent works: made by the command line, or by a test."""
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..config import Loaded
 from ..core import retain
+from ..faults import Clock, SystemClock
 from ..hostfs import HostRoot
 
 
@@ -16,7 +18,9 @@ class Options:
     `files` are configuration files, and directories from which the node takes one. `load` reads files under the
     process's overrides, with `partial=True` leaving out what is wrong. `plugin_dir` is where the plugin's own sockets
     go; `kubelet_socket` None means to serve without registering. `run_dir` is where the control socket goes; None:
-    there is none. `http_address` is where the HTTP side listens; empty: nowhere.
+    there is none. `http_address` is where the HTTP side listens; empty: nowhere. `fault_injection`: people may inject
+    faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
+    go by `clock`, and end the process by `exit`.
     """
 
     node: str
@@ -32,3 +36,7 @@ class Options:
     allocate_deadline: float = 5.0
     retire_settle: float = retain.SETTLE
     retire_blind: float = retain.BLIND
+    fault_injection: bool = False
+    fault_dir: Path | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    exit: Callable[[int], object] = os._exit

@@ -2,7 +2,7 @@
 
     files changed ─► read ─► scan ─► arrange ─┐ (refused as a whole when it is bad)
     hot-plug ──────────────► scan ─► arrange ─┤
-    probe verdicts ───────────────────────────┼─► health ─► retain ─► diff ─► CDI files, services, metrics
+    probe verdicts ───────────────────────────┼─► health ─► faults ─► retain ─► diff ─► CDI files, services, metrics
     pods came or went ────────────────────────┘
 
 Its methods run one after the other in one task (see `agent`), so no two steps ever overlap. Decisions are the core's;
@@ -16,20 +16,22 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from ..config import Loaded
+from ..core import aim, retain
 from ..core import inventory as inv
-from ..core import retain
-from ..core.device import Health, RawDevice
+from ..core.faults import CdiFault
 from ..core.problem import Problem, errors
-from ..core.spec import HealthSpec, Spec
+from ..core.spec import Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
 from ..observe.metrics import Metrics
 from .cdifiles import CdiFiles
+from .drill import Drill
 from .fleet import Fleet
 from .holdings import HolderTracker
 from .options import Options
 from .scan import Scan, Scanner
 from .source import ConfigSource
+from .verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +44,14 @@ class Reconciler:
     """
 
     def __init__(
-        self, options: Options, config: ConfigSource, holders: HolderTracker, health: HealthMonitor, metrics: Metrics
+        self,
+        options: Options,
+        config: ConfigSource,
+        holders: HolderTracker,
+        health: HealthMonitor,
+        metrics: Metrics,
+        *,
+        drill: Drill,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
@@ -56,8 +65,10 @@ class Reconciler:
         self.holders = holders
         self._options = options
         self._config = config
-        self._health = health
+        self.verdicts = Verdicts(health, metrics)
         self._metrics = metrics
+        self._drill = drill
+        self._cdi_faults: Mapping[str, CdiFault] = {}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -110,6 +121,7 @@ class Reconciler:
         """Look for the devices of these entries again."""
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
+            self.verdicts.scanned(self.scan, scan, self.served)
             self.scan = scan
             self.base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
 
@@ -119,37 +131,38 @@ class Reconciler:
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
         at which to look again for what may be dropped, or None.
         """
-        self._health.update(self._probed())
-        fresh = inv.with_health(self.base, self._verdicts())
+        self.verdicts.probe(self.scan)
+        faults = self._drill.engine.look(self.base)
+        fresh = aim.afflict(inv.with_health(self.base, self.verdicts.current()), faults)
         holdings = self.holders.snapshot(tuple(self.served.resources.values()))
         settle, blind = self._options.retire_settle, self._options.retire_blind
         kept = retain.retain(self.served, fresh, self.retired, holdings, time.monotonic(), settle=settle, blind=blind)
         if kept.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = kept.retired
-        changes = inv.diff(self.served, kept.inventory)
-        cdi_again_at = await self.cdi.write(kept.inventory, holdings) if changes or self.cdi.due else None
+        wanted = aim.drop(kept.inventory, faults.dropped)
+        changes = inv.diff(self.served, wanted)
+        spoilt, self._cdi_faults = self._cdi_faults, self._drill.cdi_faults(self.base)
+        cdi_again_at = None
+        if changes or self.cdi.due or spoilt != self._cdi_faults:
+            cdi_again_at = await self.cdi.write(wanted, holdings, self._cdi_faults)
         if changes:
-            self.served = kept.inventory
+            self.served = wanted
             fleet.apply(changes)
             self._stamp(changes)
+            if any(
+                isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes
+            ):
+                self.scanner.forget(self.scan, self.served)
         self._measure()
-        return min((each for each in (kept.again_at, cdi_again_at) if each is not None), default=None)
+        again = (kept.again_at, cdi_again_at, self.verdicts.again_at())
+        return min((each for each in again if each is not None), default=None)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
+        self._drill.adopt(loaded.spec)
+        self.verdicts.scanned(self.scan, scan, self.served)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))
-
-    def _probed(self) -> dict[str, tuple[HealthSpec, RawDevice]]:
-        return {
-            raw.id: (entry.health, raw)
-            for name, entry in self.scan.entries.items()
-            if entry.health is not None
-            for raw in self.scan.devices[name]
-        }
-
-    def _verdicts(self) -> Mapping[str, Health]:
-        return {raw: report.health for raw, report in self._health.reports.items()}
 
     def _stamp(self, changes: Iterable[inv.Change]) -> None:
         now = time.time()

@@ -36,6 +36,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             "failed": reload.failed,
             "history": [{"at": each.at, "result": each.result, "summary": each.summary} for each in reload.history],
         },
+        "faults": agent.drill.status(),
         "problems": [problem_document(problem) for problem in agent.state.problems],
         "resources": [_resource(agent, resource) for resource in agent.state.served.resources.values()],
     }
@@ -81,6 +82,8 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
             device_document(slot)
             | {
                 "reason": slot.health.reason,
+                "injected": slot.health.injected or agent.drill.engine.removed_by((resource.name, slot.id)),
+                "flaps": agent.state.verdicts.flaps(slot.device.raw.id),
                 "changedAt": agent.state.changed_at.get((resource.name, slot.id)),
                 "holder": holders.get((resource.name, slot.id)),
             }

@@ -52,6 +52,22 @@ def select(rule: Rule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     )
 
 
+def widened(keys: frozenset[Key], rule: Rule, inventory: Inventory) -> frozenset[Key]:
+    """These slots and all others of the units that the rule means with them."""
+    units = {
+        _unit(rule.aim, name, slot, narrowed=rule.resource != "*")
+        for name, resource in inventory.resources.items()
+        for slot in resource.slots
+        if (name, slot.id) in keys
+    }
+    return frozenset(
+        (name, slot.id)
+        for name, resource in inventory.resources.items()
+        for slot in resource.slots
+        if not units.isdisjoint(units_of(slot))
+    )
+
+
 def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
     """What a slot is part of."""
     return ("raw", slot.device.raw.id), ("device", slot.device.id), ("slot", slot.id)

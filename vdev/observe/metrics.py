@@ -28,6 +28,11 @@ class Metrics:
         self.health_changes = self._counter(
             "health_changes_total", "Devices that turned Healthy or Unhealthy", "resource", "health"
         )
+        self.flaps = self._counter(
+            "device_flaps_total",
+            "Times that a device went away or its probe turned from success to failure",
+            "resource",
+        )
         self.rpc = Histogram(
             "vdev_rpc_seconds",
             "Duration of the kubelet's calls, by gRPC status",
@@ -40,6 +45,8 @@ class Metrics:
         self.reload_time = self._gauge(
             "config_last_reload_success_timestamp_seconds", "When a configuration was last applied"
         )
+        self.faults_active = self._gauge("faults_active", "Injected faults in force now: a drill, no outage", "kind")
+        self.faults_injected = self._counter("faults_injected_total", "Faults injected on demand", "kind", "resource")
         self.problems = self._gauge("problems", "Problems of the configuration and of discovery", "severity")
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:

@@ -23,14 +23,16 @@ _CHANNEL = (
 )
 
 
-async def register(kubelet_socket: Path, *, endpoint: str, resource: str, options: pb.DevicePluginOptions) -> None:
+async def register(
+    kubelet_socket: Path, *, endpoint: str, resource: str, options: pb.DevicePluginOptions, version: str = VERSION
+) -> None:
     """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
 
     Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
     later.
     """
     check_socket_path(kubelet_socket)
-    request = pb.RegisterRequest(version=VERSION, endpoint=endpoint, resource_name=resource, options=options)
+    request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
     async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL) as channel:
         try:
             await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)

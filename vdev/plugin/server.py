@@ -17,11 +17,14 @@ import grpc
 import structlog
 
 from ..core import allocate, inject
+from ..core.faults import CallFault, Rpc, StreamFault
 from ..core.inventory import Resource
 from ..core.wire import LIST_LIMIT
 from ..errors import SocketError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
+from . import wrong
 from .encode import ListEncoder, container_response
+from .hooks import NO_FAULTS, Hooks
 from .link import MAX_SOCKET_PATH
 
 log = structlog.get_logger(__name__)
@@ -62,24 +65,51 @@ class Desk(Protocol):
         """An RPC ended."""
 
 
+class _Injected(Exception):
+    """A call ends with an error on demand."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def _ids(request: object) -> Sequence[str] | None:
+    """The device ids that a request names; None where it may be about any."""
+    match request:
+        case pb.AllocateRequest():
+            return [each for container in request.container_requests for each in container.devices_ids]
+        case pb.PreferredAllocationRequest():
+            return None
+    return ()
+
+
+async def _nothing(_request: object) -> None:
+    """A stream's beginning has no answer."""
+
+
 class ResourceServer:
     """Serves one resource on one socket; `streams` counts the open ListAndWatch calls.
 
     `on_stream_end` is called when the kubelet ends a stream that this server would have kept.
     """
 
-    def __init__(self, resource: Resource, path: Path, desk: Desk, *, on_stream: Callable[[], None]) -> None:
+    def __init__(
+        self, resource: Resource, path: Path, desk: Desk, *, on_stream: Callable[[], None], faults: Hooks = NO_FAULTS
+    ) -> None:
         self.resource = resource
         self.path = path
         self.streams = 0
         self.stream_opened = 0  # how many streams there have been
         self._desk = desk
         self._on_stream = on_stream
+        self._faults = faults
+        self._poked = asyncio.Event()
         self._encoder = ListEncoder()
         self._list = self._encoder.encode(resource.slots)
         self._version = 0
         self._news: set[asyncio.Event] = set()
         self._closing = False
+        self._cut = 0  # how often streams were closed on purpose
         self._server: grpc.aio.Server | None = None
         self._inode = 0
 
@@ -100,6 +130,7 @@ class ResourceServer:
     async def stop(self) -> None:
         """End the streams, finish what is in flight, close the socket; safe to call twice."""
         self._closing = True
+        self._poked.set()
         self._tell()
         if self._server is not None:
             server, self._server = self._server, None
@@ -129,6 +160,17 @@ class ResourceServer:
             self._list = encoded
             self._version += 1
             self._tell()
+
+    def poke(self) -> None:
+        """Ask the hooks again: what faults do to streams and hanging calls may have changed."""
+        self._poked.set()
+        self._poked = asyncio.Event()
+        self._tell()
+
+    def close_streams(self) -> None:
+        """End the streams that are open now, as a plugin that loses its way does."""
+        self._cut += 1
+        self._tell()
 
     def _tell(self) -> None:
         for event in self._news:
@@ -168,13 +210,19 @@ class ResourceServer:
         self, rpc: str, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
     ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[_Answer]]:
         """Translate errors once: to a gRPC status and a sentence that a pod's event can show."""
-        loop = asyncio.get_running_loop()
+        loop, kind = asyncio.get_running_loop(), Rpc(rpc)
 
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> _Answer:
             begun, code = loop.time(), "OK"
+            fault = self._faults.on_call(kind, self.resource.name)
             try:
+                if fault is not None:
+                    return await self._suffer(fault, request, handler, deadline)
                 async with asyncio.timeout(deadline):
                     return await handler(request)
+            except _Injected as injected:
+                code = injected.code
+                await context.abort(grpc.StatusCode[code], str(injected))
             except VdevError as refusal:
                 code = refusal.grpc_status
                 log.warning("request refused", rpc=rpc, resource=self.resource.name, reason=str(refusal))
@@ -197,6 +245,26 @@ class ResourceServer:
 
         return guarded
 
+    async def _suffer(
+        self, fault: CallFault, request: Any, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
+    ) -> _Answer:
+        """Let a fault happen to a call, which is in flight all the while: its devices must not be dropped meanwhile."""
+        done = self._desk.begin(self.resource.name, _ids(request))
+        try:
+            if fault.delay:
+                await self._faults.sleep(fault.delay)
+            if fault.hang:
+                while self._faults.holds(fault.rule) and not self._closing:
+                    await self._poked.wait()
+                raise _Injected("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
+            if fault.fail is not None:
+                raise _Injected(fault.fail.code, fault.fail.message)
+            async with asyncio.timeout(deadline):
+                right = await handler(request)
+            return right if fault.wrong is None else wrong.answer(fault.wrong, request, right)
+        finally:
+            done()
+
     def options(self) -> pb.DevicePluginOptions:
         """The same in the registration and in GetDevicePluginOptions; the kubelet reads only the latter."""
         return pb.DevicePluginOptions(
@@ -206,21 +274,35 @@ class ResourceServer:
     async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
         return self.options()
 
-    async def _list_and_watch(self, _request: pb.Empty, _context: object) -> AsyncIterator[bytes]:
+    async def _list_and_watch(
+        self, request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[bytes]:
         news = asyncio.Event()
         self._news.add(news)
         self.streams += 1
         self.stream_opened += 1
-        sent = -1
+        sent = None
+        cut = self._cut
+        fault = self._faults.on_call(Rpc.LIST, self.resource.name)
         try:
             self._on_stream()
-            while not self._closing:
-                if sent != self._version:
-                    sent = self._version
+            if fault is not None:
+                await self._suffer(fault, request, _nothing, self._desk.allocate_deadline)
+            while not self._closing and cut == self._cut:
+                ill = self._faults.on_stream(self.resource.name)
+                due = (self._version, ill)
+                if ill is not None and ill.fault is StreamFault.FLOOD:
                     yield self._list
+                    await self._faults.sleep(1.0 / ill.rate)
+                    continue
+                if due != sent and (ill is None or ill.fault is not StreamFault.STALL):
+                    sent = due
+                    yield self._list if ill is None else wrong.device_list(ill.fault, self.resource.slots, self._list)
                     continue  # a newer list may have come while this one was written
                 news.clear()
                 await news.wait()
+        except _Injected as injected:
+            await context.abort(grpc.StatusCode[injected.code], str(injected))
         finally:
             self._news.discard(news)
             self.streams -= 1
@@ -248,6 +330,7 @@ class ResourceServer:
             edits = [inject.inject(allocate.allocate(self.resource, ids)) for ids in wanted]
             for ids in wanted:
                 self._desk.allocated(self.resource.name, ids)
+                self._faults.allocated(self.resource.name, ids)
         finally:
             done()
         return pb.AllocateResponse(container_responses=[container_response(each) for each in edits])

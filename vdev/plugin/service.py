@@ -10,15 +10,19 @@ one takes the new one down. So the streams are ended first, by stopping the serv
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import structlog
 
+from ..core.faults import SocketFault, StreamFault
 from ..core.inventory import Resource
 from ..errors import RegistrationRefused, SocketError
 from . import registration
+from .hooks import NO_FAULTS, Hooks
 from .link import KubeletLink
 from .server import Desk, ResourceServer
 
@@ -52,6 +56,17 @@ class Backoff:
         return min(self.most, self.first * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
 
 
+class _Held(Exception):
+    """A fault holds the registration back."""
+
+
+def _spoil(path: Path, *, replace: bool) -> None:
+    path.unlink(missing_ok=True)
+    if replace:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nobody:
+            nobody.bind(str(path))  # never listens: whoever connects is refused
+
+
 class ResourceService:
     """One resource's life: `run()` until `stop()`; `update()` at any time in between."""
 
@@ -63,6 +78,7 @@ class ResourceService:
         *,
         on_state: Callable[[str, State], None],
         backoff: Backoff = Backoff(),
+        faults: Hooks = NO_FAULTS,
     ) -> None:
         self.resource = resource
         self.state = State.STARTING
@@ -72,6 +88,9 @@ class ResourceService:
         self._desk = desk
         self._on_state = on_state
         self._backoff = backoff
+        self._faults = faults
+        self._poked = False  # what faults do may have changed since the last registration
+        self._spoilt: Path | None = None
         self._server: ResourceServer | None = None
         self._wake = link.subscribe()
         self._stopping = False
@@ -106,6 +125,24 @@ class ResourceService:
         if self._server is not None:
             self._server.update(resource)
 
+    def poke(self) -> None:
+        """Ask the hooks again: what faults do to this resource may have changed."""
+        self._poked = True
+        self._wake.set()
+        if self._server is not None:
+            self._server.poke()
+
+    async def strike(self, fault: StreamFault | SocketFault) -> None:
+        """Let a momentary fault happen: the streams end, or the socket's file is spoilt."""
+        if self._server is None:
+            return
+        if isinstance(fault, StreamFault):
+            self._server.close_streams()
+        else:
+            await asyncio.to_thread(_spoil, self._server.path, replace=fault is SocketFault.REPLACE)
+            self._spoilt = self._server.path
+            self._wake.set()
+
     def stop(self) -> None:
         """Make `run` end soon."""
         self._stopping = True
@@ -117,6 +154,7 @@ class ResourceService:
         try:
             while not self._stopping:
                 generation = self._link.generation
+                self._poked = False
                 try:
                     server = await self._serving()
                     opened = server.stream_opened
@@ -127,6 +165,9 @@ class ResourceService:
                         await self._register(server)
                     attempt = 0
                     await self._until_dropped(server, generation, opened)
+                except _Held as held:
+                    self._become(State.WAITING, str(held))
+                    await self._sleep(None, generation)
                 except RegistrationRefused as refused:
                     self._become(State.REFUSED, str(refused))
                     await self._sleep(None, generation)
@@ -152,7 +193,11 @@ class ResourceService:
         await self._close()
         self._renew = False
         server = ResourceServer(
-            self.resource, self._link.new_socket_path(self.name), self._desk, on_stream=self._wake.set
+            self.resource,
+            self._link.new_socket_path(self.name),
+            self._desk,
+            on_stream=self._wake.set,
+            faults=self._faults,
         )
         await server.start()
         server.update(self.resource)
@@ -163,9 +208,20 @@ class ResourceService:
         if self._link.socket is None:
             self._become(State.SERVING)
             return
-        await registration.register(
-            self._link.socket, endpoint=server.path.name, resource=self.name, options=server.options()
-        )
+        fault = self._faults.on_register(self.name)
+        if fault is not None and fault.hold:
+            raise _Held(f"held back by the fault {fault.rule!r}")
+        for _ in range(2 if fault is not None and fault.twice else 1):
+            await registration.register(
+                self._link.socket,
+                endpoint=server.path.name,
+                resource=self.name,
+                options=server.options(),
+                version=(fault and fault.version) or registration.VERSION,
+            )
+        if self._spoilt is not None:
+            await asyncio.to_thread(self._spoilt.unlink, missing_ok=True)
+            self._spoilt = None
         self.registrations += 1
         self._become(State.REGISTERED)
 
@@ -197,7 +253,7 @@ class ResourceService:
         """Pause, but not longer than until the kubelet is a new one or this resource shall stop."""
         loop = asyncio.get_running_loop()
         end = None if seconds is None else loop.time() + seconds
-        while not self._stopping and self._link.generation == generation:
+        while not self._stopping and not self._poked and self._link.generation == generation:
             left = None if end is None else end - loop.time()
             if left is not None and left <= 0:
                 return

@@ -1,0 +1,208 @@
+"""Failures on demand, wired into the agent: who may inject them, when to look again, and what must happen now.
+
+The engine answers; this asks it after each step, wakes whoever waits for an answer, and lets momentary faults happen.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from .. import config
+from ..core import cdi
+from ..core.faults import CdiFault, FaultSpec, Process, Rule
+from ..core.inventory import Inventory
+from ..core.spec import Spec
+from ..errors import UsageError
+from ..faults import Engine
+from ..faults.engine import CONFIGURATION, Run
+from ..faults.store import Store, name_of
+from ..observe.metrics import Metrics
+from .fleet import Fleet
+from .options import Options
+
+log = structlog.get_logger(__name__)
+
+
+class Drill:
+    """The faults of one agent. `wake` is called when the agent shall take a step."""
+
+    def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:
+        self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
+        self.spec = Spec()
+        directory = options.fault_dir if options.fault_injection else None
+        self.store = Store(self.engine, self._parse, directory)
+        self._allowed = options.fault_injection
+        self._exit = options.exit
+        self._wake = wake
+        self._timer: Callable[[], None] | None = None
+        self._inventory = Inventory()
+
+    def adopt(self, spec: Spec) -> None:
+        """The configuration says this now."""
+        self.spec = spec
+        self.engine.load(CONFIGURATION, spec.faults)
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The directories whose changes concern faults."""
+        own = {self.store.directory} if self.store.directory is not None else set()
+        return frozenset({*own, *(Path(file).parent for file in self.engine.files.values())})
+
+    async def look_at_files(self) -> None:
+        """Read the fault directory, and see which of the files that rules wait for are there."""
+        await self.store.scan()
+        files = self.engine.files
+        if files:
+            present = await asyncio.to_thread(lambda: {name: Path(file).exists() for name, file in files.items()})
+            for name, there in present.items():
+                self.engine.saw_file(name, there=there)
+
+    def cdi_faults(self, inventory: Inventory) -> Mapping[str, CdiFault]:
+        """What becomes of the CDI files, by file name; asks the engine, so only after its look."""
+        self._inventory = inventory
+        found: dict[str, CdiFault] = {}
+        for name, resource in inventory.resources.items():
+            fault = self.engine.cdi(name)
+            if fault is not None:
+                found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
+        return found
+
+    async def act(self, fleet: Fleet) -> None:
+        """Let happen what must happen now, tell those who wait, and see to it that the agent looks again in time."""
+        for strike in self.engine.take_strikes():
+            if isinstance(strike.fault, Process):
+                log.error("ending as demanded", rule=strike.rule.name, code=strike.fault.exit, injected=True)
+                self._exit(strike.fault.exit)
+                continue
+            for name, service in list(fleet.services.items()):
+                if strike.rule.concerns(name):
+                    await service.strike(strike.fault)
+        if self.engine.stirred:
+            for service in fleet.services.values():
+                service.poke()
+        if self._timer is not None:
+            self._timer()
+            self._timer = None
+        moment = self.engine.next_change
+        if moment is not None:
+            self._timer = self.engine.clock.call_at(moment, self._wake)
+
+    # --- people -------------------------------------------------------------------------------------------------------
+
+    @property
+    def commands(self) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
+        """What the control socket offers; everything but the list needs permission."""
+        return {
+            "fault-list": self._list,
+            "fault-add": self._may(lambda ask: {"added": self.store.add(str(ask["rules"]))}),
+            "fault-clear": self._may(self._clear),
+            "fault-trigger": self._may(self._trigger),
+            "device-set": self._may(self._set_device),
+            "device-clear": self._may(self._clear_device),
+        }
+
+    def _may(self, command: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+        async def guarded(request: Mapping[str, Any]) -> Any:
+            if not self._allowed:
+                raise UsageError(
+                    "this plugin takes no faults from people; start it with --enable-fault-injection "
+                    "(env VDEV_ENABLE_FAULT_INJECTION), or write them under `faults` in its configuration"
+                )
+            return command(request)
+
+        return guarded
+
+    async def _list(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        return self.status()
+
+    def _clear(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request.get("all"):
+            return {"cleared": self.store.clear_all()}
+        self.store.clear(str(request["name"]))
+        return {"cleared": [str(request["name"])]}
+
+    def _trigger(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.engine.trigger(str(request["name"]))
+        return {"triggered": str(request["name"])}
+
+    def _set_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        device, seconds = str(request["id"]), request.get("for")
+        self._must_exist(device)
+        name = self.store.set_device(
+            device,
+            health=str(request["health"]),
+            reason=str(request.get("reason") or ""),
+            seconds=None if seconds is None else float(seconds),
+        )
+        return {"added": [name]}
+
+    def _clear_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        device = str(request["id"])
+        self._must_exist(device)
+        if name_of(device) not in self.engine.runs:
+            raise UsageError(f"nothing is set on device {device}; vdev fault list shows the rules in force")
+        self.store.clear(name_of(device))
+        return {"cleared": [name_of(device)]}
+
+    def _must_exist(self, device: str) -> None:
+        known = {
+            each
+            for resource in self._inventory.resources.values()
+            for slot in resource.slots
+            for each in (slot.id, slot.device.id, slot.device.raw.id)
+        }
+        if device not in known:
+            raise UsageError(f"there is no device {device!r} on this node; vdev status lists them")
+
+    def _parse(self, text: str, name: str) -> FaultSpec:
+        return config.load_rules(text, name, self.spec)
+
+    # --- what everybody can see ---------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """The rules and what they do; keys are stable and documented."""
+        now = self.engine.clock.now()
+        return {
+            "enabled": self._allowed,
+            "active": sum(run.live and run.active for run in self.engine.runs.values()),
+            "rules": [_document(run, now) for run in self.engine.runs.values()],
+        }
+
+    def warnings(self) -> list[str]:
+        """Rules that concern this node and none of its devices."""
+        return [
+            f"the fault rule {name!r} means no device that this node has now"
+            for name, run in self.engine.runs.items()
+            if run.live and run.rule.kind.value == "device" and not run.targets
+        ]
+
+
+def _document(run: Run, now: float) -> dict[str, Any]:
+    rule: Rule = run.rule
+    in_seconds = None if run.changes_at is None else round(max(0.0, run.changes_at - now), 3)
+    return {
+        "name": rule.name,
+        "kind": rule.kind.value,
+        "source": run.source,
+        "where": rule.where,
+        "state": _state(run),
+        "changesIn": in_seconds if run.live else None,
+        "injected": run.injected,
+        "resource": rule.resource,
+        "devices": sorted({each for _, each in run.targets}) if rule.kind.value == "device" else [],
+    }
+
+
+def _state(run: Run) -> str:
+    if not run.here:
+        return "not for this node"
+    if run.cleared:
+        return "cleared"
+    if run.active:
+        return "active"
+    if run.changes_at is not None:
+        return "waiting"
+    return "waiting for its trigger" if run.rule.triggered else "over"

@@ -1,0 +1,126 @@
+"""Rules beside those of the configuration: typed by people (`live`), and files of a watched directory.
+
+Each file is a source of its own: it is read again when it changed, a wrong one changes nothing and is reported, and the
+rules of one that is gone heal. The directory is for people who have `kubectl exec` and nothing else.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from ..core.faults import FaultSpec
+from ..core.problem import Problem, error
+from ..errors import ConfigError, UsageError
+from .engine import Engine
+
+log = structlog.get_logger(__name__)
+
+LIVE = "live"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+Parse = Callable[[str, str], FaultSpec]
+"""From a text and its name to rules; raises ConfigError."""
+
+
+class Store:
+    """Live rules and those of `directory` (None: there is none). `parse` checks texts against the configuration."""
+
+    def __init__(self, engine: Engine, parse: Parse, directory: Path | None = None) -> None:
+        self.directory = directory
+        self.problems: tuple[Problem, ...] = ()
+        self._engine = engine
+        self._parse = parse
+        self._live = FaultSpec()
+        self._files: dict[str, str] = {}
+
+    # --- live ---------------------------------------------------------------------------------------------------------
+
+    def add(self, text: str) -> list[str]:
+        """Add the rules of a text, each in the place of a live one of its name. Raises ConfigError or UsageError."""
+        new = self._parse(text, "<live>")
+        names = [rule.name for rule in new.rules]
+        if not names:
+            raise UsageError(
+                "there is no rule in it; expected one such as {name: x, devices: [a/0], health: Unhealthy}"
+            )
+        others = tuple(rule for rule in self._live.rules if rule.name not in names)
+        self._load(FaultSpec(seed=new.seed, rules=(*others, *new.rules)))
+        return names
+
+    def set_device(self, device: str, *, health: str, reason: str = "", seconds: float | None = None) -> str:
+        """Say that a device is so, for so long; returns the rule's name. Raises ConfigError or UsageError."""
+        rule = {"name": name_of(device), "devices": {"id": device}, "health": health, "reason": reason}
+        if seconds is not None:
+            rule["for"] = f"{int(seconds * 1000)}ms"
+        if name_of(device) in self._engine.runs:
+            self.clear(name_of(device))
+        return self.add(json.dumps(rule))[0]
+
+    def clear(self, name: str) -> None:
+        """End a rule: a live one is forgotten, another sleeps until it is triggered or changed.
+
+        Raises UsageError.
+        """
+        if any(rule.name == name for rule in self._live.rules):
+            self._load(replace(self._live, rules=tuple(rule for rule in self._live.rules if rule.name != name)))
+        else:
+            self._engine.clear(name)
+
+    def clear_all(self) -> list[str]:
+        """End every rule that could do something; their names."""
+        names = [name for name, run in self._engine.runs.items() if run.live]
+        for name in names:
+            self.clear(name)
+        return names
+
+    def _load(self, rules: FaultSpec) -> None:
+        self._engine.load(LIVE, rules)
+        self._live = rules
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    async def scan(self) -> None:
+        """Read the directory again."""
+        if self.directory is None:
+            return
+        texts = await asyncio.to_thread(_read, self.directory)
+        problems = []
+        for name in self._files.keys() - texts.keys():
+            self._engine.load(f"file {name}", FaultSpec())
+            log.info("fault file removed", file=name, injected=True)
+        for name, text in texts.items():
+            path = str(self.directory / name)
+            try:
+                rules = self._parse(text, path)
+                self._engine.load(f"file {name}", rules)
+            except ConfigError as bad:
+                problems += [each for each in bad.problems if isinstance(each, Problem)]
+            except UsageError as bad:
+                problems.append(error(path, str(bad)))
+            else:
+                if self._files.get(name) != text:
+                    log.info("fault file applied", file=name, rules=[rule.name for rule in rules.rules], injected=True)
+        if tuple(problems) != self.problems and problems:
+            log.error("fault file refused; its last good rules stay", problems=[str(each) for each in problems])
+        self._files, self.problems = texts, tuple(problems)
+
+
+def name_of(device: str) -> str:
+    """The name of the rule that a person sets a device with."""
+    return f"device:{device}"
+
+
+def _read(directory: Path) -> dict[str, str]:
+    """The texts of the directory's files. One that vanishes meanwhile counts as gone."""
+    texts = {}
+    for path in sorted(directory.glob("*")) if directory.is_dir() else ():
+        if path.suffix in _SUFFIXES and not path.name.startswith("."):
+            try:
+                texts[path.name] = path.read_text(errors="replace")
+            except OSError:
+                continue
+    return texts

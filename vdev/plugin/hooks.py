@@ -1,0 +1,57 @@
+"""Where failures on demand reach the plugin: what the server and the service ask, and the answer when there are none.
+
+The hooks decide nothing of their own and without rules cost one call that returns None. Who answers is `faults.engine`.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ..core.faults import CallFault, RegisterFault, Rpc, Stream
+
+
+class Hooks(Protocol):
+    """The questions. Whoever implements them calls `poke` of the service when an answer changes."""
+
+    def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
+        """What happens to this call; asked once per call."""
+
+    def holds(self, rule: str) -> bool:
+        """Whether a call that this rule hangs goes on hanging."""
+
+    def on_register(self, resource: str) -> RegisterFault | None:
+        """What happens to the registration that is due; asked again after each `poke` while it holds."""
+
+    def on_stream(self, resource: str) -> Stream | None:
+        """What becomes of the resource's streams now."""
+
+    def allocated(self, resource: str, ids: Iterable[str]) -> None:
+        """These devices were given to a pod."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, by the clock that faults go by."""
+
+
+class NoFaults:
+    """The answers without any rules."""
+
+    def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
+        """None."""
+
+    def holds(self, rule: str) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def on_register(self, resource: str) -> RegisterFault | None:
+        """None."""
+
+    def on_stream(self, resource: str) -> Stream | None:
+        """None."""
+
+    def allocated(self, resource: str, ids: Iterable[str]) -> None:
+        """Nothing."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Not at all: nobody asks for it."""
+
+
+NO_FAULTS: Hooks = NoFaults()

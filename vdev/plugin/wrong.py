@@ -1,0 +1,77 @@
+"""Answers that are wrong on purpose: what a broken plugin might send."""
+
+from collections.abc import Sequence
+from typing import TypeVar, assert_never
+
+from ..core.device import Slot
+from ..core.faults import StreamFault, Wrong
+from ..core.wire import LIST_LIMIT
+from ..pb import deviceplugin_v1beta1_pb2 as pb
+
+BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
+_Answer = TypeVar("_Answer")
+
+
+def answer(wrong: Wrong, request: object, right: _Answer) -> _Answer:
+    """What is sent instead of the right answer to Allocate or GetPreferredAllocation."""
+    match request, right:
+        case pb.AllocateRequest(), pb.AllocateResponse():
+            return _allocate(wrong, request, right)  # type: ignore[return-value]  # narrowed by the pattern
+        case pb.PreferredAllocationRequest(), pb.PreferredAllocationResponse():
+            return _preferred(wrong, request)  # type: ignore[return-value]
+    return right
+
+
+def _allocate(wrong: Wrong, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
+    match wrong:
+        case Wrong.EMPTY:
+            return pb.AllocateResponse()
+        case Wrong.BOGUS_IDS:
+            bogus = pb.ContainerAllocateResponse(
+                envs=dict.fromkeys(right.container_responses[0].envs, f"{BOGUS}-0")
+                if request.container_requests
+                else {},
+                devices=[pb.DeviceSpec(container_path=f"/dev/{BOGUS}", host_path=f"/dev/{BOGUS}", permissions="rw")],
+            )
+            return pb.AllocateResponse(container_responses=[bogus for _ in request.container_requests])
+        case Wrong.OVERSIZED:
+            large = pb.ContainerAllocateResponse(envs={"VDEV_OVERSIZED": "x" * (LIST_LIMIT + 1)})
+            return pb.AllocateResponse(container_responses=[large for _ in request.container_requests])
+        case _:
+            assert_never(wrong)
+
+
+def _preferred(wrong: Wrong, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+    match wrong:
+        case Wrong.EMPTY:
+            return pb.PreferredAllocationResponse()
+        case Wrong.BOGUS_IDS:
+            sizes = [each.allocation_size for each in request.container_requests]
+            answers = [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
+        case Wrong.OVERSIZED:
+            answers = [["x" * (LIST_LIMIT + 1)] for _ in request.container_requests]
+        case _:
+            assert_never(wrong)
+    return pb.PreferredAllocationResponse(
+        container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+    )
+
+
+def device_list(fault: StreamFault, slots: Sequence[Slot], right: bytes) -> bytes:
+    """The list that a stream sends under this fault."""
+    match fault:
+        case StreamFault.DUPLICATE_IDS:
+            return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
+        case StreamFault.OVERSIZED:
+            piece = _other(f"{BOGUS}-{0:030d}", healthy=False)
+            extra = (_other(f"{BOGUS}-{number:030d}", healthy=False) for number in range(LIST_LIMIT // len(piece) + 1))
+            return right + b"".join(extra)
+        case StreamFault.FLOOD | StreamFault.STALL | StreamFault.CLOSE:
+            return right
+        case _:
+            assert_never(fault)
+
+
+def _other(each: str, *, healthy: bool) -> bytes:
+    device = pb.Device(ID=each, health="Healthy" if healthy else "Unhealthy")
+    return pb.ListAndWatchResponse(devices=[device]).SerializeToString()
