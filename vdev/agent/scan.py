@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import discovery
 from ..core.device import RawDevice
+from ..core.inventory import Inventory
 from ..core.problem import Problem
 from ..core.spec import EntrySpec, Spec
 from ..hostfs import HostRoot
@@ -53,6 +54,13 @@ class Scanner:
     async def _one(self, entry: EntrySpec) -> discovery.Found:
         numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
         return await asyncio.to_thread(discovery.discover, entry, self._host, node=self._node, numbering=numbering)
+
+    def forget(self, scan: Scan, served: Inventory) -> None:
+        """Free the indices of devices that are neither there nor listed to the kubelet any more."""
+        known = {raw.id for found in scan.found.values() for raw in found.devices}
+        known.update(*(resource.by_raw for resource in served.resources.values()))
+        for numbering in self._numberings.values():
+            numbering.retain(known)
 
     def watched(self, scan: Scan) -> Mapping[Path, frozenset[str]]:
         """Directories whose changes can change a result, with the entries that they concern."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..core.device import Health, RawDevice
 from ..core.health import Outcome, Track, observe
-from ..core.spec import HealthSpec
+from ..core.spec import HealthSpec, Probe
 from ..hostfs import HostRoot
 from .calls import Calls, StillHanging
 from .probes import prober
@@ -73,6 +73,12 @@ class HealthMonitor:
     def directories(self) -> frozenset[Path]:
         """Directories whose changes are worth a `wake`, as this process sees them."""
         return frozenset(directory for each in self._probed.values() for directory in each.directories)
+
+    @property
+    def contents(self) -> frozenset[Path]:
+        """Those of `directories` where a write into a file matters as well: the files that probes read are there."""
+        probed = (each for each in self._probed.values() if each.target.spec.probe is Probe.FILE)
+        return frozenset(directory for each in probed for directory in each.directories)
 
     async def run(self) -> None:
         """Probe until cancelled."""

@@ -1,0 +1,86 @@
+"""What is known of each device's health beyond discovery: its probe's verdict, and whether it stays where it is.
+
+Keyed by raw device id. The probes run in `health`, what presence means is decided in `core.presence`; here both are
+joined, and flaps counted.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from ..core import presence
+from ..core.device import Health
+from ..core.inventory import Inventory
+from ..core.spec import VirtualSource
+from ..health import HealthMonitor, Target
+from ..observe.metrics import Metrics
+from .scan import Scan
+
+
+class Verdicts:
+    """The verdicts of one node's devices."""
+
+    def __init__(self, monitor: HealthMonitor, metrics: Metrics) -> None:
+        self.monitor = monitor
+        self._metrics = metrics
+        self._presence: dict[str, presence.Presence] = {}
+        self._resources: dict[str, str] = {}  # of the probed devices
+        self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
+
+    def current(self) -> Mapping[str, Health]:
+        """The verdict on every device of which there is one."""
+        probed = {raw: report.health for raw, report in self.monitor.reports.items()}
+        return probed | presence.verdicts(self._presence, time.monotonic())
+
+    def again_at(self) -> float | None:
+        """The (monotonic) time at which a verdict changes by itself, or None."""
+        return presence.look_again_at(self._presence, time.monotonic())
+
+    def flaps(self, raw: str) -> int:
+        """How often the device turned from good to bad, by its probe, or went away."""
+        report, there = self.monitor.reports.get(raw), self._presence.get(raw)
+        return (report.flaps if report else 0) + (there.losses if there else 0)
+
+    def probe(self, scan: Scan) -> None:
+        """Probe the devices of this scan, and no others."""
+        targets = {
+            raw.id: Target(entry.health, raw, entry.resource)
+            for name, entry in scan.entries.items()
+            if entry.health is not None
+            for raw in scan.devices[name]
+        }
+        self._resources = {raw: target.resource for raw, target in targets.items()}
+        self.monitor.update(targets)
+
+    def scanned(self, before: Scan, after: Scan, served: Inventory) -> None:
+        """Note what went away or came back between two scans, of entries that the configuration left as they were."""
+        for name, found in after.found.items():
+            entry, old = after.entries[name], before.found.get(name)
+            same = old is found or entry != before.entries.get(name)
+            if old is None or same or isinstance(entry.source, VirtualSource):
+                continue
+            there, was_there = {raw.id for raw in found.devices}, {raw.id for raw in old.devices}
+            lost, came = was_there - there, there - was_there
+            self._presence = presence.observe(self._presence, lost=lost, came=came, now=time.monotonic())
+            if lost:
+                self._metrics.flaps.labels(entry.resource).inc(len(lost))
+        self._forget(after, served)
+
+    def _forget(self, scan: Scan, served: Inventory) -> None:
+        if self._presence:
+            known = {raw.id for found in scan.found.values() for raw in found.devices}
+            known.update(*(resource.by_raw for resource in served.resources.values()))
+            self._presence = {raw: each for raw, each in self._presence.items() if raw in known}
+
+    def reported(self, devices: Collection[str]) -> None:
+        """Count the flaps of the devices whose probe has news."""
+        for raw in devices:
+            report, before = self.monitor.reports.get(raw), self._counted.get(raw, 0)
+            if report is not None and report.flaps != before:
+                self._metrics.flaps.labels(self._resources[raw]).inc(max(0, report.flaps - before))
+                self._counted[raw] = report.flaps
+        self._counted = _only(self._counted, self.monitor.reports)
+
+
+def _only(counted: dict[str, int], known: Iterable[str]) -> dict[str, int]:
+    """Without those that are not probed any more; a device that comes back starts anew."""
+    return {raw: counted[raw] for raw in known if raw in counted} if counted else counted
