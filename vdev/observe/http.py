@@ -115,12 +115,17 @@ async def serving(address: str, watched: Watched) -> AsyncIterator[str]:
     server = _Server(config)
     bound = _name(listener)
     log.info("serving HTTP", address=bound)
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
         group.create_task(_serve(server, listener), name="http")
         try:
             yield bound
+        except Exception as error:  # noqa: BLE001  # the caller's own, which must not come out as a group
+            failure = error
         finally:
             server.should_exit = True
+    if failure is not None:
+        raise failure
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,199 @@
+"""The HTTP side of a running plugin, over real sockets."""
+
+import asyncio
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from vdev.observe import http
+
+NPU = "acme.dev/npu"
+CONFIG = f"""\
+version: v1
+devices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]
+"""
+
+
+class Answer:
+    """Status, headers and text of an answer."""
+
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.text = status, headers, body.decode()
+
+
+def _get(url, headers):
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return Answer(answer.status, answer.headers, answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.headers, error.read())
+
+
+async def get(address, path, **headers):
+    """Ask for a path."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await asyncio.to_thread(_get, f"http://{address}{path}", names)
+
+
+@pytest.fixture
+def free_port():
+    """A port that nobody has now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+@pytest.fixture
+async def address(start_agent, free_port):
+    """The address of a plugin with two devices, registered."""
+    await start_agent(CONFIG, http_address=f"127.0.0.1:{free_port}")
+    return f"127.0.0.1:{free_port}"
+
+
+async def test_ready_and_alive(address):
+    """With everything registered and streaming both probes say ok."""
+    for path in ("/readyz", "/healthz"):
+        answer = await get(address, path)
+        assert (200, "ok\n") == (answer.status, answer.text)
+
+
+async def test_not_ready_without_a_kubelet(kubelet, start_agent, free_port):
+    """While no kubelet answers the agent lives but is not ready, and says why for each resource."""
+    await kubelet.stop()
+    agent = await start_agent(CONFIG, wait=False, http_address=f"127.0.0.1:{free_port}")
+    await kubelet.wait_until(lambda: agent.agent.fleet and agent.agent.fleet.services[NPU].trouble, what="the attempt")
+    ready = await get(f"127.0.0.1:{free_port}", "/readyz")
+    assert 503 == ready.status
+    assert re.fullmatch(rf"{NPU}: no kubelet answers on .*\n", ready.text)
+    assert 200 == (await get(f"127.0.0.1:{free_port}", "/healthz")).status
+
+
+async def test_status(address):
+    """The status document is that of `vdev status`, and an unchanged one is not sent again."""
+    answer = await get(address, "/status")
+    document = json.loads(answer.text)
+    assert (True, [], "node-1") == (document["ready"], document["notReady"], document["node"])
+    assert ["npu-0", "npu-1"] == [device["id"] for device in document["resources"][0]["devices"]]
+    again = await get(address, "/status", If_None_Match=answer.headers["ETag"])
+    assert (304, "") == (again.status, again.text)
+
+
+async def test_metrics(address):
+    """Prometheus reads the metrics; the streams are counted when asked."""
+    answer = await get(address, "/metrics")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert 2 == samples["vdev_devices", "Healthy", NPU]
+    assert 1 == samples["vdev_streams", NPU]
+    assert 1 == samples["vdev_registrations_total", NPU]
+    assert 1 == samples["vdev_config_last_reload_successful",]
+
+
+async def test_openmetrics(address):
+    """Whoever asks for OpenMetrics gets it."""
+    answer = await get(address, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+async def test_the_page_may_load_nothing_from_elsewhere(address):
+    """The page stands alone: its policy lets it ask only the agent."""
+    answer = await get(address, "/")
+    assert 200 == answer.status
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert [] == re.findall(r"""(?:src|href)="https?:""", answer.text)
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/../../etc/passwd", 404)])
+async def test_other_paths(address, path, status):
+    """There is nothing else."""
+    assert status == (await get(address, path)).status
+
+
+async def test_read_only(address):
+    """Nothing can be sent."""
+
+    def post():
+        request = urllib.request.Request(f"http://{address}/status", data=b"{}", method="POST")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        refused.value.close()
+        return refused.value.code
+
+    assert 405 == await asyncio.to_thread(post)
+
+
+async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
+    """Somebody else has the port: one line says so, and the plugin works on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        agent = await start_agent(CONFIG, http_address=f"127.0.0.1:{taken.getsockname()[1]}")
+        await shows(NPU, 2, 2)
+        lines = [each for each in agent.logs if each["log_level"] == "error"]
+        assert ["no HTTP side; the agent goes on without"] == [each["event"] for each in lines]
+        assert "in use" in lines[0]["reason"]
+        assert 0 == await agent.stop()
+
+
+async def test_it_ends_with_the_agent(start_agent, free_port):
+    """After the end the port is free again, although a client kept its connection."""
+    agent = await start_agent(CONFIG, http_address=f"127.0.0.1:{free_port}")
+    reader, writer = await asyncio.open_connection("127.0.0.1", free_port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readuntil(b"ok\n")
+    assert 0 == await agent.stop()
+    writer.close()
+    await writer.wait_closed()
+    with socket.create_server(("127.0.0.1", free_port)):
+        pass
+
+
+class Stuck:
+    """An agent that does not turn any more."""
+
+    def status(self):
+        """Nothing."""
+        return {}
+
+    def registry(self):
+        """Nothing."""
+        return CollectorRegistry()
+
+    def stalled(self):
+        """Why."""
+        return "the reconciler has not finished a step for 200 s"
+
+    def not_ready(self):
+        """Why."""
+        return ["a: not there", "b: not there"]
+
+
+async def test_a_stuck_agent_is_not_alive():
+    """What is stuck is said with 503, so that the kubelet restarts it; several reasons take a line each."""
+    async with http.serving("127.0.0.1:0", Stuck()) as address:
+        alive = await get(address, "/healthz")
+        assert (503, "the reconciler has not finished a step for 200 s\n") == (alive.status, alive.text)
+        assert "a: not there\nb: not there\n" == (await get(address, "/readyz")).text
+
+
+async def test_all_addresses():
+    """An address without a host means all of them, which is what probes and a port-forward need."""
+    async with http.serving(":0", Stuck()) as address:
+        port = address.rpartition(":")[2]
+        assert 503 == (await get(f"127.0.0.1:{port}", "/healthz")).status
+
+
+async def test_an_error_of_the_body_stays_itself():
+    """What goes wrong while it serves is not wrapped into a group."""
+    with pytest.raises(ZeroDivisionError):
+        async with http.serving("127.0.0.1:0", Stuck()):
+            raise ZeroDivisionError
