@@ -1,0 +1,61 @@
+"""Every example runs: it is valid, a node shows what `vdev plan` says, and a pod of each resource starts."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vdev.sim import Phase, manifest
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+BESIDE = {"nvidia-time-slicing.yaml": "nvidia-devices.yaml"}  # examples that are only half of a configuration
+FIRST_LINE = "# yaml-language-server: $schema=vdev.schema.json"
+
+
+async def plan(files):
+    """What `vdev plan` says that the node advertises: devices by resource."""
+    command = [sys.executable, "-m", "vdev", "plan", "--node", "node-1", "-o", "json", *map(str, files)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, cwd=ROOT, check=True)
+    document = json.loads(done.stdout)
+    assert [] == document["problems"]
+    return {resource["name"]: len(resource["devices"]) for resource in document["resources"]}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+async def test_an_example_runs(path, kubelet, start_agent):
+    """Capacity is what the plan says, a pod with one device of each resource runs, and nothing is wrong on the wire."""
+    files = [path, *(path.with_name(name) for name in [BESIDE.get(path.name)] if name)]
+    planned = await plan(files)
+    await start_agent("", files=tuple(files))
+    await kubelet.wait_until(lambda: dict(kubelet.node().capacity) == planned, what=f"{planned}")
+    for number, name in enumerate(planned):
+        pod = await kubelet.run_pod(manifest(f"pod-{number}", {name: 1}))
+        assert (Phase.RUNNING, "") == (pod.phase, pod.message)
+        edits = pod.container().edits
+        assert any((edits.envs, edits.devices, edits.mounts, edits.cdi_devices))
+    assert planned == dict(kubelet.node().allocatable)
+    assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_an_example_says_what_it_is(path):
+    """An editor finds the schema, a reader finds a comment."""
+    first, second, *_ = path.read_text().splitlines()
+    assert FIRST_LINE == first
+    assert second.startswith("# ")
+
+
+def test_the_examples_cover_the_features():
+    """Each feature of the configuration is in an example."""
+    documents = [yaml.safe_load(path.read_text()) for path in CONFIGS]
+    text = json.dumps(documents)
+    features = [
+        *('"timeSlicing"', '"mps"', '"rename"', '"single"', '"mixed"', '"cdi-cri"', '"gpus"', '"mig"', '"links"'),
+        *('"partitioning"', '"glob"', '"health"', '"container"', '"cpx_nps4"', '"tpu-v5e-8"'),
+    ]
+    assert [] == [feature for feature in features if feature not in text]
