@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from . import docs
 from .load import Document
 from .place import Finding, Path, finding, show
 from .schema import ConfigFile
@@ -88,8 +89,8 @@ def _fields(model: type[BaseModel]) -> dict[str, Any]:
 def _described(model: type[BaseModel], key: str) -> str:
     """The first sentence about a field."""
     for name, field in model.model_fields.items():
-        if key == (field.alias or name) and field.description:
-            text = " ".join(field.description.split())
+        if key == (field.alias or name):
+            text = " ".join(docs.sentences(model).get(name, "").split())
             return text.partition(". ")[0].rstrip(".")
     return ""
 

@@ -27,6 +27,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 
 from ..core import names, quantity, template
 from ..core.problem import did_you_mean
+from . import docs
 from .tree import Plain
 
 _SHOWN = 60  # characters of a long text in an error
@@ -54,7 +55,7 @@ def described(value: object) -> str:
 class Section(BaseModel):
     """A mapping of the file: its keys are known, in camel case, and a key without a value counts as absent."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
 
     @model_validator(mode="before")
     @classmethod
@@ -63,6 +64,15 @@ class Section(BaseModel):
             return data
         known = {field.alias or name for name, field in cls.model_fields.items()}
         return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema with the sentences below the fields as their descriptions."""
+        schema = handler(core)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for name, text in docs.sentences(cls).items():
+            properties[cls.model_fields[name].alias or name]["description"] = text
+        return schema
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
