@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ..core import names, pattern
 from ..core.spec import EntrySpec, MigStrategy, PathType, Probe, VirtualSource
-from . import schema
+from . import actions, schema, standins
 from .place import Path
 from .read import Reading, Report
 from .sources import MAX_COUNT
@@ -43,6 +43,14 @@ def entry(model: schema.Entry, path: Path, report: Report) -> None:
     if model.health:
         _health(model.health, model.virtual is not None, (*path, "health"), report)
     _container(model, path, report)
+    if model.virtual and model.virtual.node:
+        standins.check(model.virtual.node, model.virtual.count or 1, (*path, "virtual", "node"), report)
+    for key, models, limit in (
+        ("onAllocate", model.on_allocate, None),
+        ("onRelease", model.on_release, None),
+        ("preStart", model.pre_start, actions.PRE_START),
+    ):
+        actions.check(models, (*path, key), report, limit=limit)
 
 
 def _sources(model: schema.Entry) -> tuple[tuple[str, object], ...]:
@@ -95,6 +103,8 @@ def _container(model: schema.Entry, path: Path, report: Report) -> None:
         if not glob.container_path.endswith("/") and (glob.container_path or pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"
             members.append(((*path, "glob", number, key), glob.container_path or glob.path))
+    if model.virtual and model.virtual.node and model.virtual.node.container_path:
+        members.append(((*path, "virtual", "node", "containerPath"), model.virtual.node.container_path))
     lists: tuple[tuple[str, Sequence[schema.ContainerPath]], ...] = (
         ("deviceNodes", model.container.device_nodes),
         ("mounts", model.container.mounts),
@@ -266,9 +276,13 @@ def sizes(reading: Reading, compiled: Mapping[Path, EntrySpec], report: Report) 
                 report.error((*path, "replicas"), message, _LIMIT)
 
 
-def flags(reading: Reading, report: Report) -> None:
-    """The flags against each other."""
+def flags(reading: Reading, models: Entries, report: Report) -> None:
+    """The flags against each other, and against the entries."""
     model = reading.file.flags
+    for path, entry_ in models if model.mig_strategy is MigStrategy.NONE else ():
+        if entry_.partitions:
+            message = f"the partitions of {entry_.name} are not advertised under migStrategy none"
+            report.warning((*path, "partitions"), message, "set flags.migStrategy to single or mixed")
     for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
         if value and not value.startswith("/"):
             report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")

@@ -4,6 +4,7 @@ An error is reported with its place; the caller leaves out what it concerns.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
 
 from ..core import spec
@@ -11,7 +12,7 @@ from ..core.geometry import resource_suffix
 from ..core.names import domain_and_name
 from ..core.spec import EntrySpec, Flags, NamePattern, SharedResource, SharingKind, SharingSpec
 from ..core.template import Template, TemplateError, parse
-from . import schema, sources
+from . import actions, schema, sources, standins
 from .place import Path
 from .read import Reading, Report
 from .virtual import Resolved, partitions, virtual
@@ -49,7 +50,11 @@ def entry(model: schema.Entry, path: Path, dirs: Sequence[FilePath], report: Rep
         source = _usb(model.usb or sources.Usb())
     geometry = resolved.geometry if resolved else None
     count = resolved.source.count if resolved else 0
+    is_known = not (model.virtual and model.virtual.preset and resolved and not resolved.source.preset)
     templates = _Templates(report, _attributes(resolved))
+    if model.virtual and model.virtual.node and isinstance(source, spec.VirtualSource):
+        node = standins.compiled(model.virtual.node, templates.parse, (*path, "virtual", "node"))
+        source = replace(source, node=node)
     return EntrySpec(
         name=model.name,
         resource=model.resource,
@@ -60,8 +65,11 @@ def entry(model: schema.Entry, path: Path, dirs: Sequence[FilePath], report: Rep
         health=_health(model.health, templates, (*path, "health")) if model.health else None,
         visible_devices_env=model.visible_devices_env or (resolved.visible_devices_env if resolved else ""),
         geometry=geometry,
-        partitions=partitions(model.partitions, geometry, count, (*path, "partitions"), report),
+        partitions=partitions(model.partitions if is_known else {}, geometry, count, (*path, "partitions"), report),
         exclude_topology=model.exclude_topology,
+        on_allocate=actions.compiled(model.on_allocate, templates.parse, (*path, "onAllocate")),
+        on_release=actions.compiled(model.on_release, templates.parse, (*path, "onRelease")),
+        pre_start=actions.compiled(model.pre_start, templates.parse, (*path, "preStart")),
         gpu_names=resolved.gpu_names if resolved else (),
     )
 

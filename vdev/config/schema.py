@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ..core.names import ENTRY_NAME
 from ..core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, GroupBy, MigStrategy, Probe
+from .actions import Action
 from .faults import Faults
 from .nvidia import Gfd, Imex, References, comma_list, prefixed
 from .sources import MAX_COUNT, Count, Glob, Sysfs, Usb, Virtual
@@ -240,6 +241,12 @@ class Entry(Section):
     """Environment variable with the list of devices. Default: made from the resource's name."""
     exclude_topology: Flag = False
     """Whether NUMA nodes are kept from the kubelet."""
+    on_allocate: list[Action] = []
+    """What is done once when a pod got a device; a failure is told and stops nothing."""
+    on_release: list[Action] = []
+    """What is done once when a pod gave a device back; a failure is told and stops nothing."""
+    pre_start: list[Action] = []
+    """What is done before a container with such a device starts, in 25 seconds; a failure keeps it from starting."""
 
 
 # --- sharing ---------------------------------------------------------------------------------------------------------

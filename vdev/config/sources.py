@@ -7,6 +7,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from ..core.spec import NodeKind, Operator, PathType
 from .geometry import PartitioningModel
+from .standins import VirtualNode
 from .tree import Plain
 from .types import (
     INTEGER,
@@ -55,6 +56,8 @@ class Virtual(Section):
     """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
     lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
     numbers are always read as scores."""
+    node: VirtualNode | None = None
+    """A node or file that a container gets for each device. Default: none."""
     partitioning: PartitioningModel | None = None
     """What a device can be cut into, in the form that presets use. Default: the preset's, else whole devices only."""
 

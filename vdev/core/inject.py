@@ -57,12 +57,9 @@ def inject(allocation: Allocation) -> ContainerEdits:
         _container_texts(edits, resource.name, entry, devices)
         if not only_cdi(flags):
             for device in devices:
-                _merge(
-                    edits.nodes,
-                    nodes_of(resource.name, entry, device, flags, driver=flags.pass_device_specs),
-                    device,
-                    _same_node,
-                )
+                nodes = nodes_of(resource.name, entry, device, flags, driver=flags.pass_device_specs)
+                on_host = [node for node in nodes if not (node.type and any_cdi(flags))]
+                _merge(edits.nodes, on_host, device, _same_node)
                 _merge(edits.mounts, mounts_of(resource.name, entry, device, flags), device, _same_mount)
     return edits
 
@@ -71,6 +68,11 @@ def only_cdi(flags: Flags) -> bool:
     """Whether the CDI specification is the only road to the container."""
     strategies = flags.device_list_strategies
     return bool(strategies) and all(each.is_cdi for each in strategies)
+
+
+def any_cdi(flags: Flags) -> bool:
+    """Whether containers are given CDI devices; a node with numbers of its own then needs no host."""
+    return any(each.is_cdi for each in flags.device_list_strategies)
 
 
 def _by_entry(allocation: Allocation) -> list[tuple[EntrySpec, list[Device]]]:
@@ -255,16 +257,14 @@ def _same_mount(one: Mount, other: Mount) -> Mount | None:
 
 def uses_cdi(inventory: Inventory) -> bool:
     """Whether any resource reaches its containers through CDI."""
-    return any(
-        each.is_cdi for resource in inventory.resources.values() for each in resource.flags.device_list_strategies
-    )
+    return any(any_cdi(resource.flags) for resource in inventory.resources.values())
 
 
 def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     """The CDI specifications that the inventory needs, by kind; none where no CDI strategy is on."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
     for resource in inventory.resources.values():
-        if not any(each.is_cdi for each in resource.flags.device_list_strategies):
+        if not any_cdi(resource.flags):
             continue
         for slot in resource.slots:
             device = slot.device

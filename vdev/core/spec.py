@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from .device import EMPTY, IdStyle
 from .faults import NO_RULES, FaultSpec
 from .partition import Geometry
+from .standin import StandIn
 from .template import Template
 
 
@@ -82,7 +83,8 @@ class VirtualSource:
     """Devices that exist only in the file (or as a preset's data).
 
     `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's
-    scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has.
+    scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has, `node` is
+    what a container gets in its stead.
     """
 
     count: int
@@ -94,6 +96,7 @@ class VirtualSource:
     preset: str = ""
     driver_nodes: tuple["NodeTemplate", ...] = ()
     partition_nodes: tuple["NodeTemplate", ...] = ()
+    node: StandIn | None = None
 
 
 class PathType(StrEnum):

@@ -7,6 +7,7 @@ simply not in the result: what a pod may still hold is kept by `core`. The sourc
 
 from typing import assert_never
 
+from ..core import standin
 from ..core.problem import error
 from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbSource, VirtualSource
 from ..core.template import TemplateError
@@ -19,17 +20,25 @@ from .numbering import Numbering
 __all__ = ["Candidate", "Check", "Found", "Numbering", "discover"]
 
 
-def discover(entry: EntrySpec, host: HostRoot, *, node: str, numbering: Numbering | None = None) -> Found:
+def discover(
+    entry: EntrySpec,
+    host: HostRoot,
+    *,
+    node: str,
+    numbering: Numbering | None = None,
+    device_dir: str = standin.DIRECTORY,
+) -> Found:
     """What the entry's source finds on the host, now.
 
     `node` is the node's name, part of the ids of presets' devices. `numbering` belongs to the entry and is kept by the
-    caller for as long as the process lives, so that devices keep their index while others come and go.
+    caller for as long as the process lives, so that devices keep their index while others come and go. `device_dir` is
+    the host's directory of what stands in for the nodes of virtual devices.
     """
     numbering = numbering or Numbering()
     try:
         match entry.source:
             case VirtualSource():
-                return virtual.discover(entry, entry.source, host, node=node)
+                return virtual.discover(entry, entry.source, host, node=node, device_dir=device_dir)
             case GlobSource():
                 return glob.discover(entry, entry.source, host, numbering=numbering)
             case SysfsSource():

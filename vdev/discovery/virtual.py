@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..core import names
+from ..core import names, standin
 from ..core.device import DeviceNode, IdStyle, RawDevice
 from ..core.facts import facts
 from ..core.spec import EntrySpec, NodeTemplate, VirtualSource
@@ -15,9 +15,17 @@ from .found import Found
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; any constant would do, this for ever
 
 
-def discover(entry: EntrySpec, source: VirtualSource, host: HostRoot, *, node: str) -> Found:
-    """The devices that the source describes. Of the real device's nodes, those that the host has."""
+def discover(
+    entry: EntrySpec, source: VirtualSource, host: HostRoot, *, node: str, device_dir: str = standin.DIRECTORY
+) -> Found:
+    """The devices that the source describes. Of the real device's nodes, those that the host has.
+
+    `device_dir` is where stand-ins for nodes are, or will be.
+    """
     bare = (_device(entry, source, index, _id(entry, source, index, node)) for index in range(source.count))
+    if source.node is not None:
+        own = source.node
+        bare = (standin.with_standin(each, own, facts(each, entry.resource), device_dir) for each in bare)
     if not source.driver_nodes and not source.partition_nodes:
         return Found(devices=tuple(bare))
     wanted = [
