@@ -122,7 +122,7 @@ def _build(
     check.entries(devices, report)
     compiled = {path: compile.entry(model, path, dirs, report) for path, model in devices}
     flags = compile.flags(reading.file.flags)
-    check.flags(reading, report)
+    check.flags(reading, devices, report)
     check.sharing(reading, devices, compile.partition_names(compiled.values(), flags), report)
     check.sizes(reading, compiled, report)
     check.emptiness(reading, report)

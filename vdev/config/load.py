@@ -140,16 +140,20 @@ def overlaid(document: Document, overrides: Mapping[Path, Override]) -> Document
     root, values = document.root, dict(document.values)
     for path, override in overrides.items():
         value = override.value
-        tree: Tree = (
-            list(value) if isinstance(value, tuple) else value if isinstance(value, str) else Plain(str(value).lower())
-        )
-        root = _put(root, path, tree)
+        root = _put(root, path, _overlay(value))
         values = {old: place for old, place in values.items() if old[: len(path)] != path}
         for end in range(1, len(path)):
             values.setdefault(path[:end], Place(override.source))
         values[path] = Place(override.source)
     keys = {path: place for path, place in document.keys.items() if path not in overrides}
     return replace(document, root=root, keys=keys, values=values)
+
+
+def _overlay(value: str | float | tuple[str, ...]) -> Tree:
+    """A flag's value as YAML would hold it; in a list, a number needs no more quotes than there."""
+    if isinstance(value, tuple):
+        return [Plain(item) if item.isdecimal() else item for item in value]
+    return value if isinstance(value, str) else Plain(str(value).lower())
 
 
 def _put(tree: Tree, path: Path, value: Tree) -> dict[str, Tree]:

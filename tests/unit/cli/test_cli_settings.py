@@ -44,6 +44,8 @@ KEYS = [
         "flags.plugin.sharedDevicesAllocationPolicy",
         "packed",
     ),
+    ("--imex-channel-ids", "IMEX_CHANNEL_IDS", "0", "imex.channelIDs", ("0",)),
+    ("--imex-required", "IMEX_REQUIRED", "true", "imex.required", True),
 ]
 
 

@@ -1,0 +1,170 @@
+"""A complete configuration of NVIDIA's plugin, unchanged, beside a file of devices."""
+
+import pytest
+
+from vdev import config
+from vdev.core.origin import Override
+from vdev.core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
+from vdev.errors import ConfigError
+
+DEVICES = """
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 2}
+    partitions: {"0": all-balanced}
+"""
+COMPLETE = """
+version: v1
+flags:
+  migStrategy: "mixed"
+  failOnInitError: true
+  mpsRoot: "/run/nvidia/mps"
+  nvidiaDriverRoot: "/run/nvidia/driver"
+  nvidiaDevRoot: "/"
+  gdrcopyEnabled: false
+  gdsEnabled: false
+  mofedEnabled: false
+  useNodeFeatureAPI: null
+  deviceDiscoveryStrategy: auto
+  plugin:
+    passDeviceSpecs: true
+    deviceListStrategy: [volume-mounts, cdi-annotations]
+    deviceIDStrategy: index
+    cdiAnnotationPrefix: cdi.k8s.io/
+    nvidiaCTKPath: /usr/bin/nvidia-ctk
+    containerDriverRoot: /driver-root
+    sharedDevicesAllocationPolicy: packed
+  gfd:
+    oneshot: false
+    noTimestamp: false
+    sleepInterval: infinite
+    outputFile: /etc/kubernetes/node-feature-discovery/features.d/gfd
+    machineTypeFile: /sys/class/dmi/id/product_name
+resources:
+  gpus: [{pattern: "*", name: nvidia.com/gpu}]
+  mig: [{pattern: "1g.*", name: mig-small}, {pattern: "*", name: nvidia.com/mig-large}]
+sharing:
+  timeSlicing:
+    renameByDefault: false
+    failRequestsGreaterThanOne: true
+    resources:
+      - {name: gpu, rename: nvidia.com/gpu.shared, replicas: 4, devices: [0]}
+      - {name: mig-small, replicas: 2, devices: all}
+imex: {channelIDs: [0], required: false}
+"""
+UNUSED = ["sleepInterval", "outputFile", "machineTypeFile", "channelIDs"]
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load texts as files beside each other."""
+
+    def load(*texts, **options):
+        files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        return config.load(files, **options)
+
+    return load
+
+
+def test_a_complete_file_loads_unchanged(load):
+    """Every key that NVIDIA's plugin has is known, and what asks for something that means nothing here gets a warning."""
+    loaded = load(DEVICES, COMPLETE)
+    flags = loaded.spec.flags
+    assert MigStrategy.MIXED is flags.mig_strategy
+    assert ("/run/nvidia/driver", "/", "/run/nvidia/mps") == (flags.driver_root, flags.dev_root, flags.mps_root)
+    assert (DeviceListStrategy.VOLUME_MOUNTS, DeviceListStrategy.CDI_ANNOTATIONS) == flags.device_list_strategies
+    assert (True, DeviceIdStrategy.INDEX) == (flags.pass_device_specs, flags.device_id_strategy)
+    assert AllocationPolicy.PACKED is flags.shared_devices_allocation_policy
+    assert ["nvidia.com/mig-small", "nvidia.com/mig-large"] == [each.name for each in loaded.spec.mig_patterns]
+    assert [("nvidia.com/gpu", ("0",), 4), ("nvidia.com/mig-small", None, 2)] == [
+        (each.name, each.devices, each.replicas) for each in loaded.spec.sharing.resources
+    ]
+    assert UNUSED == [warning.message.partition(" ")[0] for warning in loaded.warnings]
+
+
+def test_the_file_may_come_first(load):
+    """The order of the files says nothing."""
+    assert load(COMPLETE, DEVICES).spec.flags == load(DEVICES, COMPLETE).spec.flags
+
+
+def test_an_mps_block_fails_requests_greater_than_one_by_default(load):
+    """As in NVIDIA's plugin: absent means true for mps, false for timeSlicing."""
+    mps = "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
+    assert load(DEVICES, mps).spec.sharing.fail_requests_greater_than_one
+    slicing = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
+    assert not load(DEVICES, slicing).spec.sharing.fail_requests_greater_than_one
+
+
+def test_a_flag_wins_over_the_file(load):
+    """Flags and variables stand over what the file says, and what follows from them is judged anew."""
+    none = Override("none", "flag --mig-strategy")
+    loaded = load(DEVICES, COMPLETE, overrides={"flags.migStrategy": none})
+    assert MigStrategy.NONE is loaded.spec.flags.mig_strategy
+    assert "the partitions of a100 are not advertised under migStrategy none" in {w.message for w in loaded.warnings}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version: v2", "unknown version: v2"),
+        ("sharing: {timeSlicing: {}}", "'resources' is missing"),
+        ("sharing: {timeSlicing: null}", "'resources' is missing"),
+        ("sharing: {timeSlicing: {resources: []}}", "no resources specified"),
+        ("sharing: {timeSlicing: {resources: [{replicas: 2}]}}", "'name' is missing"),
+        ("sharing: {timeSlicing: {resources: [{name: gpu}]}}", "'replicas' is missing"),
+        *[
+            (f"sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: {n}}}]}}}}", f"{n} is out of range")
+            for n in (1, 0, -2)
+        ],
+        *[
+            (f"sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: 2, devices: {value}}}]}}}}", message)
+            for value, message in [
+                ("some", "the only word allowed is 'all'"),
+                ("0", "a count of devices must be at least 1, got 0"),
+                ("[1.5]", "the number 1.5 refers to no device"),
+                ("2.0", "the number 2.0 is no choice of devices"),
+                ("{a: 1}", "a mapping is no choice of devices"),
+                ("[0, 0]", "device 0 is listed twice"),
+            ]
+        ],
+        ("resources: {gpus: [{name: x}]}", "'pattern' is missing"),
+        ("resources: {mig: [{pattern: x}]}", "'name' is missing"),
+        ("resources: {gpus: [{pattern: x, name: a/b/c}]}", "'a/b/c' has more than one '/'"),
+        ("flags: {plugin: {deviceListStrategy: {a: 1}}}", "a mapping is not allowed here"),
+        ("flags: {plugin: {deviceListStrategy: envvars}}", "the text 'envvars' is not allowed here"),
+        ("flags: {plugin: {deviceIDStrategy: uid}}", "the text 'uid' is not allowed here"),
+        ("flags: {plugin: {sharedDevicesAllocationPolicy: pack}}", "the text 'pack' is not allowed here"),
+        ("flags: {migStrategy: mix}", "the text 'mix' is not allowed here"),
+        ("flags: {deviceDiscoveryStrategy: x}", "'x' is not allowed"),
+        ("imex: {channelIDs: [2]}", "channelIDs must be [] or [0], got [2]"),
+        ("flags: {renameByDefault: true}", "unknown key 'renameByDefault'"),
+        (
+            "flags: {migStrategy: mixed, mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
+            "sharing with MPS does not go with migStrategy mixed",
+        ),
+        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing with MPS needs mpsRoot"),
+        (
+            "flags: {migStrategy: single, mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
+            "partitions cannot be shared with MPS, and nvidia.com/gpu has some",
+        ),
+        (
+            "flags: {mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}, "
+            "timeSlicing: {resources: [{name: gpu, replicas: 2}]}}",
+            "timeSlicing and mps exclude each other",
+        ),
+        (
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: gpu, replicas: 3}]}}",
+            "every device of nvidia.com/gpu is shared already",
+        ),
+    ],
+)
+def test_each_mistake_has_its_own_sentence(load, text, message):
+    """Each row of what NVIDIA's plugin refuses, and what it should have: one error, with its place in the file."""
+    with pytest.raises(ConfigError) as refused:
+        load(DEVICES, text)
+    (problem,) = [each for each in refused.value.problems if each.is_error]
+    assert message in problem.message
+    assert "1.yaml:" in problem.where
