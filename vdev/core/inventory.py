@@ -42,6 +42,11 @@ class Resource:
         return {slot.id: slot for slot in self.slots}
 
     @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all slots."""
+        return frozenset(slot.id for slot in self.slots)
+
+    @cached_property
     def by_raw(self) -> Mapping[str, tuple[int, ...]]:
         """Positions in `slots` by raw device id."""
         positions: dict[str, list[int]] = {}
@@ -63,6 +68,26 @@ class Resource:
     def list_bytes(self) -> int:
         """Bytes of its device list on the wire."""
         return wire.list_size(self.slots)
+
+    def with_slots(self, others: Mapping[int, Slot]) -> "Resource":
+        """The same resource with other slots at these positions, each for the same id of the same device.
+
+        What is known of all slots is brought up to date instead of being counted again: one device among 70 000 may
+        change many times.
+        """
+        slots = list(self.slots)
+        for position, slot in others.items():
+            slots[position] = slot
+        pairs = [(self.slots[position], slot) for position, slot in others.items()]
+        changed = replace(self, slots=tuple(slots))
+        changed.__dict__.update(  # where cached properties keep their values
+            ids=self.ids,
+            by_raw=self.by_raw,
+            by_id={**self.by_id, **{slot.id: slot for slot in others.values()}},
+            healthy=self.healthy + sum(new.health.healthy - old.health.healthy for old, new in pairs),
+            list_bytes=self.list_bytes + sum(wire.slot_size(new) - wire.slot_size(old) for old, new in pairs),
+        )
+        return changed
 
 
 @dataclass(frozen=True)
@@ -199,15 +224,14 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Invento
 
 
 def _judged(resource: Resource, verdicts: Mapping[str, Health]) -> Resource:
-    slots: list[Slot] | None = None
+    others: dict[int, Slot] = {}
     for raw, verdict in verdicts.items():
         for position in resource.by_raw.get(raw, ()):
             slot = resource.slots[position]
             health = slot.health if not slot.device.raw.health.healthy else verdict
             if health != slot.health:
-                slots = slots if slots is not None else list(resource.slots)
-                slots[position] = replace(slot, health=health)
-    return resource if slots is None else replace(resource, slots=tuple(slots))
+                others[position] = replace(slot, health=health)
+    return resource.with_slots(others) if others else resource
 
 
 # --- the difference of two inventories ------------------------------------------------------------------------------
@@ -227,30 +251,38 @@ class Removed:
     resource: Resource
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Changed:
     """A resource whose devices, or what they give to containers, changed; its open stream carries the news."""
 
     old: Resource
     new: Resource
 
-    @property
+    @cached_property
     def added(self) -> tuple[str, ...]:
         """Ids that are new."""
-        return tuple(slot.id for slot in self.new.slots if slot.id not in self.old.by_id)
+        return tuple(slot.id for slot in self._touched if slot.id not in self.old.by_id)
 
-    @property
+    @cached_property
     def removed(self) -> tuple[str, ...]:
         """Ids that are gone."""
-        return tuple(slot.id for slot in self.old.slots if slot.id not in self.new.by_id)
+        if self.new.ids >= self.old.ids:
+            return ()
+        return tuple(slot.id for slot in self.old.slots if slot.id not in self.new.ids)
 
-    @property
+    @cached_property
     def health(self) -> tuple[tuple[str, Health], ...]:
         """Ids whose health or its reason changed, with the new one."""
         old = self.old.by_id
         return tuple(
-            (slot.id, slot.health) for slot in self.new.slots if slot.id in old and old[slot.id].health != slot.health
+            (slot.id, slot.health) for slot in self._touched if slot.id in old and old[slot.id].health != slot.health
         )
+
+    @cached_property
+    def _touched(self) -> tuple[Slot, ...]:
+        """The new slots that are not the very ones of before; few, when few devices changed."""
+        before = set(map(id, self.old.slots))
+        return tuple(slot for slot in self.new.slots if id(slot) not in before)
 
 
 Change = Added | Removed | Changed

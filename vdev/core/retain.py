@@ -98,10 +98,10 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
     waiting: dict[Key, Retired] = {}
     for name, resource in served.resources.items():
         new = fresh.resources.get(name)
-        if new is resource:
+        if new is not None and new.ids >= resource.ids:
             continue
         for slot in resource.slots:
-            if new is None or slot.id not in new.by_id:
+            if new is None or slot.id not in new.ids:
                 key = (name, slot.id)
                 waiting[key] = retired.get(key) or Retired(resource, slot, now)
     return waiting
@@ -129,9 +129,9 @@ def _withhold(served: Inventory, fresh: Inventory) -> Inventory:
     listed: dict[str, str] = {}
     for name, resource in fresh.resources.items():
         before = served.resources.get(name)
-        if before is resource or (before and before.by_id.keys() >= resource.by_id.keys()):
+        if before is not None and before.ids >= resource.ids:
             continue  # nothing new in it
-        listed = listed or {each: key for key, other in served.resources.items() for each in other.by_id}
+        listed = listed or {each: key for key, other in served.resources.items() for each in other.ids}
         slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
         if len(slots) != len(resource.slots):
             moved[name] = replace(resource, slots=slots)

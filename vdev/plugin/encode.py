@@ -46,16 +46,15 @@ class ListEncoder:
     """Encodes a resource's lists, one after the other, reusing the pieces of slots that stayed the same."""
 
     def __init__(self) -> None:
-        self._pieces: dict[str, tuple[Slot, bytes]] = {}
+        self._slots: Sequence[Slot] = ()
+        self._pieces: list[bytes] = []
 
     def encode(self, slots: Sequence[Slot]) -> bytes:
         """A whole `ListAndWatchResponse`."""
-        old, new = self._pieces, {}
-        for slot in slots:
-            known = old.get(slot.id)
-            new[slot.id] = known if known is not None and known[0] is slot else (slot, slot_piece(slot))
-        self._pieces = new
-        return b"".join(piece for _, piece in new.values())
+        known = dict(zip(map(id, self._slots), self._pieces, strict=True))  # ids hold: the slots are kept with them
+        self._pieces = [known.get(id(slot)) or slot_piece(slot) for slot in slots]
+        self._slots = slots
+        return b"".join(self._pieces)
 
 
 def container_response(edits: ContainerEdits) -> pb.ContainerAllocateResponse:
