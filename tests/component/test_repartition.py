@@ -1,0 +1,113 @@
+"""Layouts and sharing that change while pods hold devices, and entries that break beside others."""
+
+import pytest
+
+from vdev.sim import Phase, manifest
+
+MIXED = """
+flags: {{migStrategy: mixed}}
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {{preset: a100-sxm4-40gb, count: 1}}
+    partitions: {{"0": [{layout}]}}
+"""
+SMALL, MEDIUM, LARGE = (f"nvidia.com/mig-{profile}" for profile in ("1g.5gb", "2g.10gb", "3g.20gb"))
+
+
+def health(agent, resource):
+    """Healthy or not of each device that the kubelet is told of, by profile and slice."""
+    slots = agent.agent.state.served.resources[resource].slots
+    return {f"{slot.device.profile}@{slot.device.slices.start}": slot.health.healthy for slot in slots}
+
+
+async def test_an_overlapping_partition_waits_for_the_pod(kubelet, start_agent, shows):
+    """A new partition on slices that a pod still holds is Unhealthy until that pod is gone; others come at once."""
+    agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
+    await shows(LARGE, 1, 1)
+    assert Phase.RUNNING == (await kubelet.run_pod(manifest("holder", {LARGE: 1}))).phase
+    agent.edit(MIXED.format(layout="1g.5gb@4, 1g.5gb@2, 2g.10gb@0"))
+    await shows(SMALL, 2, 1)
+    assert {"1g.5gb@4": False, "1g.5gb@2": True} == health(agent, SMALL)
+    assert {"2g.10gb@0": True} == health(agent, MEDIUM)
+    (waiting,) = (slot for slot in agent.agent.state.served.resources[SMALL].slots if slot.device.slices.start == 4)
+    assert "which pod default/holder still holds" in waiting.health.reason
+    assert {LARGE: 0} == {LARGE: kubelet.node().allocatable[LARGE]}
+    await kubelet.delete_pod("holder")
+    await shows(SMALL, 2, 2)
+    await shows(LARGE, 0, 0)
+    assert [] == kubelet.errors
+
+
+async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows):
+    """The id and health of a partition that both layouts have stay, and so does its pod."""
+    agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
+    await shows(LARGE, 1, 1)
+    before = set(agent.agent.state.served.resources[LARGE].by_id)
+    registrations = agent.agent.fleet.services[LARGE].registrations
+    agent.edit(MIXED.format(layout="1g.5gb@0, 3g.20gb@4"))
+    await shows(SMALL, 1, 1)
+    assert before == set(agent.agent.state.served.resources[LARGE].by_id)
+    assert registrations == agent.agent.fleet.services[LARGE].registrations
+    assert [] == kubelet.errors
+
+
+async def test_a_whole_device_waits_for_its_last_partition(kubelet, start_agent, shows):
+    """Back to a whole device: it is Unhealthy while a pod holds one of its partitions."""
+    agent = await start_agent(MIXED.format(layout="3g.20gb"))
+    await shows(LARGE, 1, 1)
+    await kubelet.run_pod(manifest("holder", {LARGE: 1}))
+    agent.edit(MIXED.format(layout="3g.20gb").replace('    partitions: {"0": [3g.20gb]}\n', ""))
+    await shows("nvidia.com/gpu", 1, 0)
+    await kubelet.delete_pod("holder")
+    await shows("nvidia.com/gpu", 1, 1)
+    assert [] == kubelet.errors
+
+
+async def test_sharing_may_start_while_a_pod_holds_the_whole_device(kubelet, start_agent, shows):
+    """Replicas of a device that a pod has for itself are Unhealthy until it gives it back."""
+    text = "devices: [{name: acme, resource: acme.dev/npu, virtual: {count: 2}}]\n"
+    agent = await start_agent(text)
+    await shows("acme.dev/npu", 2, 2)
+    await kubelet.run_pod(manifest("holder", {"acme.dev/npu": 1}))
+    agent.edit(text + "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 3}]}}\n")
+    await shows("acme.dev/npu", 7, 3)
+    await kubelet.delete_pod("holder")
+    await shows("acme.dev/npu", 6, 6)
+    assert [] == kubelet.errors
+
+
+BROKEN = [
+    ("virtual: {count: many}", "expected a whole number"),
+    ("virtual: {preset: a100-sxm4-40gb}, partitions: {0: [7g.40gb, 1g.5gb]}", "1g.5gb"),
+    ("glob: relative/path", "relative/path"),
+]
+
+
+@pytest.mark.parametrize(("source", "words"), BROKEN, ids=["value", "layout", "path"])
+async def test_a_broken_entry_on_reload_takes_nobody_down(kubelet, start_agent, shows, source, words):
+    """The last good configuration stays in force as a whole, and the status says what is wrong where."""
+    good = "devices:\n- {name: acme, resource: acme.dev/npu, virtual: {count: 2}}\n"
+    agent = await start_agent(good)
+    await shows("acme.dev/npu", 2, 2)
+    agent.edit(f"{good}- {{name: broken, resource: acme.dev/broken, {source}}}\n")
+    await kubelet.wait_until(lambda: agent.agent.config.status.failed == 1)
+    assert any(words in problem.message for problem in agent.agent.state.problems)
+    assert Phase.RUNNING == (await kubelet.run_pod(manifest("one", {"acme.dev/npu": 2}))).phase
+    agent.edit(good.replace("count: 2", "count: 3"))
+    await shows("acme.dev/npu", 3, 3)
+    assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize(("source", "words"), BROKEN, ids=["value", "layout", "path"])
+async def test_a_broken_entry_at_the_start_takes_nobody_down_when_told_so(kubelet, start_agent, shows, source, words):
+    """With failOnInitError false the good entries are served, and the problem is kept for the status."""
+    text = f"""
+flags: {{failOnInitError: false}}
+devices:
+- {{name: broken, resource: acme.dev/broken, {source}}}
+- {{name: acme, resource: acme.dev/npu, virtual: {{count: 2}}}}
+"""
+    agent = await start_agent(text)
+    await shows("acme.dev/npu", 2, 2)
+    assert any(words in problem.message for problem in agent.agent.state.problems)
