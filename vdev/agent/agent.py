@@ -149,6 +149,9 @@ class Agent:
                 await self.drill.look_at_files()
             again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
             self._look_again_at(again_at)
+            await self.drill.act(fleet)
+            if self.drill.engine.stirred:
+                self._mark(holders=True)  # the answers to that may have been taken away, or come back
             if moved or due.reload or due.scan:
                 self._watched = await asyncio.to_thread(self.state.scanner.watched, self.state.scan)
                 moved = False
