@@ -3,12 +3,15 @@
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core import allocate, inject
+from ..core import allocate, cdi, inject
 from ..core.inject import ContainerEdits
+from ..core.inventory import Inventory, Resource
 from ..core.problem import did_you_mean
+from ..core.spec import DeviceListStrategy
 from ..errors import AllocationError, UsageError
 from . import common
 from .preview import Preview, add_arguments
@@ -20,6 +23,7 @@ EPILOG = """examples:
   vdev allocate vdev.yaml --resource example.com/uart uart-ttyUSB0
   vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by their index
   vdev allocate vdev.yaml --resource nvidia.com/gpu --size 2   what the preferred allocation would choose
+  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the answer under each device-list strategy
 """
 
 
@@ -36,6 +40,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--resource", required=True, metavar="NAME", help="the extended resource that is asked for")
     parser.add_argument(
         "--size", type=int, metavar="N", help="instead of ids: let the preferred allocation choose N devices"
+    )
+    parser.add_argument(
+        "--all-strategies",
+        action="store_true",
+        help="show the answer under each device-list strategy, instead of those that are on",
     )
     common.add_flags(parser)
     common.add_output(parser)
@@ -58,16 +67,42 @@ def run(args: argparse.Namespace) -> int:
         )
     chosen = _chosen(seen, args.resource, ids, args.size)
     try:
-        edits = inject.inject(allocate.allocate(resource, chosen))
+        if args.all_strategies:
+            answers = {each.value: _answer(_under(resource, each), chosen) for each in DeviceListStrategy}
+        else:
+            answers = {"": _answer(resource, chosen)}
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
-    document = _document(args.resource, chosen, edits)
     if args.output == "json":
-        print(json.dumps(document, indent=2))
-    else:
-        _print(document)
+        print(json.dumps({"strategies": answers} if args.all_strategies else answers[""], indent=2))
+        return 0
+    print(f"{args.resource}: {' '.join(chosen)}")
+    for strategy, answer in answers.items():
+        if strategy:
+            print(f"{strategy}:")
+        _print(answer)
     return 0
+
+
+def _under(resource: Resource, strategy: DeviceListStrategy) -> Resource:
+    """The resource as it would be if that strategy alone were on."""
+    return replace(resource, flags=replace(resource.flags, device_list_strategies=(strategy,)))
+
+
+def _answer(resource: Resource, ids: list[str]) -> dict[str, Any]:
+    """The answer as a document; what the runtime finds behind CDI names goes with it."""
+    edits = inject.inject(allocate.allocate(resource, ids))
+    documents = inject.cdi_documents(Inventory({resource.name: resource}))
+    behind = {
+        cdi.qualified(kind, device["name"]): device["containerEdits"]
+        for kind, document in documents.items()
+        for device in document["devices"]
+    }
+    named = dict.fromkeys(
+        [*edits.cdi_devices, *(name for names in edits.annotations.values() for name in names.split(","))]
+    )
+    return _document(resource.name, ids, edits) | {"cdi": {name: behind[name] for name in named if name in behind}}
 
 
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
@@ -114,7 +149,6 @@ def _document(resource: str, ids: list[str], edits: ContainerEdits) -> dict[str,
 
 
 def _print(document: dict[str, Any]) -> None:
-    print(f"{document['resource']}: {' '.join(document['devices_ids'])}")
     for key, value in document["envs"].items():
         print(f"  env         {key}={value}")
     for each in document["devices"]:
@@ -125,3 +159,11 @@ def _print(document: dict[str, Any]) -> None:
         print(f"  annotation  {key}={value}")
     for each in document["cdi_devices"]:
         print(f"  cdi         {each['name']}")
+    for name, edits in document["cdi"].items():
+        print(f"  {name} stands for")
+        for text in edits.get("env", ()):
+            print(f"    env       {text}")
+        for node in edits.get("deviceNodes", ()):
+            print(f"    device    {node.get('hostPath', node['path'])} -> {node['path']} ({node['permissions']})")
+        for mount in edits.get("mounts", ()):
+            print(f"    mount     {mount['hostPath']} -> {mount['containerPath']} ({mount['options'][-1]})")

@@ -1,0 +1,87 @@
+"""What `plan` and `allocate` explain: names, refusals, and the answer under each strategy."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vdev import cli
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+
+
+@pytest.fixture
+def vdev(capsys):
+    """Run a command; its exit code and what it printed to stdout and stderr."""
+
+    def run(*arguments):
+        code = cli.main([str(each) for each in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_each_strategy_has_its_answer(vdev):
+    """`--all-strategies` shows what a container gets under each, whichever are on."""
+    request = ("allocate", CONFIGS / "cdi.yaml", "--resource", "acme.dev/npu", "0", "--all-strategies")
+    code, out, _ = vdev(*request, "-o", "json")
+    answers = json.loads(out)["strategies"]
+    assert 0 == code
+    assert ["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"] == list(answers)
+    assert {"ACME_DEV_NPU_VISIBLE_DEVICES": "0"} == answers["envvar"]["envs"]
+    assert ["/dev/null"] == [node["host_path"] for node in answers["envvar"]["devices"]]
+    assert ["/dev/null", "/etc"] == sorted(mount["host_path"] for mount in answers["volume-mounts"]["mounts"])
+    assert [{"name": "k8s.device-plugin.acme.dev/npu=0"}] == answers["cdi-cri"]["cdi_devices"]
+    (annotation,) = answers["cdi-annotations"]["annotations"].values()
+    assert "k8s.device-plugin.acme.dev/npu=0" == annotation
+    _, text, _ = vdev(*request)
+    assert ["envvar:", "volume-mounts:", "cdi-annotations:", "cdi-cri:"] == [
+        line for line in text.splitlines() if line.endswith(":")
+    ]
+
+
+def test_what_a_cdi_name_stands_for_is_shown(vdev):
+    """With CDI the answer is a name; what the runtime finds behind it is shown as well."""
+    _, out, _ = vdev("allocate", CONFIGS / "cdi.yaml", "--resource", "acme.dev/npu", "1", "-o", "json")
+    edits = json.loads(out)["cdi"]["k8s.device-plugin.acme.dev/npu=1"]
+    assert ["ACME_DEV_NPU_DEVICE_1=acme-1"] == edits["env"]
+    _, text, _ = vdev("allocate", CONFIGS / "cdi.yaml", "--resource", "acme.dev/npu", "1")
+    assert "    device    /dev/null -> /dev/acme1 (rw)" in text.splitlines()
+
+
+def test_a_refused_request_says_why(vdev):
+    """Two replicas of a resource that gives one are refused, as the kubelet would be told."""
+    files = (CONFIGS / "sharing-per-device.yaml", "--resource", "nvidia.com/gpu.half", "--size", "2")
+    code, _, err = vdev("allocate", *files)
+    assert 1 == code
+    assert "maximum request size for shared resources is 1; found 2" in err
+
+
+def test_the_plan_says_which_pattern_named_a_resource(vdev):
+    """Each name has its reason."""
+    _, out, _ = vdev("plan", CONFIGS / "resource-names.yaml")
+    assert "  named so because resources.gpus pattern '*A100*' matches 'NVIDIA A100-SXM4-40GB'" in out.splitlines()
+    assert "  named so because resources.mig pattern '1g.*' matches '1g.10gb'" in out.splitlines()
+
+
+def test_the_plan_says_why_a_profile_was_refused(vdev, tmp_path):
+    """The clash is named with its slices and its place in the file; what is right beside it is planned."""
+    file = tmp_path / "v.yaml"
+    file.write_text(
+        """flags: {migStrategy: mixed}
+devices:
+- name: bad
+  resource: nvidia.com/gpu
+  virtual: {preset: a100-sxm4-40gb}
+  partitions: {"0": [3g.20gb, 3g.20gb, 1g.5gb]}
+- {name: good, resource: acme.dev/npu, virtual: {count: 2}}
+"""
+    )
+    code, out, err = vdev("plan", file)
+    assert 2 == code
+    assert "acme.dev/npu: 2 devices" in out
+    assert (
+        f'{file}:6:40: devices[0].partitions["0"][2]: 1g.5gb needs one of slices 0-6; '
+        "0-3 are taken by 3g.20gb at 0; 4-6 are taken by 3g.20gb at 4" in err
+    )
