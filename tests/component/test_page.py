@@ -20,7 +20,9 @@ CONFIG = f"""\
 version: v1
 devices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]
 """
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
@@ -64,7 +66,7 @@ class Page:
         """Wait until a condition holds in the page."""
         try:
             async with asyncio.timeout(PATIENCE):
-                while not await self.value(condition):
+                while not await self.value(condition):  # noqa: ASYNC110  # the page tells nobody
                     await asyncio.sleep(0.05)
         except TimeoutError:
             text = await self.value("document.body.innerText")
@@ -90,7 +92,9 @@ async def page(tmp_path):
     os.close(from_browser[1])
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=2**27)
-    incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_browser[0], "rb"))
+    incoming, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_browser[0], "rb")
+    )
     serial, lock = itertools.count(1), asyncio.Lock()
 
     async def send(method, parameters, session=None):
@@ -218,7 +222,7 @@ async def test_drills_are_marked(page):
     async with http.serving("127.0.0.1:0", Shown(devices, faults=faults)) as address:
         await page.open(address)
         assert ["drill", "free"] == await page.texts(tiles(NPU, " .pill"))
-        assert ["XID 79 – rule xid-79"] == await page.texts(tiles(NPU, " .why"))
+        assert ["XID 79 \u2013 rule xid-79"] == await page.texts(tiles(NPU, " .why"))
         assert "xid-79 active device, injected 1 time, changes in 13 s" in (await page.texts("#faults li"))[0]
 
 

@@ -9,9 +9,10 @@ one takes the new one down. So the streams are ended first, by stopping the serv
 """
 
 import asyncio
+import contextlib
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -94,6 +95,7 @@ class ResourceService:
         self._server: ResourceServer | None = None
         self._wake = link.subscribe()
         self._stopping = False
+        self._registering: asyncio.Timeout | None = None
         self._renew = False  # the next registration must be made with a new server
 
     @property
@@ -144,9 +146,11 @@ class ResourceService:
             self._wake.set()
 
     def stop(self) -> None:
-        """Make `run` end soon."""
+        """Make `run` end soon, also while the kubelet thinks about a registration."""
         self._stopping = True
         self._wake.set()
+        if self._registering is not None and not self._registering.expired():
+            self._registering.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """Serve and register until stopped; nothing that goes wrong with this resource gets out."""
@@ -172,6 +176,8 @@ class ResourceService:
                     self._become(State.REFUSED, str(refused))
                     await self._sleep(None, generation)
                 except SocketError as failed:
+                    if self._stopping:
+                        break
                     self._become(State.WAITING, str(failed))
                     await self._sleep(self._backoff.pause(attempt), generation)
                     attempt += 1
@@ -204,6 +210,17 @@ class ResourceService:
         self._server = server
         return server
 
+    @contextlib.asynccontextmanager
+    async def _until_stopped(self) -> AsyncIterator[None]:
+        """Let `stop` interrupt what is inside, as a SocketError."""
+        try:
+            async with asyncio.timeout(None) as self._registering:
+                yield
+        except TimeoutError:
+            raise SocketError(f"told to stop while {self.name} was being registered") from None
+        finally:
+            self._registering = None
+
     async def _register(self, server: ResourceServer) -> None:
         if self._link.socket is None:
             self._become(State.SERVING)
@@ -212,13 +229,14 @@ class ResourceService:
         if fault is not None and fault.hold:
             raise _Held(f"held back by the fault {fault.rule!r}")
         for _ in range(2 if fault is not None and fault.twice else 1):
-            await registration.register(
-                self._link.socket,
-                endpoint=server.path.name,
-                resource=self.name,
-                options=server.options(),
-                version=(fault and fault.version) or registration.VERSION,
-            )
+            async with self._until_stopped():
+                await registration.register(
+                    self._link.socket,
+                    endpoint=server.path.name,
+                    resource=self.name,
+                    options=server.options(),
+                    version=(fault and fault.version) or registration.VERSION,
+                )
         if self._spoilt is not None:
             await asyncio.to_thread(self._spoilt.unlink, missing_ok=True)
             self._spoilt = None

@@ -1,0 +1,192 @@
+"""Bad input and bad weather of a deployment: each gives one clear line and the right readiness; none ends the agent."""
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+
+from vdev.agent import status
+from vdev.errors import ConfigError
+from vdev.pb import deviceplugin_v1beta1_pb2 as api
+from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from vdev.sim import manifest
+
+NPU = "acme.dev/npu"
+CONFIG = f"""\
+version: v1
+devices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]
+"""
+THREE = CONFIG.replace("count: 2", "count: 3")
+CDI = CONFIG + "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
+
+
+def said(agent, level):
+    """The lines of a level."""
+    return [each for each in agent.logs if each["log_level"] == level]
+
+
+async def test_no_kubelet_directory(directory, kubelet, start_agent, shows):
+    """A directory that is not there is said once; the agent serves as soon as it is."""
+    nowhere = directory / "late"
+    agent = await start_agent(CONFIG, wait=False, plugin_dir=nowhere)
+    await kubelet.wait_until(lambda: "no directory" in agent.agent.waiting, what="the wait")
+    assert [f"no directory {nowhere}; is --kubelet-dir right, and mounted?"] == status.not_ready(agent.agent)
+    assert 1 == len(said(agent, "warning"))
+    await asyncio.to_thread(nowhere.symlink_to, kubelet.device_plugin_dir)
+    await shows(NPU, 2, 2)
+
+
+async def test_two_agents(kubelet, start_agent, shows):
+    """The second says that it waits and is not ready; it reads the files again and serves when the first has ended."""
+    first = await start_agent(CONFIG)
+    second = await start_agent(CONFIG, wait=False)
+    await kubelet.wait_until(lambda: "another vdev" in second.agent.waiting, what="the wait")
+    assert [f"another vdev serves {kubelet.device_plugin_dir}; it must end first"] == status.not_ready(second.agent)
+    assert status.ready(first.agent)
+    second.edit(THREE)
+    await first.stop()
+    await shows(NPU, 3, 3)
+    assert [] == kubelet.errors
+
+
+async def test_a_waiting_agent_ends_when_told(kubelet, start_agent):
+    """SIGTERM ends an agent that waits for its turn, and does not disturb the other one."""
+    first = await start_agent(CONFIG)
+    second = await start_agent(CONFIG, wait=False)
+    await kubelet.wait_until(lambda: second.agent.waiting.startswith("another"), what="the wait")
+    assert 0 == await second.stop()
+    assert status.ready(first.agent)
+
+
+class Hanging(api_grpc.RegistrationServicer):
+    """A kubelet that takes a registration and does not answer."""
+
+    def __init__(self):
+        self.asked, self.given_up = asyncio.Event(), asyncio.Event()
+
+    async def Register(self, _request, _context):  # noqa: N802  # the name of the RPC
+        """Wait until the plugin gives up."""
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up.set()
+        return api.Empty()
+
+
+@pytest.mark.timeout(60)
+async def test_stopped_during_registration(directory, start_agent):
+    """An agent that is told to end while the kubelet thinks about its registration gives it up and ends with 0."""
+    place = directory / "slow"
+    place.mkdir()
+    kubelet, server = Hanging(), grpc.aio.server()
+    api_grpc.add_RegistrationServicer_to_server(kubelet, server)
+    server.add_insecure_port(f"unix:{place / 'kubelet.sock'}")
+    await server.start()
+    try:
+        agent = await start_agent(CONFIG, wait=False, plugin_dir=place, kubelet_socket=place / "kubelet.sock")
+        await kubelet.asked.wait()
+        assert not status.ready(agent.agent)
+        stopping = asyncio.ensure_future(agent.stop())
+        await kubelet.given_up.wait()
+        assert 0 == await stopping
+        assert [] == list(place.glob("vdev-*"))
+    finally:
+        await server.stop(None)
+
+
+async def test_a_cdi_directory_that_cannot_be_written(directory, kubelet, start_agent, shows):
+    """One line says so, readiness is withheld since containers would fail, and it recovers with the next change."""
+    (directory / "file").write_text("")
+    blocked = directory / "file" / "cdi"  # below a file: not even root can make it
+    agent = await start_agent(CDI, wait=False, cdi_dir=blocked)
+    await shows(NPU, 2, 2)
+    assert [True] == ["cannot write CDI specifications" in each for each in status.not_ready(agent.agent)]
+    assert 1 == len(said(agent, "error"))
+    (directory / "file").unlink()
+    agent.edit(CDI.replace("count: 2", "count: 3"))
+    await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: status.ready(agent.agent), what="readiness")
+
+
+async def test_the_configuration_is_removed(directory, kubelet, start_agent, shows):
+    """A file that goes away changes nothing but the status; the devices stay, and so does readiness."""
+    agent = await start_agent(CONFIG)
+    await asyncio.to_thread(agent.config_file.unlink)
+    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
+    (line,) = said(agent, "error")
+    assert "the last good one stays" in line["event"]
+    assert status.ready(agent.agent)
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    assert "Running" == pod.phase.value
+
+
+async def test_pod_resources_cannot_be_read(directory, kubelet, start_agent, shows):
+    """Without the PodResources socket the agent serves and says what that means."""
+    agent = await start_agent(CONFIG, pod_resources_socket=directory / "none.sock")
+    await kubelet.wait_until(lambda: said(agent, "warning"), what="the warning")
+    assert ["pod resources are not readable"] == [each["event"].partition(";")[0] for each in said(agent, "warning")]
+    assert status.ready(agent.agent)
+
+
+# --- a directory of files --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(directory):
+    """A directory with a ConfigMap's files, laid out as the kubelet does; `publish` swaps them."""
+    mount = directory / "mount"
+    mount.mkdir()
+    serial = iter(range(100))
+
+    def publish(**texts):
+        data = mount / f"..{next(serial)}"
+        data.mkdir()
+        for name, text in texts.items():
+            (data / f"{name}.yaml").write_text(text)
+            link = mount / f"{name}.yaml"
+            if not link.is_symlink():
+                link.symlink_to(f"..data/{name}.yaml")
+        (mount / "..new").symlink_to(data.name)
+        (mount / "..new").rename(mount / "..data")
+        for link in mount.glob("*.yaml"):
+            if link.stem not in texts:
+                link.unlink()
+
+    publish.mount = mount
+    return publish
+
+
+async def test_a_node_takes_its_file(files, start_agent, shows):
+    """The file of the node's name serves; the status says which and why; an edit applies live."""
+    files(**{"default": CONFIG, "node-1": THREE})
+    agent = await start_agent(CONFIG, files=(files.mount,))
+    await shows(NPU, 3, 3)
+    document = status.status(agent.agent)["config"]
+    assert [str(files.mount / "node-1.yaml")] == document["files"]
+    assert document["choice"].startswith("node-1.yaml by the node's name, node-1")
+    files(**{"default": CONFIG, "node-1": THREE.replace("count: 3", "count: 4")})
+    await shows(NPU, 4, 4)
+
+
+async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, shows):
+    """A key that appears or vanishes changes the choice; without any left, the last good one stays."""
+    files(default=CONFIG)
+    agent = await start_agent(CONFIG, files=(files.mount,))
+    await shows(NPU, 2, 2)
+    files(**{"default": CONFIG, "node-1": THREE})
+    await shows(NPU, 3, 3)
+    files(other=CONFIG)
+    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
+    (line,) = said(agent, "error")
+    assert "no file for node node-1" in line["problems"][0]
+    assert status.ready(agent.agent)
+    await shows(NPU, 3, 3)
+
+
+async def test_no_file_at_the_start(files, start_agent):
+    """Without a file for this node and without a last good one, the start fails and says what there is."""
+    files(other=CONFIG)
+    with pytest.raises(ConfigError, match=r"no file for node node-1: .*; there are other.yaml"):
+        await start_agent(CONFIG, files=(files.mount,))
