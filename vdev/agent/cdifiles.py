@@ -76,6 +76,8 @@ class CdiFiles:
             unneeded = self._unneeded(wanted, holdings, now)
             documents = cdi.with_leftovers(wanted, self._present, lambda kind, name: (kind, name) not in unneeded)
             texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
+            if texts:
+                self.directory.mkdir(parents=True, exist_ok=True)
             self._put(_spoilt(texts, faults))
             self._present = list(documents.values())
             self.trouble = self._conflict()
@@ -133,8 +135,6 @@ class CdiFiles:
 
     def _put(self, texts: dict[str, bytes]) -> None:
         """Write what differs, and remove what is in no document."""
-        if texts:
-            self.directory.mkdir(parents=True, exist_ok=True)
         for name in self._texts.keys() - texts.keys():
             (self.directory / name).unlink(missing_ok=True)
             log.info("CDI specification removed", file=str(self.directory / name))

@@ -44,7 +44,10 @@ class ManualClock:
         return self._now
 
     def call_at(self, moment: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` when the clock is advanced to or beyond the moment."""
+        """Call `action` when the clock is advanced to or beyond the moment; at once when it is past."""
+        if moment <= self._now:
+            action()
+            return lambda: None
         number = next(self._serial)
         heapq.heappush(self._due, (moment, number, action))
         return lambda: self._cancelled.add(number)

@@ -1,0 +1,442 @@
+"""Each kind of fault over real sockets, on virtual time: what the kubelet sees, and that it heals."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from vdev.agent.status import status
+from vdev.faults import ManualClock
+from vdev.pb import deviceplugin_v1beta1_pb2 as pb
+from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
+from vdev.sim import Phase, manifest
+
+NPU = "acme.dev/npu"
+DEVICES = """version: v1
+devices:
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 4}}
+"""
+
+
+def config(*rules, head=DEVICES):
+    """The devices with these rules, each in flow style."""
+    return head + "faults:\n  seed: 7\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
+
+
+@pytest.fixture
+def clock():
+    """Virtual time."""
+    return ManualClock(1000.0)
+
+
+@pytest.fixture
+async def start(start_agent, clock):
+    """Start a plugin with these rules, on virtual time."""
+
+    async def begin(*rules, head=DEVICES, **options):
+        return await start_agent(config(*rules, head=head) if rules else head, clock=clock, **options)
+
+    return begin
+
+
+def injected(agent, name):
+    """How often a rule did something."""
+    return agent.agent.drill.engine.runs[name].injected
+
+
+async def allocate(kubelet, agent, ids, *, deadline=20):
+    """Call Allocate as the kubelet does."""
+    service = agent.agent.fleet.services[NPU]
+    async with grpc.aio.insecure_channel(f"unix:{service.socket}") as channel:
+        request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
+        return await rpc.DevicePluginStub(channel).Allocate(request, timeout=deadline)
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+async def test_window(start, shows, clock):
+    """A device fails at its time, recovers, and fails again."""
+    await start("name: x, devices: [acme/3], at: 60s, for: 30s, every: 5m, health: Unhealthy")
+    await shows(NPU, 4, 4)
+    for seconds, allocatable in ((60, 3), (30, 4), (270, 3), (30, 4)):
+        clock.advance(seconds)
+        await shows(NPU, 4, allocatable)
+
+
+async def test_flap(start, shows, clock):
+    """A flapping device goes and comes."""
+    await start("name: x, devices: [acme/0], flap: {up: 20s, down: 5s}")
+    for seconds, allocatable in ((20, 3), (5, 4), (20, 3), (5, 4)):
+        clock.advance(seconds)
+        await shows(NPU, 4, allocatable)
+
+
+async def test_removed_while_held(start, shows, clock, kubelet):
+    """An unplugged device that a pod holds stays listed as Unhealthy, and the pod's status says so."""
+    await start('name: x, devices: ["acme/*"], at: 10s, remove: true, for: 60s')
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    assert Phase.RUNNING is pod.phase
+    clock.advance(10)
+    await shows(NPU, 1, 0)
+    assert "Unhealthy" in str(kubelet.pod("p").container().allocated_resources_status)
+    clock.advance(60)
+    await shows(NPU, 4, 4)
+    assert [] == kubelet.errors
+
+
+async def test_drop_harms(start, shows, clock, kubelet):
+    """With consent a held id leaves the list at once."""
+    await start('name: x, devices: ["acme/*"], at: 10s, drop: true, allowHarmful: true')
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    clock.advance(10)
+    await shows(NPU, 0, 0)
+
+
+async def test_physical_fault_reaches_replicas_and_partitions(start, shows, clock):
+    """What breaks a card breaks all that it is cut and shared into."""
+    head = """version: v1
+flags: {migStrategy: mixed}
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 2}
+    partitions: {"0": [1g.5gb, 1g.5gb, 2g.10gb]}
+sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}]}}
+"""
+    await start("name: x, devices: [a100/0], at: 5s, health: Unhealthy", head=head)
+    await shows("nvidia.com/mig-1g.5gb", 6, 6)
+    clock.advance(5)
+    await shows("nvidia.com/mig-1g.5gb", 6, 0)
+    await shows("nvidia.com/mig-2g.10gb", 1, 0)
+    await shows("nvidia.com/gpu", 1, 1)
+
+
+async def test_partition_fault_spares_its_neighbours(start, shows, clock):
+    """A rule that names a profile fails these partitions alone."""
+    head = """version: v1
+flags: {migStrategy: mixed}
+devices:
+  - {name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 1}, partitions: {"0": [1g.5gb, 2g.10gb]}}
+"""
+    await start("name: x, devices: {profile: 1g.*}, at: 5s, health: Unhealthy", head=head)
+    clock.advance(5)
+    await shows("nvidia.com/mig-1g.5gb", 1, 0)
+    await shows("nvidia.com/mig-2g.10gb", 1, 1)
+
+
+async def test_allocation_triggers(start, shows, kubelet):
+    """A device that fails when it is given to a pod: only that one."""
+    agent = await start("name: x, onAllocate: true, health: Unhealthy, reason: broke in use")
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    await shows(NPU, 4, 3)
+    (held,) = kubelet.pod("p").container().devices[NPU]
+    sick = [each for each in status(agent.agent)["resources"][0]["devices"] if each["health"] == "Unhealthy"]
+    assert [(held, "broke in use", "x")] == [(each["id"], each["reason"], each["injected"]) for each in sick]
+
+
+async def test_file_triggers(start, shows, directory):
+    """A rule begins when its file appears, and ends when it goes."""
+    flag = directory / "now"
+    await start(f"name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy")
+    await shows(NPU, 4, 4)
+    flag.touch()
+    await shows(NPU, 4, 3)
+    flag.unlink()
+    await shows(NPU, 4, 4)
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+async def test_nth_allocate_fails(start, kubelet):
+    """The second call fails with the rule's words in the pod's event, the others are fine."""
+    await start('name: x, rpc: Allocate, nth: 2, error: {code: UNAVAILABLE, message: "firmware busy"}')
+    phases = [(await kubelet.run_pod(manifest(f"p{n}", {NPU: 1}))).phase for n in range(3)]
+    assert [Phase.RUNNING, Phase.FAILED, Phase.RUNNING] == phases
+    assert "code = Unavailable desc = firmware busy" in kubelet.pod("p1").message
+
+
+async def test_slow_allocate_takes_its_time(start, kubelet, clock):
+    """A call waits for as long as the rule says, longer than the plugin's own deadline."""
+    agent = await start("name: x, rpc: Allocate, delay: 8s")
+    call = asyncio.create_task(kubelet.run_pod(manifest("p", {NPU: 1})))
+    await kubelet.wait_until(lambda: injected(agent, "x"))
+    clock.advance(7.9)
+    await asyncio.sleep(0)
+    assert not call.done()
+    clock.advance(0.1)
+    assert Phase.RUNNING is (await call).phase
+
+
+async def test_hanging_call_ends_with_its_fault(start, kubelet, clock):
+    """A call hangs until the fault is over, and then is an error rather than a surprise."""
+    agent = await start("name: x, rpc: Allocate, hang: true, for: 1h")
+    call = asyncio.create_task(kubelet.run_pod(manifest("p", {NPU: 1})))
+    await kubelet.wait_until(lambda: injected(agent, "x"))
+    clock.advance(3600)
+    assert "hung until the fault 'x' ended" in (await call).message
+
+
+async def test_hanging_call_can_be_cancelled(start, kubelet):
+    """Who cancels a hanging call is rid of it, and the device is not in flight any more."""
+    agent = await start("name: x, rpc: Allocate, hang: true")
+    with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
+        await allocate(kubelet, agent, ["acme-0"], deadline=0.2)
+    resources = tuple(agent.agent.state.served.resources.values())
+    await kubelet.wait_until(lambda: not agent.agent.desk.in_flight(resources))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("empty", "no containers return in allocation response"),
+        ("oversized", "received message larger than max"),
+    ],
+)
+async def test_wrong_allocate_answers(start, kubelet, answer, message):
+    """The kubelet refuses a wrong answer, and the pod's status says why."""
+    await start(f"name: x, rpc: Allocate, answer: {{{answer}: true}}")
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    assert Phase.FAILED is pod.phase
+    assert message.lower() in pod.message.lower()
+
+
+async def test_bogus_allocate_answer(start, kubelet):
+    """An answer with devices that do not exist reaches the container."""
+    await start("name: x, rpc: Allocate, answer: {bogusIds: true}")
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    assert "vdev-bogus-0" == kubelet.pod("p").container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
+
+
+@pytest.mark.parametrize("answer", ["bogusIds", "empty"])
+async def test_useless_preferences_are_survived(start, kubelet, answer):
+    """The kubelet does without a preference that is none."""
+    agent = await start(f"name: x, rpc: GetPreferredAllocation, answer: {{{answer}: true}}")
+    assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 2}))).phase
+    assert injected(agent, "x")
+
+
+async def test_pre_start_can_fail(start, kubelet, clock):
+    """A rule about PreStartContainer makes the kubelet call it."""
+    await start('name: x, rpc: PreStartContainer, for: 1m, error: {message: "reset failed"}')
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    assert "reset failed" in str(pod)
+
+
+async def test_options_that_fail_refuse_the_registration(start, kubelet, shows, clock):
+    """Without options there is no registration; it comes when the fault is over."""
+    agent = await start("name: x, rpc: GetDevicePluginOptions, error: {}, for: 1m", wait=False)
+    await kubelet.wait_until(lambda: "x" in agent.agent.drill.engine.runs and injected(agent, "x"))
+    assert NPU not in kubelet.node().capacity
+    clock.advance(60)
+    await shows(NPU, 4, 4)
+
+
+async def test_list_that_fails(start, kubelet, shows, clock):
+    """Streams that end with an error leave the resource without devices until the fault is over."""
+    agent = await start("name: x, rpc: ListAndWatch, error: {}, for: 1m", wait=False)
+    await kubelet.wait_until(lambda: "x" in agent.agent.drill.engine.runs and injected(agent, "x"))
+    clock.advance(60)
+    await shows(NPU, 4, 4)
+
+
+# --- registration, streams, sockets ----------------------------------------------------------------------------------
+
+
+async def test_late_registration(start, kubelet, shows, clock):
+    """The node has the resource only after the delay."""
+    agent = await start("name: x, register: {delay: 45s}", wait=False)
+    await kubelet.wait_until(lambda: agent.agent.fleet and "held back" in str(status(agent.agent)["resources"]))
+    clock.advance(44)
+    assert NPU not in kubelet.node().capacity
+    clock.advance(1)
+    await shows(NPU, 4, 4)
+
+
+async def test_no_registration(start, kubelet, shows, clock):
+    """Nothing is registered while the rule lasts."""
+    agent = await start("name: x, register: {never: true}, for: 2m", wait=False)
+    await kubelet.wait_until(lambda: agent.agent.fleet and "held back" in str(status(agent.agent)["resources"]))
+    clock.advance(120)
+    await shows(NPU, 4, 4)
+
+
+async def test_refused_version(start, kubelet, shows, clock):
+    """The kubelet refuses another version; when the fault is over the plugin tries again."""
+    agent = await start("name: x, register: {version: v1alpha1}, for: 1m", wait=False)
+    await kubelet.wait_until(lambda: "is not supported" in str(agent.agent.fleet and status(agent.agent)["resources"]))
+    clock.advance(60)
+    await shows(NPU, 4, 4)
+
+
+async def test_registering_twice(start, kubelet):
+    """Two registrations arrive where one is right."""
+    await start("name: x, register: {twice: true}")
+    await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU] == 2)
+
+
+async def test_closed_stream(start, kubelet, shows, clock):
+    """The kubelet sees the plugin vanish, and it comes back by itself."""
+    await start("name: x, stream: {close: true}, at: 3m")
+    clock.advance(180)
+    await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU] == 2)
+    await shows(NPU, 4, 4)
+
+
+async def test_stream_closed_for_a_while(start, shows, clock):
+    """With a duration the plugin stays away so long."""
+    await start("name: x, stream: {close: true}, at: 1m, for: 2m")
+    clock.advance(60)
+    await shows(NPU, 4, 0)
+    clock.advance(120)
+    await shows(NPU, 4, 4)
+
+
+async def test_stalled_stream(start, kubelet, shows, clock):
+    """Nothing new is said while the stream stalls, and all of it after."""
+    await start(
+        "name: stall, stream: {stall: true}, at: 10s, for: 1m",
+        "name: sick, devices: [acme/0], at: 20s, health: Unhealthy",
+    )
+    clock.advance(10)
+    clock.advance(10)
+    await kubelet.wait_until(lambda: True)
+    assert 4 == kubelet.node().allocatable[NPU]
+    clock.advance(50)
+    await shows(NPU, 4, 3)
+
+
+async def test_duplicate_ids(start, shows, clock):
+    """An id listed with both healths counts twice: what the kubelet makes of it is shown."""
+    await start("name: x, stream: {duplicateIds: true}, at: 10s, for: 10s")
+    clock.advance(10)
+    await shows(NPU, 8, 4)
+    clock.advance(10)
+    await shows(NPU, 4, 4)
+
+
+async def test_flood(start, kubelet, clock):
+    """The same list comes again and again."""
+    agent = await start("name: x, stream: {flood: 100}, at: 10s, for: 10s")
+    clock.advance(10)
+    await kubelet.wait_until(lambda: injected(agent, "x"))
+    for _ in range(20):
+        clock.advance(0.01)
+        await asyncio.sleep(0)
+    clock.advance(10)
+    assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 1}))).phase
+
+
+async def test_oversized_list(start, kubelet, shows, clock):
+    """A list over 4 MiB ends the stream; after the fault the plugin is back."""
+    await start("name: x, stream: {oversized: true}, at: 10s, for: 10s, allowHarmful: true")
+    clock.advance(10)
+    await shows(NPU, 4, 0)
+    clock.advance(10)
+    await shows(NPU, 4, 4)
+
+
+@pytest.mark.parametrize("fault", ["delete", "replace"])
+async def test_spoilt_socket(start, kubelet, shows, clock, fault):
+    """A socket that is gone or no longer ours is made anew, and no file is left behind."""
+    agent = await start(f"name: x, socket: {{{fault}: true}}, at: 10s")
+    before = agent.agent.fleet.services[NPU].socket
+    clock.advance(10)
+    await kubelet.wait_until(lambda: agent.agent.fleet.services[NPU].socket not in ("", before))
+    await shows(NPU, 4, 4)
+    await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == 1)
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+CDI = DEVICES.replace("version: v1", "version: v1\nflags: {plugin: {deviceListStrategy: cdi-cri}}")
+
+
+@pytest.mark.parametrize(("fault", "sound"), [("missing: true", None), ("broken: true", False), ("late: 30s", None)])
+async def test_cdi_files(start, kubelet, clock, fault, sound):
+    """The file is away or broken while the rule says so, and sound after."""
+    agent = await start(f"name: x, cdi: {{{fault}}}, for: 1m", head=CDI)
+    path = agent.cdi_dir / "vdev-k8s.device-plugin.acme.dev-npu.json"
+
+    def state():
+        return path.read_text().endswith("}\n") if path.exists() else None
+
+    await kubelet.wait_until(lambda: state() is sound)
+    clock.advance(30)
+    if fault.startswith("late"):
+        await kubelet.wait_until(state)
+    clock.advance(30)
+    await kubelet.wait_until(state)
+
+
+async def test_pod_resources_down(start, kubelet, clock):
+    """Without the PodResources API nobody knows who holds what, until it is back."""
+    agent = await start("name: x, podResources: {unavailable: true}, at: 10s, for: 10s")
+    await kubelet.wait_until(lambda: agent.agent.holders.holders is not None)
+    clock.advance(10)
+    await kubelet.wait_until(lambda: agent.agent.holders.holders is None)
+    clock.advance(10)
+    await kubelet.wait_until(lambda: agent.agent.holders.holders is not None)
+
+
+async def test_process_ends(start, kubelet, clock):
+    """The process ends with the rule's code, once."""
+    codes = []
+    await start("name: x, process: {exit: 137}, at: 10m", exit=codes.append)
+    clock.advance(599)
+    clock.advance(1)
+    await kubelet.wait_until(lambda: codes)
+    clock.advance(600)
+    assert [137] == codes
+
+
+# --- rules over time -------------------------------------------------------------------------------------------------
+
+
+async def test_reload(start, shows, clock):
+    """An untouched rule goes on, a changed one starts anew, a removed one heals."""
+    one, other = (
+        "name: {}, devices: [acme/{}], at: {}s, health: Unhealthy".format(*each)
+        for each in (("a", 0, 60), ("b", 1, 60))
+    )
+    agent = await start(one, other)
+    clock.advance(50)
+    agent.edit(config(one, other.replace("60s", "55s")))
+    await shows(NPU, 4, 4)
+    await asyncio.to_thread(lambda: None)
+    changed = agent.agent.drill.engine
+    while changed.runs["b"].rule.when.at != 55:
+        await asyncio.sleep(0.01)
+    clock.advance(10)
+    await shows(NPU, 4, 3)
+    clock.advance(45)
+    await shows(NPU, 4, 2)
+    agent.edit(config(other.replace("60s", "55s")))
+    await shows(NPU, 4, 3)
+    agent.edit(DEVICES)
+    await shows(NPU, 4, 4)
+
+
+async def test_wrong_rules_change_nothing(start, shows, kubelet, clock):
+    """A reload with a wrong rule is refused, and the timeline in force goes on."""
+    agent = await start("name: a, devices: [acme/0], at: 60s, health: Unhealthy")
+    agent.edit(config("name: a, devices: [acme/9], at: 1s, health: Unhealthy"))
+    await kubelet.wait_until(lambda: agent.agent.config.status.failed)
+    clock.advance(60)
+    await shows(NPU, 4, 3)
+
+
+async def test_drills_can_be_seen(start, shows, clock):
+    """Log, metrics and status tell an injected fault from a real one."""
+    agent = await start("name: x, devices: [acme/0], at: 5s, health: Unhealthy, reason: XID 79")
+    clock.advance(5)
+    await shows(NPU, 4, 3)
+    faults = status(agent.agent)["faults"]
+    assert (1, "active") == (faults["active"], faults["rules"][0]["state"])
+    sample = agent.agent.metrics.registry.get_sample_value
+    assert 1.0 == sample("vdev_faults_active", {"kind": "device"})
+    assert 1.0 == sample("vdev_faults_injected_total", {"kind": "device", "resource": "*"})
+    lines = [each for each in agent.logs if each.get("injected")]
+    assert {"fault begins", "device unhealthy"} <= {each["event"] for each in lines}
+    assert {"x"} == {each["rule"] for each in lines}
