@@ -1,0 +1,59 @@
+"""The pages on sharing and partitions: each configuration is valid, and a node shows what stands below it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vdev.cli.preview import preview
+
+ROOT = Path(__file__).parents[2]
+PAIR = re.compile(r"```yaml\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+PAGES = {page: (ROOT / f"docs/{page}.md").read_text() for page in ("sharing", "partitions")}
+EXAMPLES = [
+    pytest.param(text, shown, id=f"{page}-{number}")
+    for page, whole in PAGES.items()
+    for number, (text, shown) in enumerate(PAIR.findall(whole))
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), EXAMPLES)
+def test_an_example_gives_what_stands_below_it(tmp_path, text, shown):
+    """No problem, and exactly these resources with these numbers."""
+    file = tmp_path / "vdev.yaml"
+    file.write_text(text)
+    seen = preview([file], node="n", host_root=Path("/"), overrides={})
+    assert () == seen.problems
+    assert shown.split("\n")[:-1] == [
+        f"{name}: {len(resource.slots)}" for name, resource in seen.inventory.resources.items()
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_configuration_has_its_numbers(page):
+    """A new example cannot slip in without being checked."""
+    assert PAGES[page].count("```yaml") == len(PAIR.findall(PAGES[page]))
+
+
+def test_the_sentence_about_a_clash_is_the_programs_own(tmp_path):
+    """The page quotes what is really said."""
+    file = tmp_path / "vdev.yaml"
+    file.write_text(
+        "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb}, "
+        'partitions: {"0": [3g.20gb, 3g.20gb, 1g.5gb]}}]'
+    )
+    messages = [problem.message for problem in preview([file], node="n", host_root=Path("/"), overrides={}).problems]
+    assert any(f"`{message}`" in PAGES["partitions"] for message in messages)
+
+
+def test_the_share_of_an_mps_replica_is_the_programs_own(tmp_path):
+    """The numbers of the table are what a container gets."""
+    from vdev.core import allocate, inject
+
+    text = next(text for text, _ in PAIR.findall(PAGES["sharing"]) if "mps:" in text)
+    file = tmp_path / "vdev.yaml"
+    file.write_text(text)
+    resource = preview([file], node="n", host_root=Path("/"), overrides={}).inventory.resources["nvidia.com/gpu"]
+    edits = inject.inject(allocate.allocate(resource, [resource.slots[0].id]))
+    for name in ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY"):
+        assert f"| `{name}` | `{edits.env[name]}`" in PAGES["sharing"]
