@@ -60,7 +60,7 @@ class Process:
     def __init__(self, arguments: Sequence[str], *, log: Path | None = None) -> None:
         self.started = time.perf_counter()
         self.arguments = list(arguments)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with log.open("wb") if log else open(os.devnull, "wb") as out:  # noqa: PTH123 - the null device
             self._child = subprocess.Popen(arguments, stdout=out, stderr=out, env=environment)
         self._log = log

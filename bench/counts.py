@@ -1,0 +1,224 @@
+"""A guard against decay: how many bytecode instructions the hot paths take, beside a recorded baseline.
+
+    python -m bench.counts            show the counts and their ratios to the baseline
+    python -m bench.counts --record   make the present counts the baseline of this Python
+
+Instructions are the same on every machine and under any load, so a check can compare them where it could never compare
+seconds. They do not see what C code does (a join, a dictionary's copy), which the benchmark times; they see a loop over all
+devices that came back into a path that should touch one. Baselines are kept per Python version, because the compiler
+differs; the margin is wide, because a helper more is no decay.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from vdev import discovery
+from vdev.agent.desk import FrontDesk
+from vdev.config import load_text
+from vdev.core import inventory, preferred, retain
+from vdev.core.device import Health
+from vdev.core.inventory import Inventory
+from vdev.hostfs import HostRoot
+from vdev.observe.metrics import Metrics
+from vdev.pb import deviceplugin_v1beta1_pb2 as pb
+from vdev.plugin.encode import ListEncoder
+from vdev.plugin.server import ResourceServer
+
+from . import configs
+
+BASELINE = Path(__file__).with_name("baseline.json")
+MARGIN = 1.5  # times the baseline
+_DEVICES = 1000
+_NAME = configs.resource(0)
+
+
+def version() -> str:
+    """The Python version that a baseline is for."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def instructions(action: Callable[[], Any]) -> int:
+    """How many bytecode instructions the action executes, in this thread and in everything that it calls.
+
+    It runs once before, so that what is prepared lazily is not counted.
+    """
+    action()
+    return _monitored(action) if sys.version_info >= (3, 12) else _traced(action)
+
+
+def _monitored(action: Callable[[], Any]) -> int:
+    count = 0
+
+    def step(_code: object, _offset: int) -> None:
+        nonlocal count
+        count += 1
+
+    monitoring, tool = sys.monitoring, 4  # an id that no debugger, profiler or coverage tool has
+    monitoring.use_tool_id(tool, "bench.counts")
+    monitoring.register_callback(tool, monitoring.events.INSTRUCTION, step)
+    monitoring.set_events(tool, monitoring.events.INSTRUCTION)
+    try:
+        action()
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.free_tool_id(tool)
+    return count
+
+
+def _traced(action: Callable[[], Any]) -> int:
+    count = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        if event == "call":
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        elif event == "opcode":
+            count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def measure() -> dict[str, int]:
+    """The instructions of each hot path."""
+    plain = _arranged(configs.plain(1, _DEVICES))
+    linked = preferred.allocator_for(_arranged(configs.linked(16, 4)).resources[_NAME])
+    shared = preferred.allocator_for(_arranged(configs.replicated(100, 10)).resources[_NAME])
+    sixteen = [f"d0-{number}" for number in range(16)]
+    replicas = [f"d0-{number}::{replica}" for number in range(100) for replica in range(10)]
+    return {
+        "Allocate of 1 device": asyncio.run(_allocate(plain, 1)),
+        "Allocate of 8 devices": asyncio.run(_allocate(plain, 8)),
+        f"health of 1 of {_DEVICES} devices changes": instructions(_one_changes(plain)),
+        f"nothing changes, {_DEVICES} devices": instructions(_nothing_changes(plain)),
+        f"arrange {_DEVICES} devices": instructions(lambda: _arranged(configs.plain(1, _DEVICES), read=False)),
+        f"encode {_DEVICES} devices": instructions(lambda: ListEncoder().encode(plain.resources[_NAME].slots)),
+        "prefer 8 of 16 linked": instructions(lambda: linked.prefer(sixteen, [], 8)),
+        "prefer 64 of 1000 replicas": instructions(lambda: shared.prefer(replicas, [], 64)),
+    }
+
+
+def complaints(measured: dict[str, int], baseline: dict[str, int]) -> list[str]:
+    """What has grown beyond the margin, or is not in the baseline, a sentence each."""
+    found = []
+    for path, count in measured.items():
+        recorded = baseline.get(path)
+        if recorded is None:
+            found.append(f"{path!r} has no baseline: record one with `python -m bench.counts --record`")
+        elif count > recorded * MARGIN:
+            found.append(
+                f"{path!r} takes {count} bytecode instructions, {count / recorded:.1f} times the {recorded} recorded "
+                f"(allowed: {MARGIN}); profile it, or record it anew with `python -m bench.counts --record` and say why"
+            )
+    return found
+
+
+def baseline() -> dict[str, int]:
+    """The baseline for this Python; for an unknown one that of the newest known."""
+    known: dict[str, dict[str, int]] = json.loads(BASELINE.read_text())
+    return known.get(version()) or known[max(known, key=lambda each: tuple(map(int, each.split("."))))]
+
+
+def record(measured: dict[str, int]) -> None:
+    """Make these the baseline of this Python."""
+    known = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
+    text = json.dumps({**known, version(): measured}, indent=2, sort_keys=True)
+    BASELINE.write_text(text + "\n")
+
+
+_specs: dict[str, Any] = {}
+
+
+def _arranged(config: str, *, read: bool = True) -> Inventory:
+    """The inventory of a configuration; with `read=False` the configuration has been read before."""
+    if read:
+        _specs[config] = load_text(config).spec
+    spec, host = _specs[config], HostRoot()
+    found = {entry.name: discovery.discover(entry, host, node="bench").devices for entry in spec.entries}
+    return inventory.arrange(spec, "bench", found)
+
+
+async def _allocate(plain: Inventory, size: int) -> int:
+    """From the request's bytes to the answer's, as the server calls it."""
+    desk = FrontDesk(Metrics(), allocate_deadline=5.0, on_allocated=lambda: None)
+    server = ResourceServer(plain.resources[_NAME], Path("unused"), desk, on_stream=lambda: None)
+    handler = server._guard("Allocate", server._allocate, 5.0)  # noqa: SLF001 - what gRPC calls has no public name
+    container = pb.ContainerAllocateRequest(devices_ids=[f"d0-{number}" for number in range(size)])
+    raw = pb.AllocateRequest(container_requests=[container]).SerializeToString()
+
+    def call() -> None:
+        answer = handler(pb.AllocateRequest.FromString(raw), None)  # type: ignore[arg-type]
+        task = answer.__await__()
+        try:
+            next(task)
+        except StopIteration as done:
+            pb.AllocateResponse.SerializeToString(done.value)
+        else:
+            raise AssertionError("Allocate waits for something")
+
+    return instructions(call)
+
+
+def _one_changes(plain: Inventory) -> Callable[[], None]:
+    """From a probe's verdict to the new list."""
+    encoder = ListEncoder()
+    served = plain
+    encoder.encode(plain.resources[_NAME].slots)
+    turns = 0
+
+    def act() -> None:
+        nonlocal served, turns
+        turns += 1
+        fresh = inventory.with_health(plain, {"d0-500": Health(healthy=False, reason=f"reason {turns}")})
+        kept = retain.retain(served, fresh, {}, retain.Holdings(), 0.0)
+        for change in inventory.diff(served, kept.inventory):
+            assert isinstance(change, inventory.Changed)
+            assert (1, 0, 0) == (len(change.health), len(change.added), len(change.removed))
+            encoder.encode(change.new.slots)
+        served = kept.inventory
+        assert _DEVICES - 1 == served.resources[_NAME].healthy
+        assert served.resources[_NAME].list_bytes > 0
+
+    return act
+
+
+def _nothing_changes(plain: Inventory) -> Callable[[], None]:
+    """A look around that finds nothing new."""
+
+    def act() -> None:
+        fresh = inventory.with_health(plain, {"d0-500": Health()})
+        kept = retain.retain(plain, fresh, {}, retain.Holdings(), 0.0)
+        assert not inventory.diff(plain, kept.inventory)
+
+    return act
+
+
+def main() -> int:
+    """Show, or record."""
+    measured = measure()
+    if "--record" in sys.argv[1:]:
+        record(measured)
+        print(f"recorded {len(measured)} counts for Python {version()} in {BASELINE}")
+        return 0
+    known = baseline()
+    for path, count in measured.items():
+        recorded = known.get(path)
+        print(f"{count:>9}  {f'{count / recorded:.2f}' if recorded else 'new':>5}  {path}")
+    for complaint in complaints(measured, known):
+        print(complaint, file=sys.stderr)
+    return bool(complaints(measured, known))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
