@@ -1,8 +1,10 @@
 """Replicas: who is shared, under which name, and what is wrong with a rule."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from vdev.core.device import Health
+from vdev.core.device import Health, base_id
 from vdev.core.inventory import with_health
 from vdev.core.spec import MigStrategy
 
@@ -104,3 +106,34 @@ def test_a_failed_device_fails_all_its_replicas(build):
     stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}))
     judged = with_health(stock, {"GPU-gggg1": Health(healthy=False, reason="XID 79")})
     assert [True, True, False, False] == [slot.health.healthy for slot in judged.resources["nvidia.com/gpu"].slots]
+
+
+RULES = st.lists(
+    st.tuples(st.sets(st.integers(0, 5), min_size=1), st.integers(2, 12), st.sampled_from(["", "nvidia.com/shared"])),
+    max_size=4,
+)
+
+
+@given(count=st.integers(1, 6), drawn=RULES, rename_by_default=st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, rename_by_default):
+    """Whatever is shared by whichever items: each device is plain or replicated, in one resource, with ids 0 to n-1."""
+    taken, rules = set(), []
+    for devices, replicas, rename in drawn:
+        mine = sorted(each for each in devices - taken if each < count)
+        taken |= set(mine)
+        if mine:
+            rule = {"name": "nvidia.com/gpu", "replicas": replicas, "devices": tuple(map(str, mine)), "rename": rename}
+            rules.append(rule)
+    expected = {f"GPU-gggg{index}": None for index in range(count)}
+    expected |= {f"GPU-gggg{index}": rule["replicas"] for rule in rules for index in rule["devices"]}
+    sharing = build.sharing(*rules, rename_by_default=rename_by_default) if rules else None
+    stock = build.inventory(build.entry(count=count), sharing=sharing)
+    assert () == stock.problems
+    slots = [(name, slot) for name, resource in stock.resources.items() for slot in resource.slots]
+    assert len(slots) == len({slot.id for _, slot in slots})
+    for device, replicas in expected.items():
+        own = [(name, slot) for name, slot in slots if base_id(slot.id) == device]
+        assert 1 == len({name for name, _ in own})
+        assert ([device] if replicas is None else [f"{device}::{n}" for n in range(replicas)]) == [s.id for _, s in own]
+        assert {device} == {slot.device.id for _, slot in own}
