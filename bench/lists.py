@@ -46,23 +46,23 @@ async def update(run: Run) -> None:
             here = await stack.enter_async_context(process.place())
             state = here.root / "p" / "state"
             state.parent.mkdir()
-            _put(state, "ok")
+            put(state, "ok")
             config = configs.with_probed(devices, str(state))
             agent = await stack.enter_async_context(process.agent(here, config, *_SERVE_ONLY))
             (socket,) = await process.sockets(here, configs.resources(1), agent)
             size = len(await _first(socket))
             empty = await stack.enter_async_context(process.floor(here, size=size, directory=state.parent))
-            watched = await stack.enter_async_context(_settled(socket))
-            yardstick = await stack.enter_async_context(_settled(empty))
+            watched = await stack.enter_async_context(settled(socket))
+            yardstick = await stack.enter_async_context(settled(empty))
             ours, floor = [], []
             for _ in range(run.some(20, 4)):
                 begun = time.perf_counter()
-                _put(state, "bad")
+                put(state, "bad")
                 floor.append([(await yardstick.next())[0] - begun])
                 ours.append([(await watched.next())[0] - begun])
-                _put(state, "ok")
+                put(state, "ok")
                 await watched.next()
-                await _quiet([watched, yardstick])
+                await quiet([watched, yardstick])
             what = f"1 of {devices:,} devices".replace(",", " ")
             run.add(timed("one device changes", what, ours, floor))
 
@@ -74,9 +74,9 @@ async def reload(run: Run) -> None:
         here = await stack.enter_async_context(process.place())
         agent = await stack.enter_async_context(process.agent(here, configs.plain(8, 8), *_SERVE_ONLY))
         sockets = await process.sockets(here, names, agent)
-        streams = [await stack.enter_async_context(_settled(each)) for each in sockets]
+        streams = [await stack.enter_async_context(settled(each)) for each in sockets]
         empty = await stack.enter_async_context(process.floor(here, size=300, directory=here.config.parent))
-        yardstick = await stack.enter_async_context(_settled(empty))
+        yardstick = await stack.enter_async_context(settled(empty))
         for what, some, limit in (("all 8 resources change", streams, 50.0), ("1 of 8 changes", streams[:1], 50.0)):
             ours, floor = [], []
             for number in range(run.some(100, 10)):
@@ -88,7 +88,7 @@ async def reload(run: Run) -> None:
                 moments = [moment for moment, _ in lists]
                 ours.append([max(moments[:-1]) - begun])
                 floor.append([moments[-1] - begun])
-                await _quiet([*streams, yardstick])
+                await quiet([*streams, yardstick])
             run.add(timed("reload", what, ours, floor, p99_limit=limit))
 
 
@@ -104,9 +104,9 @@ async def hotplug(run: Run) -> None:
         extra = ("--host-root", str(here.host), *_SERVE_ONLY)
         agent = await stack.enter_async_context(process.agent(here, configs.globbed("/dev/ttyBENCH*"), *extra))
         (socket,) = await process.sockets(here, configs.resources(1), agent)
-        watched = await stack.enter_async_context(_settled(socket))
+        watched = await stack.enter_async_context(settled(socket))
         empty = await stack.enter_async_context(process.floor(here, size=40, directory=node.parent))
-        yardstick = await stack.enter_async_context(_settled(empty))
+        yardstick = await stack.enter_async_context(settled(empty))
 
         def appear() -> None:
             os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, 3))
@@ -121,7 +121,7 @@ async def hotplug(run: Run) -> None:
                 (mine, _), (theirs, _) = await asyncio.gather(watched.next(), yardstick.next())
                 ours[name].append([mine - begun])
                 floor[name].append([theirs - begun])
-                await _quiet([watched, yardstick])
+                await quiet([watched, yardstick])
         for name, _ in actions:
             run.add(timed("hot-plug", f"a device node {name}", ours[name], floor[name], p99_limit=50.0))
 
@@ -130,14 +130,15 @@ def _can_mknod() -> bool:
     return os.geteuid() == 0
 
 
-def _put(path: Path, text: str) -> None:
+def put(path: Path, text: str) -> None:
+    """Replace a file at once."""
     fresh = path.parent.parent / "fresh"
     fresh.write_text(text)
     fresh.rename(path)
 
 
 @asynccontextmanager
-async def _settled(socket: Path) -> AsyncIterator[Stream]:
+async def settled(socket: Path) -> AsyncIterator[Stream]:
     """A stream whose first list has been read."""
     async with client.watching(socket) as stream:
         await stream.next()
@@ -145,7 +146,8 @@ async def _settled(socket: Path) -> AsyncIterator[Stream]:
         yield stream
 
 
-async def _quiet(streams: list[Stream]) -> None:
+async def quiet(streams: list[Stream]) -> None:
+    """Return once none of them has news."""
     await asyncio.gather(*(each.until_quiet(_QUIET) for each in streams))
 
 
