@@ -7,7 +7,7 @@ devices a count meets) is judged by `core.inventory`.
 from collections.abc import Mapping, Sequence
 
 from ..core import names, pattern
-from ..core.spec import EntrySpec, MigStrategy, PathType, Probe, VirtualSource
+from ..core.spec import DeviceListStrategy, EntrySpec, MigStrategy, PathType, Probe, VirtualSource
 from . import actions, schema, standins
 from .place import Path
 from .read import Reading, Report
@@ -286,6 +286,13 @@ def flags(reading: Reading, models: Entries, report: Report) -> None:
     for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
         if value and not value.startswith("/"):
             report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
+    chosen = set(model.plugin.device_list_strategy)
+    if model.plugin.pass_device_specs and all(each.is_cdi for each in chosen):
+        message = "passDeviceSpecs has no effect where only CDI strategies are on"
+        report.warning(("flags", "plugin", "passDeviceSpecs"), message, "the nodes are in the CDI specification")
+    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
+        message = "cdi-annotations and cdi-cri together inject every device twice"
+        report.warning(("flags", "plugin", "deviceListStrategy"), message, "one of them is enough")
 
 
 def emptiness(reading: Reading, report: Report) -> None:

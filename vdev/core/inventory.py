@@ -16,7 +16,7 @@ from . import names, sharing, strategy, wire
 from .device import Health, RawDevice, Slot
 from .problem import Problem, error, warning
 from .sharing import Sharing
-from .spec import DeviceListStrategy, EntrySpec, Flags, Spec
+from .spec import EntrySpec, Flags, Spec
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,6 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
             resources[name] = resource
             if wire.list_size(kept, healthy=False) > wire.LIST_LIMIT:
                 problems.append(_nearly_too_large(resource, where))
-    problems += _flag_problems(spec, resources)
     return Inventory(resources, tuple(problems), advertised.reasons)
 
 
@@ -189,28 +188,6 @@ def _nearly_too_large(resource: Resource, where: str) -> Problem:
         f"more than the {wire.LIST_LIMIT} that the kubelet receives",
     )
 
-
-def _flag_problems(spec: Spec, resources: Mapping[str, Resource]) -> list[Problem]:
-    strategies = spec.flags.device_list_strategies
-    only_cdi = bool(strategies) and all(each.is_cdi for each in strategies)
-    problems = []
-    if only_cdi and spec.flags.pass_device_specs and resources:
-        problems.append(
-            warning(
-                "flags.plugin.passDeviceSpecs",
-                "has no effect where only CDI strategies are on",
-                "the nodes are in the CDI specification",
-            )
-        )
-    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= set(strategies):
-        problems.append(
-            warning(
-                "flags.plugin.deviceListStrategy",
-                "cdi-annotations and cdi-cri together inject every device twice",
-                "one of them is enough",
-            )
-        )
-    return problems
 
 
 def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:

@@ -70,7 +70,7 @@ def load(tmp_path):
 
 
 def test_a_complete_file_loads_unchanged(load):
-    """Every key that NVIDIA's plugin has is known, and what asks for something that means nothing here gets a warning."""
+    """Every key of NVIDIA's plugin is known; what asks for something that means nothing here is warned about."""
     loaded = load(DEVICES, COMPLETE)
     flags = loaded.spec.flags
     assert MigStrategy.MIXED is flags.mig_strategy
@@ -104,6 +104,20 @@ def test_a_flag_wins_over_the_file(load):
     loaded = load(DEVICES, COMPLETE, overrides={"flags.migStrategy": none})
     assert MigStrategy.NONE is loaded.spec.flags.mig_strategy
     assert "the partitions of a100 are not advertised under migStrategy none" in {w.message for w in loaded.warnings}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "key", "message"),
+    [
+        ("{passDeviceSpecs: true, deviceListStrategy: cdi-cri}", "passDeviceSpecs", "has no effect"),
+        ("{deviceListStrategy: [cdi-cri, cdi-annotations]}", "deviceListStrategy", "inject every device twice"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, message):
+    """What NVIDIA's plugin ignores in silence, or advises against, is said with its place."""
+    (warning,) = load(DEVICES.replace("partitions", "# "), f"flags: {{plugin: {plugin}}}").warnings
+    assert message in warning.message
+    assert warning.where.endswith(f"1.yaml:1:18: flags.plugin.{key}")
 
 
 @pytest.mark.parametrize(

@@ -147,12 +147,6 @@ def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
     assert {} == edits(stock, GPU, A).nodes
 
 
-def test_pass_device_specs_without_effect_is_reported(build):
-    """With CDI strategies alone the flag does nothing, which NVIDIA's plugin does not say."""
-    stock = build.inventory(build.entry(), pass_device_specs=True, device_list_strategies=(CRI,))
-    assert ["flags.plugin.passDeviceSpecs"] == [problem.where for problem in stock.problems]
-
-
 def container(**parts):
     parsed = template.parse
     return spec.ContainerSpec(
