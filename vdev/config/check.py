@@ -279,8 +279,9 @@ def sizes(reading: Reading, compiled: Mapping[Path, EntrySpec], report: Report) 
 def flags(reading: Reading, models: Entries, report: Report) -> None:
     """The flags against each other, and against the entries."""
     model = reading.file.flags
-    for path, entry_ in models if model.mig_strategy is MigStrategy.NONE else ():
-        if entry_.partitions:
+    is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
+    for path, entry_ in models:
+        if is_none and entry_.partitions:
             message = f"the partitions of {entry_.name} are not advertised under migStrategy none"
             report.warning((*path, "partitions"), message, "set flags.migStrategy to single or mixed")
     for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):

@@ -98,6 +98,13 @@ def test_an_mps_block_fails_requests_greater_than_one_by_default(load):
     assert not load(DEVICES, slicing).spec.sharing.fail_requests_greater_than_one
 
 
+def test_a_broken_flag_is_the_only_complaint(load):
+    """What would follow from the flags is not judged while one of them is wrong."""
+    with pytest.raises(ConfigError) as refused:
+        load(DEVICES, "flags: {migStrategy: mixed, nvidiaDriverRoot: relative}")
+    assert ["flags.nvidiaDriverRoot"] == [problem.where.rpartition(" ")[2] for problem in refused.value.problems]
+
+
 def test_a_flag_wins_over_the_file(load):
     """Flags and variables stand over what the file says, and what follows from them is judged anew."""
     none = Override("none", "flag --mig-strategy")
