@@ -12,8 +12,10 @@ import structlog
 
 from .. import config
 from ..core import cdi
-from ..core.faults import CdiFault, FaultSpec, Process, Rule
+from ..core.faults import CdiFault, FaultSpec, Kind, Process, Rule
+from ..core.forecast import words
 from ..core.inventory import Inventory
+from ..core.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import UsageError
 from ..faults import Engine
@@ -171,13 +173,15 @@ class Drill:
             "rules": [_document(run, now) for run in self.engine.runs.values()],
         }
 
-    def warnings(self) -> list[str]:
-        """Rules that concern this node and none of its devices."""
-        return [
-            f"the fault rule {name!r} means no device that this node has now"
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with files in the fault directory, and rules that mean no device of this node."""
+        idle = (
+            warning(run.rule.where, f"the fault rule {name!r} means no device that this node has now")
             for name, run in self.engine.runs.items()
-            if run.live and run.rule.kind.value == "device" and not run.targets
-        ]
+            if run.live and run.rule.kind is Kind.DEVICE and not run.targets
+        )
+        return (*self.store.problems, *idle)
 
 
 def _document(run: Run, now: float) -> dict[str, Any]:
@@ -191,8 +195,9 @@ def _document(run: Run, now: float) -> dict[str, Any]:
         "state": _state(run),
         "changesIn": in_seconds if run.live else None,
         "injected": run.injected,
+        "what": words(rule),
         "resource": rule.resource,
-        "devices": sorted({each for _, each in run.targets}) if rule.kind.value == "device" else [],
+        "devices": sorted({each for _, each in run.targets}) if rule.kind is Kind.DEVICE else [],
     }
 
 

@@ -73,7 +73,8 @@ class Reconciler:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Everything wrong or doubtful at the moment."""
-        return (*self.warnings, *self.scan.problems, *self.base.problems, *self._config.status.problems)
+        of_files = (*self.warnings, *self._config.status.problems)
+        return (*of_files, *self.scan.problems, *self.base.problems, *self._drill.problems)
 
     async def start(self) -> None:
         """Read, scan and arrange for the first time.

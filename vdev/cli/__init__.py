@@ -28,6 +28,8 @@ COMMANDS = {
     "config": "the effective configuration, and where each value came from",
     "schema": "JSON Schema of the configuration file, for editors",
     "status": "what the running plugin serves",
+    "fault": "inject, list and end failures in the running plugin",
+    "device": "set a device's health in the running plugin",
 }
 """Every command with its line in the help; its module has the same name."""
 

@@ -5,17 +5,20 @@ import json
 import sys
 from typing import Any
 
+from .. import config
 from ..core import inventory
 from ..core.device import Slot
 from ..core.document import device_document, problem_document
+from ..core.forecast import forecast
 from ..core.inventory import Added, Changed, Removed, Resource
-from . import common
+from . import common, timeline
 from .preview import Preview, add_arguments
 
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
   vdev plan vdev.yaml --node npu-7             what the node npu-7 would
   vdev plan new.yaml --against old.yaml        what replacing old.yaml by new.yaml would change
+  vdev plan vdev.yaml --timeline 10m           what its fault rules will do, and when
   vdev plan vdev.yaml --explain                why each candidate device matched or did not
 """
 
@@ -37,6 +40,7 @@ def add_parser(subparsers: Any) -> None:
         help="the configuration now in force: show what would change from it to FILE",
     )
     parser.add_argument("--explain", action="store_true", help="show every candidate, and which condition it failed")
+    parser.add_argument("--timeline", metavar="TIME", help="show what fault rules will do in that time, such as 10m")
     common.add_flags(parser)
     common.add_output(parser)
 
@@ -45,10 +49,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 when the configuration has errors."""
     new = common.previewed(args, args.files)
     old = common.previewed(args, args.against) if args.against else None
+    until = None if args.timeline is None else config.duration(args.timeline, "--timeline")
+    outlook = None if until is None else forecast(new.faults, new.node, new.inventory, until)
     if args.output == "json":
-        print(json.dumps(_document(new, old), indent=2))
+        faults = {} if outlook is None else {"timeline": timeline.document(outlook)}
+        print(json.dumps(_document(new, old) | faults, indent=2))
     else:
         _print(new, old, explain=args.explain)
+        if outlook is not None and until is not None:
+            timeline.show(outlook, until)
     return common.exit_code(new.problems)
 
 

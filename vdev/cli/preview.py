@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .. import config, discovery
 from ..core import inventory
+from ..core.faults import NO_RULES, FaultSpec
 from ..core.origin import Override
 from ..core.problem import Problem
 from ..errors import ConfigError
@@ -18,12 +19,13 @@ from ..hostfs import HostRoot
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The inventory of a node, what discovery looked at, and all problems."""
+    """The inventory of a node, what discovery looked at, all problems, and the fault rules."""
 
     node: str
     inventory: inventory.Inventory
     found: Mapping[str, discovery.Found]
     problems: tuple[Problem, ...]
+    faults: FaultSpec = NO_RULES
 
 
 def preview(
@@ -51,7 +53,7 @@ def preview(
     }
     stock = inventory.arrange(loaded.spec, node, {name: each.devices for name, each in found.items()})
     problems = (*loaded.problems, *(problem for each in found.values() for problem in each.problems), *stock.problems)
-    return Preview(node, stock, found, tuple(dict.fromkeys(problems)))
+    return Preview(node, stock, found, tuple(dict.fromkeys(problems)), loaded.spec.faults)
 
 
 def _problems(bad: ConfigError) -> tuple[Problem, ...]:

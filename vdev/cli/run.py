@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         http_address=chosen.http_address,
+        fault_injection=chosen.enable_fault_injection,
+        fault_dir=chosen.fault_dir,
     )
 
     async def main() -> int:

@@ -51,6 +51,13 @@ def _print(status: dict[str, Any]) -> None:
         if config["lastReloadSuccessful"]
         else f"; a later one was REFUSED {_ago(config['failedAt'])}, the last good one stays"
     )
+    faults = status["faults"]
+    if faults["active"]:
+        names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
+        print(
+            f"DRILL: {faults['active']} injected fault{'s' * (faults['active'] != 1)} in force ({names}); "
+            "see vdev fault list"
+        )
     for problem in status["problems"]:
         print(f"  {problem['severity']}: {problem['where']}: {problem['message']}")
     for resource in status["resources"]:
@@ -61,13 +68,18 @@ def _print(status: dict[str, Any]) -> None:
             f"{resource['state']}{trouble}{drain}"
         )
         rows = [
-            (each["id"], each["health"], each["reason"] or "-", each["holder"] or "-", _ago(each["changedAt"]))
+            (each["id"], each["health"], _reason(each), each["holder"] or "-", _ago(each["changedAt"]))
             for each in resource["devices"][: common.SHOWN]
         ]
         if rows:
             common.print_table(("ID", "HEALTH", "REASON", "HELD BY", "CHANGED"), rows, indent="  ")
         if len(resource["devices"]) > common.SHOWN:
             print(f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all")
+
+
+def _reason(device: dict[str, Any]) -> str:
+    mark = f"injected by {device['injected']}" if device["injected"] else ""
+    return "; ".join(filter(None, (device["reason"], mark))) or "-"
 
 
 def _ago(moment: float | None) -> str:

@@ -16,11 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from ..core.faults import FaultSpec
 from ..core.origin import Override
 from ..core.problem import Problem, error
 from ..core.spec import Spec
-from ..errors import ConfigError
+from ..errors import ConfigError, UsageError
 from . import check, compile, effective, faultrules, nvidia  # noqa: A004  # the module's name is its verb
 from .effective import Origin, render
 from .explain import MAX_FINDINGS
@@ -28,11 +30,13 @@ from .load import Document, join, overlaid, read_file, read_text
 from .place import in_order, problem_document
 from .publish import json_schema, json_schema_text
 from .read import Report, read, stands_alone
+from .types import Duration
 
 __all__ = [
     "Loaded",
     "Origin",
     "Override",
+    "duration",
     "json_schema",
     "json_schema_text",
     "load",
@@ -42,6 +46,7 @@ __all__ = [
     "render",
 ]
 
+DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 NO_OVERRIDES: Mapping[str, Override] = {}
 
 
@@ -166,6 +171,15 @@ def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
     if report.broken():
         raise ConfigError(in_order(report.findings, document.files))
     return rules if "seed" in reading.file.faults.model_fields_set else replace(rules, seed=spec.faults.seed)
+
+
+def duration(text: str, what: str) -> float:
+    """Seconds of a duration as the file takes them, such as 10m or 30s. Raises UsageError, which names `what`."""
+    try:
+        return DURATION.validate_python(text)
+    except ValidationError as bad:
+        details = bad.errors(include_url=False)[0]["ctx"]
+        raise UsageError(f"{what}: {details['message']}; {details['hint']}") from bad
 
 
 def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:

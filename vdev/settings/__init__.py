@@ -50,6 +50,8 @@ class Settings:
     log_format: str = "auto"
     http_address: str = ""
     run_dir: Path = Path("/run/vdev")
+    enable_fault_injection: bool = False
+    fault_dir: Path | None = None
 
     @property
     def plugin_dir(self) -> Path:
@@ -145,6 +147,9 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
         value = given.get(name, ())
         return tuple(Path(each) for each in value) if isinstance(value, tuple) else ()
 
+    fault_dir, may_inject = text("fault_dir", ""), bool(given.get("enable_fault_injection", False))
+    if fault_dir and not may_inject:
+        raise UsageError("--fault-dir needs --enable-fault-injection: files in it make devices fail")
     kubelet_dir = Path(text("kubelet_dir", "/var/lib/kubelet"))
     socket = text("kubelet_socket", str(kubelet_dir / "device-plugins" / "kubelet.sock"))
     return Settings(
@@ -160,6 +165,8 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
         log_format=text("log_format", "auto"),
         http_address=_address(text("http_address", "")),
         run_dir=Path(text("run_dir", "") or _own_run_dir(environ)),
+        enable_fault_injection=may_inject,
+        fault_dir=Path(fault_dir) if fault_dir else None,
     )
 
 

@@ -322,6 +322,21 @@ OPTIONS = (
         help="serve /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
     ),
     Option(
+        name="enable-fault-injection",
+        group=Group.PROCESS,
+        env=("VDEV_ENABLE_FAULT_INJECTION",),
+        kind=Kind.BOOLEAN,
+        default="false",
+        help="let people inject failures with vdev fault, vdev device and --fault-dir",
+    ),
+    Option(
+        name="fault-dir",
+        group=Group.PROCESS,
+        env=("VDEV_FAULT_DIR",),
+        metavar="DIR",
+        help="directory whose YAML files are fault rules, in force while they are there",
+    ),
+    Option(
         name="run-dir",
         group=Group.PROCESS,
         env=("VDEV_RUN_DIR",),

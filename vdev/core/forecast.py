@@ -1,0 +1,158 @@
+"""What fault rules will do to a node, and when: for people who want to know before it happens."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from .aim import names, select
+from .faults import (
+    ALWAYS,
+    Call,
+    Cdi,
+    Chance,
+    FaultSpec,
+    Flap,
+    Kind,
+    PodResources,
+    Process,
+    Register,
+    Remove,
+    Rule,
+    Socket,
+    Start,
+    Stream,
+    Verdict,
+)
+from .inventory import Inventory
+from .timeline import Dice, Firing, on_node, spans
+
+_MOST = 1000  # happenings of one rule
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Happening:
+    """One thing that happens, `at` seconds from the start: a rule `begins`, `ends`, or `strikes` for a moment."""
+
+    at: float
+    rule: str
+    event: str
+    kind: str
+    what: str
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What happens in order of time; which rules wait, and for what; which are for other nodes, and which mean no
+    device.
+    """
+
+    happenings: tuple[Happening, ...] = ()
+    waiting: tuple[tuple[str, str], ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    without_device: tuple[str, ...] = ()
+
+
+def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -> Outlook:
+    """The faults of a node that starts at time 0 and has these devices, up to that time in seconds."""
+    dice = Dice(faults.seed, node)
+    happenings: list[Happening] = []
+    waiting, elsewhere, without = [], [], []
+    for rule in faults.rules:
+        devices = names(select(rule, inventory, dice)) if rule.kind is Kind.DEVICE else ()
+        if not on_node(rule.nodes, rule.name, dice):
+            elsewhere.append(rule.name)
+        elif rule.kind is Kind.DEVICE and not devices:
+            without.append(rule.name)
+        elif rule.triggered:
+            waiting.append((rule.name, f"{_trigger(rule)}, then {words(rule)}"))
+        else:
+            happenings += _happenings(rule, dice, devices, until)
+    return Outlook(tuple(sorted(happenings)), tuple(waiting), tuple(elsewhere), tuple(without))
+
+
+def _happenings(rule: Rule, dice: Dice, devices: tuple[str, ...], until: float) -> Iterator[Happening]:
+    kind, what = rule.kind.value, words(rule)
+    for number, span in enumerate(spans(rule, dice, Firing(0.0), -1.0)):
+        if span.start > until or number >= _MOST:
+            return
+        if span.real:
+            if rule.momentary:
+                yield Happening(span.start, rule.name, "strikes", kind, what, devices)
+                continue
+            yield Happening(span.start, rule.name, "begins", kind, what, devices)
+            if span.end <= until:
+                yield Happening(span.end, rule.name, "ends", kind, what, devices)
+
+
+def words(rule: Rule) -> str:  # noqa: C901, PLR0911, PLR0912 - one sentence per kind
+    """What a rule does, in a few words."""
+    where = "" if rule.resource == "*" else f" of {rule.resource}"
+    match rule.effect:
+        case Verdict(healthy=healthy, reason=reason):
+            return f"{'Healthy' if healthy else 'Unhealthy'}{f': {reason}' if reason else ''}"
+        case Flap(up=up, down=down, reason=reason):
+            return f"Unhealthy, up {up:g} s and down {down:g} s in turns: {reason}"
+        case Remove(drop_held=drop):
+            return "dropped from the list, held or not" if drop else "unplugged"
+        case Call() as call:
+            calls = " and ".join(sorted(call.rpcs))
+            return f"{_which(rule.chance)} {calls}{where} {_call(call)}"
+        case Register(never=True):
+            return f"no registration{where}"
+        case Register(twice=True):
+            return f"every registration{where} is made twice"
+        case Register(delay=delay, version=version):
+            return (
+                f"registrations{where} name version {version}"
+                if version
+                else f"registrations{where} come {delay:g} s late"
+            )
+        case Stream(fault=fault, rate=rate):
+            return f"device list{where}: {fault.value}{f' {rate:g} times a second' if rate else ''}"
+        case Socket(fault=fault):
+            return f"socket{where}: {fault.value}d"
+        case Cdi(fault=fault, delay=delay):
+            return f"CDI file{where}: {fault.value}{f' by {delay:g} s' if delay else ''}"
+        case PodResources():
+            return "PodResources API does not answer"
+        case Process(exit=code):
+            return f"the process ends with exit code {code}"
+        case _:
+            assert_never(rule.effect)
+
+
+def _which(chance: Chance) -> str:
+    if chance.nth:
+        return f"call {', '.join(map(str, chance.nth))} to"
+    if chance.every_nth > 1:
+        return f"every {chance.every_nth}th call to"
+    return "each call to" if chance.probability >= ALWAYS else f"{chance.probability:.0%} of the calls to"
+
+
+def _call(call: Call) -> str:
+    parts = []
+    if call.delay is not None:
+        middle = f"about {call.delay.median:g} s, at most " if call.delay.median < call.delay.most else ""
+        parts.append(f"waits {middle}{call.delay.most:g} s")
+    if call.hang:
+        parts.append("hangs")
+    if call.fail is not None:
+        parts.append(f"fails with {call.fail.code.value}: {call.fail.message}")
+    if call.wrong is not None:
+        parts.append(f"gets a wrong answer ({call.wrong.value})")
+    return ", then ".join(parts)
+
+
+def _trigger(rule: Rule) -> str:
+    match rule.when.start:
+        case Start.ALLOCATE:
+            return "waits until a pod is given one of its devices"
+        case Start.FILE:
+            return f"waits for the file {rule.when.file}"
+        case Start.MANUAL:
+            return f"waits for vdev fault trigger {rule.name}"
+        case Start.LOAD | Start.START:
+            return "waits for nothing"
+        case _:
+            assert_never(rule.when.start)
