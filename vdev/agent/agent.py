@@ -222,7 +222,7 @@ class Agent:
         }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
-        contents = self._configured | self.health.contents
+        contents = self._configured | self.health.contents | self.drill.directories
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
 

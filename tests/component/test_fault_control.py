@@ -1,0 +1,170 @@
+"""People inject failures: over the control socket, with the commands, and by files."""
+
+import asyncio
+import json
+
+import pytest
+
+from vdev import cli
+from vdev.agent.status import status
+from vdev.errors import UsageError
+from vdev.faults import ManualClock
+from vdev.observe import control
+
+NPU = "acme.dev/npu"
+DEVICES = """version: v1
+devices:
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 4}}
+faults:
+  rules:
+    - {name: planned, devices: [acme/3], manual: true, for: 30s, health: Unhealthy}
+"""
+
+
+@pytest.fixture
+def clock():
+    """Virtual time."""
+    return ManualClock(50.0)
+
+
+@pytest.fixture
+def run_dir(directory):
+    """Where the control socket is."""
+    return directory / "run"
+
+
+@pytest.fixture
+async def agent(start_agent, clock, run_dir, directory):
+    """A plugin that takes faults from people."""
+    (directory / "faults").mkdir()
+    return await start_agent(
+        DEVICES, clock=clock, run_dir=run_dir, fault_injection=True, fault_dir=directory / "faults"
+    )
+
+
+@pytest.fixture
+async def vdev(run_dir, capsys):
+    """Run a command against the plugin; its exit code and what it printed."""
+
+    async def run(*arguments):
+        code = await asyncio.to_thread(cli.main, [*arguments, "--run-dir", str(run_dir)])
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return run
+
+
+async def test_device_set_and_clear(agent, vdev, shows):
+    """A device is set Unhealthy with a reason, and let go again."""
+    assert (0, "added: device:acme-0\n") == await vdev(
+        "device", "set", "acme-0", "--health", "Unhealthy", "--reason", "XID 79"
+    )
+    await shows(NPU, 4, 3)
+    (sick,) = [d for d in status(agent.agent)["resources"][0]["devices"] if d["health"] == "Unhealthy"]
+    assert ("acme-0", "XID 79", "device:acme-0") == (sick["id"], sick["reason"], sick["injected"])
+    assert 0 == (await vdev("device", "clear", "acme-0"))[0]
+    await shows(NPU, 4, 4)
+
+
+async def test_device_set_for_a_while(agent, vdev, shows, clock):
+    """With --for the device recovers by itself."""
+    await vdev("device", "set", "acme-1", "--health", "Unhealthy", "--for", "30s")
+    await shows(NPU, 4, 3)
+    clock.advance(30)
+    await shows(NPU, 4, 4)
+
+
+async def test_setting_a_device_again_replaces(agent, vdev, shows):
+    """The last word counts."""
+    await vdev("device", "set", "acme-1", "--health", "Unhealthy")
+    await shows(NPU, 4, 3)
+    await vdev("device", "set", "acme-1", "--health", "Healthy")
+    await shows(NPU, 4, 4)
+
+
+async def test_add_list_clear(agent, vdev, shows):
+    """A rule is added, listed as in force, and cleared."""
+    code, _ = await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
+    assert 0 == code
+    await shows(NPU, 4, 2)
+    _, listed = await vdev("fault", "list", "--output", "json")
+    rules = {each["name"]: each for each in json.loads(listed)["rules"]}
+    assert ("active", "live") == (rules["two"]["state"], rules["two"]["source"])
+    assert "waiting for its trigger" == rules["planned"]["state"]
+    assert "two" in (await vdev("status"))[1]
+    assert "cleared: two" in (await vdev("fault", "clear", "two"))[1]
+    await shows(NPU, 4, 4)
+
+
+async def test_trigger(agent, vdev, shows, clock):
+    """A rule that waits for it begins when it is triggered, each time."""
+    for _ in range(2):
+        assert 0 == (await vdev("fault", "trigger", "planned"))[0]
+        await shows(NPU, 4, 3)
+        clock.advance(30)
+        await shows(NPU, 4, 4)
+
+
+async def test_clear_all(agent, vdev, shows):
+    """Everything that fails on demand ends."""
+    await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
+    await vdev("fault", "trigger", "planned")
+    await shows(NPU, 4, 1)
+    await vdev("fault", "clear", "--all")
+    await shows(NPU, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("device", "set", "nope-1", "--health", "Unhealthy"), "there is no device 'nope-1'"),
+        (("device", "clear", "acme-0"), "nothing is set on device acme-0"),
+        (("device", "set", "acme-0", "--health", "Unhealthy", "--for", "soon"), "expected a duration"),
+        (("fault", "clear", "nope"), "there is no fault 'nope'; there are: planned"),
+        (("fault", "trigger", "nope"), "there is no fault 'nope'"),
+        (("fault", "clear"), "which fault?"),
+        (("fault", "add", "{name: x}"), "says not what fails"),
+        (("fault", "add", "{name: x, devices: [nope/1], health: Unhealthy}"), "<live>:1:21"),
+        (("fault", "add", "{name: x, devices: [acme], drop: true}"), "allowHarmful"),
+        (("fault", "add", "{name: planned, devices: [acme], health: Unhealthy}"), "exists already, from configuration"),
+    ],
+)
+async def test_refusals(agent, vdev, shows, arguments, what):
+    """A wrong wish is refused with the reason, exit code 2, and nothing changes."""
+    code, text = await vdev(*arguments)
+    assert (2, True) == (code, what in text), text
+    await shows(NPU, 4, 4)
+
+
+async def test_permission(start_agent, run_dir):
+    """Without --enable-fault-injection faults can be seen, and not made."""
+    await start_agent(DEVICES, run_dir=run_dir)
+    assert False is (await control.ask(run_dir, {"do": "fault-list"}))["enabled"]
+    for ask in ({"do": "fault-add", "rules": "{}"}, {"do": "fault-trigger", "name": "planned"}, {"do": "device-set"}):
+        with pytest.raises(UsageError, match="--enable-fault-injection"):
+            await control.ask(run_dir, ask)
+
+
+async def test_socket_is_private(agent, run_dir):
+    """Only the owner may ask."""
+    assert 0o600 == (run_dir / control.SOCKET).stat().st_mode & 0o777
+
+
+async def test_rules_from_files(agent, shows, directory, kubelet):
+    """A file in the directory is in force while it is there; a wrong one changes nothing and is reported."""
+    file = directory / "faults" / "drill.yaml"
+    file.write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
+    await shows(NPU, 4, 3)
+    file.write_text("{name: filed, devices: [acme/9], health: Unhealthy}")
+    await kubelet.wait_until(lambda: "no device 9" in str(status(agent.agent)["problems"]))
+    await shows(NPU, 4, 3)
+    file.unlink()
+    await shows(NPU, 4, 4)
+
+
+async def test_configuration_keeps_live_rules(agent, vdev, shows):
+    """A reload of the configuration does not end what people inject."""
+    await vdev("device", "set", "acme-0", "--health", "Unhealthy")
+    await shows(NPU, 4, 3)
+    agent.edit(DEVICES.replace("count: 4", "count: 5"))
+    await shows(NPU, 5, 4)
