@@ -86,7 +86,7 @@ class CdiFiles:
             self.due = True
             return None
         self._since = {name: since for name, since in self._since.items() if name not in unneeded}
-        self.due = bool(self._since)
+        self.due = bool(self._since or self.trouble)  # what is in the way may go without a word
         return min((self._look_again(since, holdings, now) for since in self._since.values()), default=None)
 
     def _read(self) -> None:
