@@ -1,0 +1,475 @@
+"""A real node behind the scenarios' `Driver`: kubectl does everything, in a namespace of its own.
+
+Owns the namespace, the agent's objects in it (or an agent that runs already), and the pods of tests; takes all of it
+away again. What a cluster cannot do (move time, crash the kubelet, make device nodes) is not among its capabilities.
+"""
+
+import asyncio
+import contextlib
+import copy
+import json
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from vdev.sim import pods
+from vdev.sim.pods import ContainerStatus, Kind, Phase, PodStatus
+from vdev.sim.scenario import Action, Capability, ScenarioError
+from vdev.sim.state import Capacity
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+EMPTY = "version: v1\ndevices: []\n"
+PATIENCE = 180.0  # seconds; a ConfigMap's edit takes up to a minute and a half, an image may have to be pulled
+_TIMEOUT = 60.0  # seconds for one kubectl
+_PAUSE = 0.5  # seconds between looks
+_SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]  # ends at once when told, unlike a bare sleep
+_REGISTRATIONS = "kubelet_device_plugin_registration_total"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where and how to test. `running` is `namespace/daemonset` of an agent that runs already, or empty."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    node: str = ""
+    namespace: str = ""
+    image: str = "vdev:dev"
+    pod_image: str = ""
+    kubelet_restart_command: str = ""
+    running: str = ""
+
+
+class KubectlError(Exception):
+    """What kubectl complained about."""
+
+
+class Kubectl:
+    """kubectl for one cluster; its answers as text or documents."""
+
+    def __init__(self, target: Target) -> None:
+        self._command = ["kubectl"]
+        self._command += [f"--kubeconfig={target.kubeconfig}"] if target.kubeconfig else []
+        self._command += [f"--context={target.context}"] if target.context else []
+
+    async def __call__(self, *arguments: str, stdin: str | None = None, patience: float = _TIMEOUT) -> str:
+        """Run it. Raises KubectlError."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(patience):
+                out, error = await process.communicate(stdin.encode() if stdin is not None else None)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise KubectlError(f"kubectl {shlex.join(arguments)}: no answer within {patience:g} s") from None
+        if process.returncode:
+            raise KubectlError(f"kubectl {shlex.join(arguments)}: {error.decode().strip()}")
+        return out.decode()
+
+    async def json(self, *arguments: str) -> Any:
+        """A document, by `-o json`."""
+        return json.loads(await self(*arguments, "--output=json"))
+
+    async def maybe(self, *arguments: str) -> Any:
+        """A document, None where there is no such object."""
+        text = await self(*arguments, "--output=json", "--ignore-not-found")
+        return json.loads(text) if text.strip() else None
+
+    async def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Make objects be so."""
+        text = yaml.safe_dump_all(objects)
+        await self("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=text)
+
+
+class ClusterDriver:
+    """One node of a cluster. As an async context manager it deploys the agent, and takes everything away at the end."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.kubectl = Kubectl(target)
+        self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
+        self.capabilities = frozenset({Capability.PLUGIN, Capability.REGISTRATIONS})
+        if target.kubelet_restart_command:
+            self.capabilities |= {Capability.KUBELET}
+        self.node_name = self.hostname = target.node
+        self._specs: dict[str, pods.PodSpec] = {}
+        self._baseline: dict[str, int] = {}
+        self._serial = 0
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self.node_name = self.node_name or await self._some_node()
+        node = await self.kubectl.json("get", "node", self.node_name)
+        self.hostname = node["metadata"]["labels"]["kubernetes.io/hostname"]
+        await self.kubectl.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {
+                    "name": self.namespace,
+                    "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
+                },
+            }
+        )
+        if self.target.running:
+            self.agent_namespace, _, self.daemonset = self.target.running.partition("/")
+            configmap = await self.kubectl.json(*self._in_agent("get", "configmap", await self._configmap()))
+            self._before = configmap["data"]
+        else:
+            self.agent_namespace, self.daemonset, self._before = self.namespace, "vdev", None
+            await self.kubectl.apply(*await self._objects())
+        await self._rolled_out()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with contextlib.suppress(KubectlError, ScenarioError):
+            await self.reset()
+        if self._before is not None:
+            await self._publish(self._before)
+        await self.kubectl("delete", "namespace", self.namespace, "--wait=true", patience=PATIENCE)
+
+    async def _some_node(self) -> str:
+        """A ready worker, or the only node."""
+        nodes = (await self.kubectl.json("get", "nodes"))["items"]
+        workers = [each for each in nodes if "node-role.kubernetes.io/control-plane" not in each["metadata"]["labels"]]
+        return str((workers or nodes)[0]["metadata"]["name"])
+
+    async def _objects(self) -> list[dict[str, Any]]:
+        """The cdi overlay on this node alone, in this namespace; the file decides on the strategy."""
+        rendered = yaml.safe_load_all(await self.kubectl("kustomize", str(DEPLOY / "overlays" / "cdi")))
+        return [placed(each, self) for each in rendered if each["kind"] != "Namespace"]
+
+    async def reset(self) -> None:
+        """Delete all pods of tests and advertise nothing; returns when the node shows no device of ours."""
+        for name in tuple(self._specs):
+            await self.delete_pod(name)
+        before = await self.agent_status()
+        ours = [each["name"] for each in before["resources"]] if before else []
+        await self.configure(EMPTY)
+
+        async def shows_nothing() -> bool:
+            status, node = await self.agent_status(), await self.node()
+            return bool(status) and status["resources"] == [] and not any(node.capacity.get(each) for each in ours)
+
+        await self.until(shows_nothing, "no device of ours on the node")
+
+    async def begin(self) -> None:
+        """Count registrations from here."""
+        self._baseline = await self._registrations()
+
+    # --- the scenarios' driver ----------------------------------------------------------------------------------------
+
+    async def configure(self, text: str) -> None:
+        """Replace the configuration and let the kubelet hand it to the pod soon; returns when the agent has read it."""
+        key = "default.yaml" if self._before is None else next(iter(self._before))
+        before = await self.agent_status()
+        await self._publish({key: text})
+        if before is None:
+            return
+        seen = before["config"]["applied"] + before["config"]["failed"]
+
+        async def read() -> bool:
+            status = await self.agent_status()
+            if status is None:
+                return False
+            readings = status["config"]["applied"] + status["config"]["failed"]
+            return bool(readings != seen or await self._mounted(key) == text)
+
+        await self.until(read, "the agent reads the configuration")
+
+    async def act(self, action: Action) -> None:
+        """Do something to the kubelet or the plugin."""
+        match action:
+            case Action.RESTART_KUBELET:
+                await self._restart_kubelet()
+            case Action.RESTART_PLUGIN:
+                await self.kubectl(*self._in_agent("delete", "pod", await self.agent_pod(), "--wait=true"))
+                await self._rolled_out()
+            case Action.STOP_PLUGIN:
+                await self._select("vdev.dev/e2e-stopped")
+                await self.until(self._no_agent, "the agent's end")
+            case Action.START_PLUGIN:
+                await self._select("")
+                await self._rolled_out()
+            case Action.CRASH_KUBELET | Action.START_KUBELET:
+                raise ScenarioError("a cluster's kubelet is only restarted")
+
+    async def advance_clock(self, seconds: float) -> None:
+        """Not here: a real kubelet has its own time."""
+        raise NotImplementedError(seconds)
+
+    async def device_node(self, path: str, *, make: bool) -> None:
+        """Not here: the node's devices are left alone."""
+        raise NotImplementedError(path, make)
+
+    async def create_pod(self, manifest: Mapping[str, Any]) -> None:
+        """Create a pod on the node; returns when the kubelet has decided on it."""
+        name = manifest["metadata"]["name"]
+        document = filled(manifest, node=self.node_name, image=self.target.pod_image or self.target.image)
+        self._specs[name] = pods.parse(document)
+        await self.kubectl(*self._here("create", "--filename=-"), stdin=yaml.safe_dump(document))
+
+        async def decided() -> bool:
+            found = await self.kubectl.maybe(*self._here("get", "pod", name))
+            return found is not None and found["status"].get("phase") != "Pending"
+
+        await self.until(decided, f"the kubelet decides on pod {name}")
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod; returns when it is gone."""
+        self._specs.pop(name, None)
+        await self.kubectl(*self._here("delete", "pod", name, "--now", "--ignore-not-found", "--wait=true"))
+
+    async def restart_container(self, pod: str) -> None:
+        """Let the first app container end; the kubelet starts it again."""
+        first = next(each.name for each in self._specs[pod].containers if each.kind is Kind.APP)
+        await self.kubectl(*self._here("exec", pod, f"--container={first}", "--", "sh", "-c", "kill -TERM 1"))
+
+    async def node(self) -> Capacity:
+        """What the node's status shows of extended resources."""
+        return capacity(await self.kubectl.json("get", "node", self.node_name))
+
+    async def pod(self, name: str) -> PodStatus | None:
+        """A pod as it is, None if there is none."""
+        document = await self.kubectl.maybe(*self._here("get", "pod", name))
+        return None if document is None else pod_status(self._specs.get(name) or pods.parse(document), document)
+
+    async def registrations(self, resource: str) -> int:
+        """The kubelet's count since `begin`."""
+        now = (await self._registrations()).get(resource, 0)
+        before = self._baseline.get(resource, 0)
+        return now - before if now >= before else now
+
+    async def errors(self) -> list[str]:
+        """Nobody judges the plugin here."""
+        return []
+
+    async def change(self) -> None:
+        """Return soon. Raises ScenarioError if the agent's container was restarted."""
+        await asyncio.sleep(_PAUSE)
+        for document in await self._agent_pods():
+            for status in document["status"].get("containerStatuses", []):
+                ended = status.get("lastState", {}).get("terminated")
+                if ended and ended.get("exitCode"):
+                    raise ScenarioError(f"the agent's container ended with exit code {ended['exitCode']}")
+
+    # --- more, for tests ----------------------------------------------------------------------------------------------
+
+    async def until(self, condition: Any, what: str, *, patience: float = PATIENCE) -> None:
+        """Wait for an async condition. Raises ScenarioError."""
+        try:
+            async with asyncio.timeout(patience):
+                while not await condition():  # noqa: ASYNC110  # a cluster is asked, it does not tell
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError:
+            raise ScenarioError(f"not within {patience:g} s: {what}") from None
+
+    async def inside(self, pod: str, command: str) -> str:
+        """The output of a shell command in a pod."""
+        return await self.kubectl(*self._here("exec", pod, "--", "sh", "-c", command))
+
+    async def agent_status(self) -> Any:
+        """What `vdev status` says on this node; None while nobody answers."""
+        try:
+            name = await self.agent_pod()
+            command = "vdev status --output json || true"  # exits with 1 while it is not ready
+            return json.loads(await self.kubectl(*self._in_agent("exec", name, "--", "sh", "-c", command)))
+        except (KubectlError, ScenarioError, ValueError):
+            return None
+
+    async def agent_pod(self) -> str:
+        """The name of the agent's pod on this node. Raises ScenarioError."""
+        found = [each for each in await self._agent_pods() if "deletionTimestamp" not in each["metadata"]]
+        if not found:
+            raise ScenarioError(f"no agent on {self.node_name}")
+        return str(found[0]["metadata"]["name"])
+
+    async def roll(self) -> None:
+        """Replace the agent by a rolling update, as a new image would."""
+        await self.kubectl(*self._in_agent("rollout", "restart", f"daemonset/{self.daemonset}"))
+        await self._rolled_out()
+
+    async def diagnostics(self) -> str:
+        """What a person wants to see after a failure."""
+        wanted = [
+            ("get", "node", self.node_name, "--output=yaml"),
+            self._here("get", "pods", "--output=yaml"),
+            self._here("get", "events", "--sort-by=.lastTimestamp"),
+            self._in_agent("get", "configmap", "--output=yaml"),
+            self._in_agent("logs", f"daemonset/{self.daemonset}", "--tail=200", "--prefix"),
+            self._in_agent("logs", f"daemonset/{self.daemonset}", "--tail=50", "--prefix", "--previous"),
+        ]
+        parts = []
+        for arguments in wanted:
+            try:
+                text = await self.kubectl(*arguments)
+            except KubectlError as error:
+                text = str(error)
+            parts.append(f"$ kubectl {shlex.join(arguments)}\n{text}")
+        return "\n".join(parts)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _here(self, *arguments: str) -> tuple[str, ...]:
+        return ("--namespace", self.namespace, *arguments)
+
+    def _in_agent(self, *arguments: str) -> tuple[str, ...]:
+        return ("--namespace", self.agent_namespace, *arguments)
+
+    async def _configmap(self) -> str:
+        """The name of the ConfigMap that the agent's files come from."""
+        daemonset = await self.kubectl.json(*self._in_agent("get", "daemonset", self.daemonset))
+        volumes = daemonset["spec"]["template"]["spec"]["volumes"]
+        return str(next(each["configMap"]["name"] for each in volumes if "configMap" in each))
+
+    async def _publish(self, data: Mapping[str, str]) -> None:
+        """Write the ConfigMap, and touch the agent's pod: the kubelet then looks at its volumes at once."""
+        name = await self._configmap()
+        patch = json.dumps({"data": data})
+        await self.kubectl(*self._in_agent("patch", "configmap", name, "--type=merge", f"--patch={patch}"))
+        self._serial += 1
+        with contextlib.suppress(ScenarioError):
+            mark = f"vdev.dev/e2e={self._serial}"
+            await self.kubectl(*self._in_agent("annotate", "pod", await self.agent_pod(), mark, "--overwrite"))
+
+    async def _mounted(self, key: str) -> str:
+        name = await self.agent_pod()
+        with contextlib.suppress(KubectlError):
+            return await self.kubectl(*self._in_agent("exec", name, "--", "cat", f"/etc/vdev/{key}"))
+        return ""
+
+    async def _agent_pods(self) -> list[dict[str, Any]]:
+        daemonset = await self.kubectl.json(*self._in_agent("get", "daemonset", self.daemonset))
+        labels = ",".join(f"{k}={v}" for k, v in daemonset["spec"]["selector"]["matchLabels"].items())
+        here = f"--field-selector=spec.nodeName={self.node_name}"
+        return list((await self.kubectl.json(*self._in_agent("get", "pods", f"--selector={labels}", here)))["items"])
+
+    async def _no_agent(self) -> bool:
+        return not await self._agent_pods()
+
+    async def _select(self, label: str) -> None:
+        """Let the DaemonSet run only where a label is that no node has; empty: where it ran before."""
+        value = {"vdev.dev/e2e": label or None}
+        patch = json.dumps({"spec": {"template": {"spec": {"nodeSelector": value}}}})
+        await self.kubectl(*self._in_agent("patch", "daemonset", self.daemonset, "--type=merge", f"--patch={patch}"))
+
+    async def _rolled_out(self) -> None:
+        """Wait until an agent of the newest template answers on the node."""
+        limit = f"--timeout={PATIENCE:g}s"
+        await self.kubectl(
+            *self._in_agent("rollout", "status", f"daemonset/{self.daemonset}", limit), patience=PATIENCE + _TIMEOUT
+        )
+
+        async def answers() -> bool:
+            return await self.agent_status() is not None
+
+        await self.until(answers, "an agent that answers")
+
+    async def _restart_kubelet(self) -> None:
+        command = self.target.kubelet_restart_command.format(node=self.node_name)
+        process = await asyncio.create_subprocess_shell(command)
+        if code := await process.wait():
+            raise ScenarioError(f"{command!r} ended with exit code {code}")
+        self._baseline = {}  # the kubelet's counters begin anew
+
+        async def ready() -> bool:
+            node = await self.kubectl.json("get", "node", self.node_name)
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+
+        await self.until(ready, "the node is ready again")
+
+    async def _registrations(self) -> dict[str, int]:
+        try:
+            text = await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/metrics")
+        except KubectlError:
+            return {}
+        pattern = rf'^{_REGISTRATIONS}{{.*?resource_name="([^"]+)".*?}} ([0-9.e+]+)$'
+        return {name: int(float(count)) for name, count in re.findall(pattern, text, re.MULTILINE)}
+
+
+def placed(document: Mapping[str, Any], driver: ClusterDriver) -> dict[str, Any]:
+    """An object of the overlay, moved to the driver's namespace, node and image."""
+    document = copy.deepcopy(dict(document))
+    document["metadata"]["namespace"] = driver.namespace
+    if document["kind"] == "ConfigMap":
+        document["data"] = {"default.yaml": EMPTY}
+    if document["kind"] == "DaemonSet":
+        spec = document["spec"]["template"]["spec"]
+        spec["nodeSelector"] = {"kubernetes.io/hostname": driver.hostname}
+        spec["tolerations"] = [{"operator": "Exists"}]
+        (container,) = spec["containers"]
+        container["image"] = driver.target.image
+        container["args"] = [each for each in container["args"] if not each.startswith("--device-list-strategy")]
+    return document
+
+
+def filled(manifest: Mapping[str, Any], *, node: str, image: str) -> dict[str, Any]:
+    """A scenario's pod with what a real cluster wants: an image, a command that waits, and the node.
+
+    Bound to the node at once, so that the kubelet and not the scheduler says no.
+    """
+    document = copy.deepcopy(dict(manifest))
+    document["apiVersion"], document["kind"] = "v1", "Pod"
+    spec = document["spec"]
+    spec |= {"nodeName": node, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False}
+    for container in spec.get("initContainers", []):
+        waits = container.get("restartPolicy") == "Always"
+        container |= {"image": image, "command": _SLEEP if waits else ["true"]}
+    for container in spec["containers"]:
+        container |= {"image": image, "command": container.get("command", _SLEEP)}
+    for container in (*spec.get("initContainers", []), *spec["containers"]):
+        container["imagePullPolicy"] = "IfNotPresent"
+        container["resources"]["limits"] = {key: str(value) for key, value in container["resources"]["limits"].items()}
+    return document
+
+
+def capacity(node: Mapping[str, Any]) -> Capacity:
+    """The extended resources of a Node object."""
+
+    def extended(numbers: Mapping[str, str]) -> dict[str, int]:
+        ours = {key: value for key, value in numbers.items() if "/" in key and ".kubernetes.io/" not in key}
+        return {key: int(value) for key, value in ours.items() if value.isdigit()}
+
+    status = node["status"]
+    return Capacity(extended(status.get("capacity", {})), extended(status.get("allocatable", {})))
+
+
+def pod_status(spec: pods.PodSpec, document: Mapping[str, Any]) -> PodStatus:
+    """A Pod object as the scenarios see it; devices come from `allocatedResourcesStatus` (1.31 and later, by gate)."""
+    status = document["status"]
+    lists = (status.get(key, []) for key in ("initContainerStatuses", "containerStatuses"))
+    seen = {each["name"]: each for statuses in lists for each in statuses}
+    containers = tuple(_container(each, seen.get(each.name, {})) for each in spec.containers)
+    phase = Phase(status.get("phase", "Pending"))
+    return PodStatus(spec, phase, status.get("reason", ""), status.get("message", ""), containers)
+
+
+def _container(spec: pods.ContainerSpec, status: Mapping[str, Any]) -> ContainerStatus:
+    health = {
+        each["name"]: {device["resourceID"]: device.get("health", "Unknown") for device in each.get("resources", [])}
+        for each in status.get("allocatedResourcesStatus", [])
+    }
+    waiting = status.get("state", {}).get("waiting", {})
+    return ContainerStatus(
+        name=spec.name,
+        kind=spec.kind,
+        running="running" in status.get("state", {}),
+        waiting=waiting.get("reason", ""),
+        message=waiting.get("message", ""),
+        restarts=int(status.get("restartCount", 0)),
+        devices={resource: tuple(sorted(devices)) for resource, devices in health.items()},
+        health=health,
+    )

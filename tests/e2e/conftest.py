@@ -1,0 +1,101 @@
+"""End-to-end tests on any cluster that a kubeconfig names; without one they are skipped.
+
+    pytest tests/e2e --kubeconfig ~/.kube/config --context kind-vdev --image vdev:dev \
+        --kubelet-restart-command 'docker exec {node} systemctl restart kubelet'
+
+Each option has an environment variable: VDEV_E2E_IMAGE for --image, and KUBECONFIG for --kubeconfig.
+"""
+
+import asyncio
+import os
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import ClusterDriver, Target
+
+_HELP = {
+    "kubeconfig": "the cluster's kubeconfig (env KUBECONFIG)",
+    "context": "its context; the current one by default",
+    "node": "the node to test on; a worker by default",
+    "namespace": "the namespace to make for the tests; a random name by default",
+    "image": "the agent's image, which the node has or can pull (default vdev:dev)",
+    "pod-image": "the image of the tests' pods, with sh; the agent's by default",
+    "kubelet-restart-command": "a shell command that restarts the node's kubelet; {node} is the node's name",
+    "running": "namespace/daemonset of an agent that runs already and shall be tested; its ConfigMap is put back",
+}
+
+
+def pytest_addoption(parser):
+    """Add the options; they are there when this directory is named on the command line."""
+    group = parser.getgroup("e2e", "a real cluster")
+    for name, text in _HELP.items():
+        group.addoption(f"--{name}", help=text)
+
+
+def _option(config, name):
+    variable = "KUBECONFIG" if name == "kubeconfig" else f"VDEV_E2E_{name.upper()}"
+    return config.getoption(f"--{name.replace('_', '-')}", default=None) or os.environ.get(variable, "")
+
+
+@pytest.fixture(scope="session")
+def target(pytestconfig):
+    """Where to test; skips without a kubeconfig."""
+    given = {each.name: _option(pytestconfig, each.name) for each in fields(Target)}
+    if not given["kubeconfig"] and not given["context"]:
+        pytest.skip("no cluster: give --kubeconfig or --context, or set KUBECONFIG")
+    return Target(**{name: value for name, value in given.items() if value})
+
+
+@pytest.fixture(scope="session")
+def runner():
+    """One event loop for the cluster, which outlives each test."""
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def deployed(target, runner):
+    """The agent on the node, for all tests."""
+    driver = ClusterDriver(target)
+    try:
+        runner.run(driver.__aenter__())
+    except BaseException:
+        sys.stderr.write(runner.run(driver.diagnostics()))
+        runner.run(driver.kubectl("delete", "namespace", driver.namespace, "--ignore-not-found", "--wait=false"))
+        raise
+    yield driver
+    runner.run(driver.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def cluster(deployed, runner, request):
+    """The node, with an agent that advertises nothing and no pod of ours; diagnostics are kept after a failure."""
+    runner.run(deployed.reset())
+    runner.run(deployed.begin())
+    yield deployed
+    report = getattr(request.node, "failed_report", None)
+    if report is not None:
+        text = runner.run(deployed.diagnostics())
+        report.sections.append(("the cluster", text))
+        if directory := os.environ.get("VDEV_E2E_ARTIFACTS"):
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            (Path(directory) / f"{request.node.name.replace('/', '_')}.txt").write_text(text)
+        sys.stderr.write(text)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Remember a failure for the fixtures."""
+    report = yield
+    if report.when == "call" and report.failed:
+        item.failed_report = report
+    return report
+
+
+@pytest.fixture
+def run(runner):
+    """Run a coroutine of the cluster to its end."""
+    return runner.run

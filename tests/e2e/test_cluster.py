@@ -1,0 +1,202 @@
+"""What a person relies on, on a real node: the scenarios of the embedded kubelet, and what only a real one can show."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import KubectlError
+from vdev.sim import manifest
+from vdev.sim.scenario import Action, Capability, play
+from vdev.sim.scenariofile import load
+
+SCENARIOS = sorted((Path(__file__).parents[1] / "sim" / "scenarios").glob("*.yaml"))
+NPU = "acme.dev/npu"
+PATIENCE = 180.0  # seconds for each expectation
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def config(count=2, *, extra="", tail=""):
+    """NPUs, with more of the entry and of the file."""
+    return f"""\
+version: v1
+devices:
+  - name: npu
+    resource: {NPU}
+    virtual: {{count: {count}, attributes: {{model: Acme X1}}}}
+{extra}{tail}"""
+
+
+def shows(cluster, run, resource, capacity, allocatable=None):
+    """Wait until the node shows these numbers."""
+    wanted = (capacity, capacity if allocatable is None else allocatable)
+
+    async def condition():
+        node = await cluster.node()
+        return wanted == (node.capacity.get(resource, 0), node.allocatable.get(resource, 0))
+
+    run(cluster.until(condition, f"{resource}: capacity and allocatable {wanted}"))
+
+
+def health(cluster, run, pod, wanted):
+    """Wait until a pod's allocatedResourcesStatus shows this health of its NPUs."""
+
+    async def condition():
+        status = await cluster.pod(pod)
+        return sorted(status.container().health.get(NPU, {}).values()) == wanted
+
+    run(cluster.until(condition, f"pod {pod}: health {wanted}"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenarios(cluster, run, path):
+    """What the embedded kubelet shows, a real one shows as well."""
+    scenario = load(path)
+    if {Action.CRASH_KUBELET, Action.START_KUBELET} & {step for step in scenario.steps if isinstance(step, Action)}:
+        pytest.skip("a cluster's kubelet is only restarted")
+    if missing := scenario.requires - cluster.capabilities:
+        pytest.skip(f"needs {', '.join(sorted(each.value for each in missing))}")
+    skipped = run(play(scenario, cluster, patience=PATIENCE))
+    assert all("needs" in each for each in skipped)
+
+
+def test_a_pod_sees_exactly_its_devices(cluster, run):
+    """Variables, device nodes and mounts of the entry reach the container, for its devices and no others."""
+    run(cluster.configure(config(extra="""\
+    container:
+      env: {ACME_MODEL: "{attributes.model}", ACME_INDEX: "{index}"}
+      deviceNodes: [{hostPath: /dev/null, containerPath: "/dev/acme{index}", permissions: rw}]
+      mounts: [{hostPath: /etc/hostname, containerPath: /opt/acme/hostname, readOnly: true}]
+""")))  # fmt: skip
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("one", {NPU: 1})))
+    lines = run(cluster.inside("one", "env | grep ACME | sort; ls /dev | grep acme; ls /opt/acme")).split()
+    (index,) = [line.partition("=")[2] for line in lines if line.startswith("ACME_INDEX=")]
+    assert f"ACME_DEV_NPU_VISIBLE_DEVICES=npu-{index}" in lines
+    assert [f"acme{index}"] == [line for line in lines if line.startswith("acme")]
+    assert "hostname" == lines[-1]
+    assert "1:3" == run(cluster.inside("one", f"stat -c %t:%T /dev/acme{index}")).strip()
+    with pytest.raises(KubectlError, match=r"(?i)read-only"):
+        run(cluster.inside("one", "echo x > /opt/acme/hostname"))
+
+
+def test_cdi_edits_reach_the_container(cluster, run):
+    """Under `cdi-cri` alone the runtime makes the entry's nodes and mounts from the specification on the host."""
+    run(cluster.configure(config(extra="""\
+    container:
+      deviceNodes: [{hostPath: /dev/null, containerPath: "/dev/acme{index}"}]
+      mounts: [{hostPath: /etc/hostname, containerPath: /opt/acme/hostname, readOnly: true}]
+""", tail="flags: {plugin: {deviceListStrategy: cdi-cri}}\n")))  # fmt: skip
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("one", {NPU: 1})))
+    assert re.fullmatch(r"acme[01]\nhostname\n", run(cluster.inside("one", "ls /dev | grep acme; ls /opt/acme")))
+    assert "" == run(cluster.inside("one", "env | grep VISIBLE_DEVICES || true"))
+
+
+def test_sharing(cluster, run):
+    """Replicas of one device go to several pods, which all see the device itself."""
+    tail = f"sharing: {{timeSlicing: {{resources: [{{name: {NPU}, replicas: 4}}]}}}}\n"
+    run(cluster.configure(config(1, tail=tail)))
+    shows(cluster, run, NPU, 4)
+    for name in ("a", "b"):
+        run(cluster.create_pod(manifest(name, {NPU: 1})))
+        assert "npu-0" == run(cluster.inside(name, "echo $ACME_DEV_NPU_VISIBLE_DEVICES")).strip()
+
+
+def test_mig_mixed(cluster, run):
+    """Partitions are resources of their own; a pod gets one by its UUID."""
+    run(cluster.configure("""\
+version: v1
+flags: {migStrategy: mixed}
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 2}
+    partitions: {"0": [1g.5gb, 1g.5gb, 3g.20gb]}
+"""))  # fmt: skip
+    shows(cluster, run, "nvidia.com/gpu", 1)
+    shows(cluster, run, "nvidia.com/mig-1g.5gb", 2)
+    shows(cluster, run, "nvidia.com/mig-3g.20gb", 1)
+    run(cluster.create_pod(manifest("one", {"nvidia.com/mig-1g.5gb": 1})))
+    assert re.fullmatch(r"MIG-[0-9a-f-]{36}", run(cluster.inside("one", "echo $NVIDIA_VISIBLE_DEVICES")).strip())
+
+
+def test_an_edit_restarts_nothing(cluster, run):
+    """An edit of the ConfigMap reaches the same agent's pod, and registers nothing again."""
+    run(cluster.configure(config(2)))
+    shows(cluster, run, NPU, 2)
+    agent, calls = run(cluster.agent_pod()), run(cluster.registrations(NPU))
+    run(cluster.configure(config(3)))
+    shows(cluster, run, NPU, 3)
+    assert (agent, calls) == (run(cluster.agent_pod()), run(cluster.registrations(NPU)))
+
+
+def test_a_bad_edit_keeps_the_last_good(cluster, run):
+    """A wrong file changes nothing on the node; the status says what is wrong."""
+    run(cluster.configure(config(2)))
+    shows(cluster, run, NPU, 2)
+    run(cluster.configure(config(2).replace("count", "cuont")))
+
+    async def refused():
+        status = await cluster.agent_status()
+        return status is not None and not status["config"]["lastReloadSuccessful"]
+
+    run(cluster.until(refused, "the refusal"))
+    assert "cuont" in str(run(cluster.agent_status())["problems"])
+    shows(cluster, run, NPU, 2)
+
+
+def test_a_kubelet_restart(cluster, run):
+    """After a restart of the kubelet the devices are back and pods keep theirs."""
+    if Capability.KUBELET not in cluster.capabilities:
+        pytest.skip("no --kubelet-restart-command")
+    run(cluster.configure(config(2)))
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("one", {NPU: 1})))
+    mine = run(cluster.inside("one", "echo $ACME_DEV_NPU_VISIBLE_DEVICES"))
+    run(cluster.act(Action.RESTART_KUBELET))
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("two", {NPU: 1})))
+    assert mine != run(cluster.inside("two", "echo $ACME_DEV_NPU_VISIBLE_DEVICES"))
+    assert 0 == run(cluster.pod("one")).container().restarts
+
+
+@pytest.mark.parametrize("how", ["deleted", "rolled"])
+def test_a_pod_keeps_its_device_when_the_agent_is_replaced(cluster, run, how):
+    """Whether its pod is deleted or rolled, a new agent takes over; a pod runs on, and keeps its device to itself."""
+    run(cluster.configure(config(2)))
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("one", {NPU: 1})))
+    mine, agent = run(cluster.inside("one", "echo $ACME_DEV_NPU_VISIBLE_DEVICES")), run(cluster.agent_pod())
+    run(cluster.act(Action.RESTART_PLUGIN) if how == "deleted" else cluster.roll())
+    assert agent != run(cluster.agent_pod())
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("two", {NPU: 1})))
+    assert mine != run(cluster.inside("two", "echo $ACME_DEV_NPU_VISIBLE_DEVICES"))
+    assert 0 == run(cluster.pod("one")).container().restarts
+
+
+def test_an_unhealthy_device_shows_in_the_pod(cluster, run):
+    """A device that fails under a pod turns Unhealthy in its allocatedResourcesStatus, and Healthy when it recovers."""
+    run(cluster.configure(config(2)))
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("both", {NPU: 2})))
+    if not run(cluster.pod("both")).container().devices:
+        pytest.skip("the cluster does not report allocatedResourcesStatus (ResourceHealthStatus, on since 1.36)")
+    run(cluster.configure(config(2, tail='faults: {rules: [{name: dead, devices: ["npu/0"], health: Unhealthy}]}\n')))
+    health(cluster, run, "both", ["Healthy", "Unhealthy"])
+    shows(cluster, run, NPU, 2, 1)
+    run(cluster.configure(config(2)))
+    health(cluster, run, "both", ["Healthy", "Healthy"])
+
+
+def test_removal_while_held(cluster, run):
+    """A device that leaves the file under a pod stays listed until the pod is gone."""
+    run(cluster.configure(config(2)))
+    shows(cluster, run, NPU, 2)
+    run(cluster.create_pod(manifest("both", {NPU: 2})))
+    run(cluster.configure(config(1)))
+    shows(cluster, run, NPU, 2, 1)
+    run(cluster.delete_pod("both"))
+    shows(cluster, run, NPU, 1)
