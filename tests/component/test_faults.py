@@ -295,13 +295,12 @@ async def test_stream_closed_for_a_while(start, shows, clock):
 
 async def test_stalled_stream(start, kubelet, shows, clock):
     """Nothing new is said while the stream stalls, and all of it after."""
-    await start(
+    agent = await start(
         "name: stall, stream: {stall: true}, at: 10s, for: 1m",
         "name: sick, devices: [acme/0], at: 20s, health: Unhealthy",
     )
-    clock.advance(10)
-    clock.advance(10)
-    await kubelet.wait_until(lambda: True)
+    clock.advance(20)
+    await kubelet.wait_until(lambda: agent.agent.state.served.resources[NPU].healthy == 3)
     assert 4 == kubelet.node().allocatable[NPU]
     clock.advance(50)
     await shows(NPU, 4, 3)
@@ -394,25 +393,19 @@ async def test_process_ends(start, kubelet, clock):
 # --- rules over time -------------------------------------------------------------------------------------------------
 
 
-async def test_reload(start, shows, clock):
+async def test_reload(start, shows, clock, kubelet):
     """An untouched rule goes on, a changed one starts anew, a removed one heals."""
-    one, other = (
-        "name: {}, devices: [acme/{}], at: {}s, health: Unhealthy".format(*each)
-        for each in (("a", 0, 60), ("b", 1, 60))
-    )
-    agent = await start(one, other)
+    one = "name: a, devices: [acme/0], at: 60s, health: Unhealthy"
+    other = "name: b, devices: [acme/1], at: {}, health: Unhealthy"
+    agent = await start(one, other.format("60s"))
     clock.advance(50)
-    agent.edit(config(one, other.replace("60s", "55s")))
-    await shows(NPU, 4, 4)
-    await asyncio.to_thread(lambda: None)
-    changed = agent.agent.drill.engine
-    while changed.runs["b"].rule.when.at != 55:
-        await asyncio.sleep(0.01)
+    agent.edit(config(one, other.format("55s")))
+    await kubelet.wait_until(lambda: agent.agent.drill.engine.runs["b"].rule.when.at == 55)
     clock.advance(10)
     await shows(NPU, 4, 3)
     clock.advance(45)
     await shows(NPU, 4, 2)
-    agent.edit(config(other.replace("60s", "55s")))
+    agent.edit(config(other.format("55s")))
     await shows(NPU, 4, 3)
     agent.edit(DEVICES)
     await shows(NPU, 4, 4)

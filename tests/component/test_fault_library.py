@@ -1,0 +1,193 @@
+"""Each story of configs/faults, told to the embedded kubelet on virtual time: what its comment promises is seen."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vdev.config import load
+from vdev.core.faults import Nodes
+from vdev.core.timeline import Dice, on_node
+from vdev.faults import ManualClock
+from vdev.sim import Phase, manifest
+
+LIBRARY = Path(__file__).parents[2] / "configs" / "faults"
+STORIES = sorted(LIBRARY.glob("*.yaml"))
+GPU, NPU = "nvidia.com/gpu", "acme.dev/npu"
+
+
+@pytest.fixture
+def clock():
+    """Virtual time."""
+    return ManualClock()
+
+
+@pytest.fixture
+async def tell(start_agent, clock):
+    """Start a plugin with a story."""
+
+    async def start(name, **options):
+        text = await asyncio.to_thread((LIBRARY / name).read_text)
+        return await start_agent(text, clock=clock, **options)
+
+    return start
+
+
+async def test_xid79(tell, clock, shows, kubelet):
+    """One GPU goes and comes back; the pod that holds it runs on and its status names the device."""
+    await tell("xid79.yaml")
+    await kubelet.run_pod(manifest("all", {GPU: 8}))
+    for seconds, allocatable, health in ((60, 7, "Unhealthy"), (30, 8, "Healthy"), (270, 7, "Unhealthy")):
+        clock.advance(seconds)
+        await shows(GPU, 8, allocatable)
+        status = kubelet.pod("all").container().allocated_resources_status
+        wanted = 1 if health == "Unhealthy" else 0
+        assert wanted == str(status).count("'Unhealthy'")
+    assert Phase.RUNNING is kubelet.pod("all").phase
+
+
+async def test_ecc_degradation(tell, clock, shows, kubelet):
+    """Outages become more frequent, and the last one does not end."""
+    agent = await tell("ecc-degradation.yaml")
+    engine = agent.agent.drill.engine
+    falls = {"first-signs": 0, "getting-worse": 0}
+    while clock.now() < 4 * 3600:
+        clock.advance(min(engine.next_change, 4 * 3600) - clock.now())
+        await kubelet.wait_until(lambda: engine.next_change is None or engine.next_change > clock.now())
+        for name in falls:
+            falls[name] += engine.runs[name].active
+    await shows(GPU, 8, 7)
+    clock.advance(10 * 3600)
+    await shows(GPU, 8, 7)
+    assert 10 <= falls["first-signs"] < falls["getting-worse"]
+
+
+async def test_nvlink_pair_lost(tell, clock, shows, kubelet):
+    """A pair goes in one step, and a pod of two gets the pair that is left."""
+    await tell("nvlink-pair-lost.yaml")
+    clock.advance(120)
+    await shows("acme.dev/gpu", 4, 2)
+    pod = await kubelet.run_pod(manifest("two", {"acme.dev/gpu": 2}))
+    assert {"bridged-0", "bridged-1"} == set(pod.container().devices["acme.dev/gpu"])
+    assert Phase.FAILED is (await kubelet.run_pod(manifest("four", {"acme.dev/gpu": 4}))).phase
+    clock.advance(600)
+    await shows("acme.dev/gpu", 4, 4)
+
+
+async def test_usb_unplugged(tell, clock, shows, kubelet):
+    """A key that a pod holds stays listed as Unhealthy until the pod is gone, and comes back."""
+    key = "example.com/yubikey"
+    await tell("usb-unplugged.yaml")
+    await kubelet.run_pod(manifest("holder", {key: 1}))
+    clock.advance(30)
+    await shows(key, 1, 0)
+    assert "'Unhealthy'" in str(kubelet.pod("holder").container().allocated_resources_status)
+    await kubelet.delete_pod("holder")
+    await shows(key, 0, 0)
+    clock.advance(60)
+    await shows(key, 1, 1)
+    assert [] == kubelet.errors
+
+
+async def test_slow_driver(tell, clock, kubelet):
+    """An allocation waits, and then is granted."""
+    agent = await tell("slow-driver.yaml")
+    starting = asyncio.create_task(kubelet.run_pod(manifest("p", {GPU: 1})))
+    await kubelet.wait_until(lambda: agent.agent.drill.engine.runs["slow"].injected)
+    assert not starting.done()
+    clock.advance(8)
+    assert Phase.RUNNING is (await starting).phase
+
+
+async def test_flaky_allocate(tell, kubelet):
+    """Every fourth pod is refused in the firmware's words."""
+    await tell("flaky-allocate.yaml")
+    pods = [await kubelet.run_pod(manifest(f"p{number}", {NPU: 1})) for number in range(8)]
+    assert [3, 7] == [number for number, pod in enumerate(pods) if pod.phase is Phase.FAILED]
+    assert "firmware busy" in pods[3].message
+
+
+async def test_crash_loop(tell, clock, shows, kubelet):
+    """The plugin dies 20 seconds after its start, and again after the next one."""
+    codes = []
+    for _ in range(2):
+        agent = await tell("crash-loop.yaml", exit=lambda code: (codes.append(code), agent.agent.stop()))
+        await shows(NPU, 4, 4)
+        clock.advance(20)
+        await agent.task
+        await shows(NPU, 4, 0)
+    assert [137, 137] == codes
+
+
+async def test_late_registration(tell, clock, shows, kubelet):
+    """There is no GPU before 45 seconds, and then there are all."""
+    agent = await tell("late-registration.yaml", wait=False)
+    await kubelet.wait_until(lambda: agent.agent.drill.engine.runs and agent.agent.drill.engine.runs["late"].injected)
+    clock.advance(44.9)
+    assert GPU not in kubelet.node().capacity
+    clock.advance(0.1)
+    await shows(GPU, 8, 8)
+
+
+async def test_restart_storm(tell, clock, shows, kubelet):
+    """Each deleted socket is followed by a new registration, and running pods keep their devices."""
+    agent = await tell("restart-storm.yaml")
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    engine = agent.agent.drill.engine
+    run = engine.runs["sockets-gone"]
+    for number in range(1, 6):
+        while run.injected < number:
+            moment = engine.next_change
+            clock.advance(moment - clock.now())
+            await kubelet.wait_until(lambda past=moment: engine.next_change != past)
+        await kubelet.wait_until(lambda wanted=number + 1: kubelet.metrics.registrations[NPU] >= wanted)
+        await shows(NPU, 4, 4)
+    assert pod.container().devices == kubelet.pod("p").container().devices
+    assert Phase.RUNNING is kubelet.pod("p").phase
+
+
+async def test_tenth_of_fleet(tell, clock, shows):
+    """About a tenth of the nodes is chosen; one of these loses one GPU, another node none."""
+    loaded = await asyncio.to_thread(load, [LIBRARY / "tenth-of-fleet.yaml"])
+    (rule,) = loaded.spec.faults.rules
+    fleet = [f"node-{number}" for number in range(1000)]
+    chosen = [node for node in fleet if on_node(Nodes(share=rule.nodes.share), rule.name, Dice(7, node))]
+    assert 70 <= len(chosen) <= 130
+    await tell("tenth-of-fleet.yaml", node=chosen[0])
+    clock.advance(120)
+    await shows(GPU, 8, 7)
+
+
+async def test_the_rest_of_the_fleet(tell, clock, shows, kubelet):
+    """A node that is not chosen loses nothing."""
+    node = next(
+        name
+        for name in map("node-{}".format, range(99))
+        if not on_node(Nodes(share=0.1), "one-of-eight", Dice(7, name))
+    )
+    agent = await tell("tenth-of-fleet.yaml", node=node)
+    clock.advance(120)
+    assert not agent.agent.drill.engine.runs["one-of-eight"].here
+    await shows(GPU, 8, 8)
+
+
+async def test_flapping(tell, clock, shows, kubelet):
+    """One device goes and comes."""
+    agent = await tell("flapping.yaml")
+    for allocatable in (1, 2, 1, 2):
+        clock.advance(agent.agent.drill.engine.next_change - clock.now())
+        await shows("example.com/uart", 2, allocatable)
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_each_story_is_told_and_tested(path):
+    """A story has a comment that says what is seen and what is right, a test here, and a valid timeline."""
+    text = path.read_text()
+    assert "# Seen on" in text
+    assert "A healthy" in text
+    assert re.search(rf"tell\(\"{path.name}\"", Path(__file__).read_text())
+    command = [sys.executable, "-m", "vdev", "plan", str(path), "--timeline", "5h", "--node", "n"]
+    assert 0 == subprocess.run(command, capture_output=True, check=False).returncode
