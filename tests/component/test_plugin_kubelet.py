@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from vdev.agent import status
 from vdev.plugin.service import State
 from vdev.sim import Kubelet, manifest
 
@@ -88,7 +89,7 @@ async def test_a_second_instance_takes_over_and_goes(directory, start_agent, com
         await node.wait_until(lambda: "another vdev" in new.agent.waiting, what="the second instance")
         await old.stop()
         await node.wait_until(
-            lambda: new.agent.fleet and service(new).ready and node.node().allocatable.get(NPU) == 2,
+            lambda: status.ready(new.agent) and node.node().allocatable.get(NPU) == 2,
             what="the second instance alone",
         )
         pod = await node.run_pod(manifest("a", {NPU: 1}))

@@ -57,6 +57,7 @@ class Reconciler:
         self.scan = Scan()
         self.base = inv.EMPTY
         self.served = inv.EMPTY
+        self.published = False  # whether the kubelet is told of `served`
         self.retired: Mapping[retain.Key, retain.Retired] = {}
         self.warnings: tuple[Problem, ...] = ()
         self.changed_at: dict[retain.Key, float] = {}  # seconds since the epoch, of a device's last change
@@ -155,6 +156,7 @@ class Reconciler:
                 isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes
             ):
                 self.scanner.forget(self.scan, self.served)
+        self.published = True
         self._measure()
         again = (kept.again_at, cdi_again_at, self.verdicts.again_at())
         return min((each for each in again if each is not None), default=None)
