@@ -1,0 +1,109 @@
+"""The page on failure testing: its configurations are valid, its commands run, its program does what it says."""
+
+import asyncio
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vdev.config import load_rules, load_text
+from vdev.sim import Kubelet
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "failure-testing.md").read_text()
+YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"^\$ vdev (.*)$", PAGE, re.MULTILINE)
+RUN, LIVE = (
+    next(each for each in COMMANDS if each.startswith("run ")),
+    [each for each in COMMANDS if "--run-dir run" in each and not each.startswith("run ")],
+)
+
+
+@pytest.mark.parametrize("text", YAML)
+def test_configurations(text):
+    """Each block is a configuration, or rules beside the first one."""
+    if "version" in yaml.safe_load(text):
+        assert load_text(text).spec.faults.rules
+    else:
+        assert load_rules(text, "<page>", load_text(YAML[0]).spec).rules
+
+
+def test_effects_in_the_table():
+    """Each effect in the table is one that a rule takes."""
+    table = PAGE[PAGE.index("One rule, one effect") : PAGE.index("`rpc` names one")]
+    spec = load_text(YAML[0]).spec
+    effects = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)[2:]
+    snippets = [each for cell in effects for each in re.findall(r"`([^`]+)`", cell)]
+    key, checked = "", 0
+    for snippet in snippets:
+        if ":" not in snippet or snippet.endswith(":"):
+            continue
+        key = key if snippet.startswith("{") else snippet.partition(":")[0]
+        rule = f"{key}: {snippet}" if snippet.startswith("{") else snippet
+        rule += ", hang: true" if key == "rpc" else ""
+        assert load_rules(f"{{name: x, {rule}}}", "<page>", spec).rules
+        checked += 1
+    assert checked > 15
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("plan ")])
+def test_plans(command, tmp_path):
+    """What `vdev plan` is asked it answers, with a timeline."""
+    (tmp_path / "gpus.yaml").write_text(YAML[0])
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    done = subprocess.run(
+        [sys.executable, "-m", "vdev", *shlex.split(command)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "faults in the first" in done.stdout or '"timeline"' in done.stdout
+
+
+async def test_commands(tmp_path):
+    """The plugin starts as shown, and every command that follows is understood."""
+    (tmp_path / "gpus.yaml").write_text(YAML[0])
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"}
+
+    async def vdev(command):
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vdev", *shlex.split(command)),
+            cwd=tmp_path,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+
+    async with Kubelet(tmp_path / "kubelet") as kubelet:
+        plugin = await vdev(RUN)
+        try:
+            await kubelet.wait_until(lambda: kubelet.node().allocatable.get("nvidia.com/gpu") == 4)
+            device = sorted(kubelet.node().capacity) and next(iter(_ids(kubelet)))
+            for command in LIVE:
+                process = await vdev(command.replace("GPU-ID", device))
+                output, _ = await process.communicate()
+                assert 0 == process.returncode, (command, output)
+        finally:
+            plugin.terminate()
+            await plugin.communicate()
+
+
+def _ids(kubelet):
+    return sorted(kubelet._process.table.devices["nvidia.com/gpu"])
+
+
+def test_program(tmp_path):
+    """The program at the end runs as it is."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    program = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin", "TMPDIR": "/tmp"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (0, "") == (done.returncode, "" if done.returncode == 0 else done.stderr)

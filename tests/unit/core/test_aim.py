@@ -1,0 +1,129 @@
+"""Which slots a rule means: whole hardware, what a resource offers, or a lot of them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core import aim, spec
+from vdev.core.device import Health
+from vdev.core.faults import Aim, FaultSpec, Nodes, Process, Rule, Start, Verdict, Want, When
+from vdev.core.forecast import forecast
+from vdev.core.timeline import Dice
+
+SICK = Verdict(healthy=False, reason="drill")
+DICE = Dice(7, "node-a")
+
+
+def rule(*wants, **changes):
+    """A rule that makes these devices sick."""
+    parts = {key: changes.pop(key) for key in ("count", "pick", "share") if key in changes}
+    return Rule(name="r", effect=SICK, aim=Aim(wants=wants or (Want(),), **parts), **changes)
+
+
+def meant(stock, made):
+    """The ids that a rule means, by resource."""
+    found = {}
+    for name, each in sorted(aim.select(made, stock, DICE)):
+        found.setdefault(name, []).append(each)
+    return found
+
+
+@pytest.fixture
+def cards(build):
+    """Two cards, the first cut in three, of which the small partitions are shared by two; and four NPUs."""
+    gpu = build.entry(count=2, partitions={0: ("1g.5gb", "1g.5gb", "2g.10gb")})
+    npu = build.entry("npu", "acme.dev/npu", nvidia=False, count=4, geometry=None)
+    sharing = build.sharing({"name": "nvidia.com/mig-1g.5gb", "replicas": 2})
+    return build.inventory(gpu, npu, sharing=sharing, mig_strategy=spec.MigStrategy.MIXED)
+
+
+def test_a_card_with_all_its_partitions_and_replicas(cards):
+    """What breaks a card breaks everything that it is cut and shared into."""
+    found = meant(cards, rule(Want(entry="gpu", indices=(range(1),))))
+    assert {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-2g.10gb": 1} == {name: len(ids) for name, ids in found.items()}
+
+
+def test_a_profile_means_the_partitions(cards):
+    """The neighbours on the same card are spared."""
+    assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, rule(Want(profile="2g.*"))))
+
+
+def test_a_partition_by_its_number(cards):
+    """`gpu/0:0` is one partition, with its replicas."""
+    found = meant(cards, rule(Want(entry="gpu", indices=(range(1),), partition=0)))
+    assert 1 == len({slot.partition("::")[0] for ids in found.values() for slot in ids})
+
+
+def test_a_resource_means_what_it_offers(cards):
+    """A rule for a resource of partitions does not reach the rest of the card."""
+    found = meant(cards, rule(resource="nvidia.com/mig-1g.5gb"))
+    assert ["nvidia.com/mig-1g.5gb"] == list(found)
+
+
+def test_a_replica_by_its_id(cards):
+    """A replica's own id means that replica alone."""
+    one = cards.resources["nvidia.com/mig-1g.5gb"].slots[1].id
+    assert {"nvidia.com/mig-1g.5gb": [one]} == meant(cards, rule(Want(id=one)))
+
+
+def test_count_takes_the_first(cards):
+    """`count` takes the lowest indices."""
+    assert {"acme.dev/npu": ["npu-0", "npu-1"]} == meant(cards, rule(Want(entry="npu"), count=2))
+
+
+@given(st.integers(0, 50), st.integers(1, 4))
+def test_pick_is_a_lot_that_can_be_repeated(seed, number):
+    """So many units are picked, the same ones again, whatever else is on the node."""
+    units = [("raw", f"npu-{index}") for index in range(4)]
+    chosen = aim._chosen(units, Aim(pick=number), Dice(seed, "n"), "r")
+    assert number == len(chosen)
+    assert chosen == aim._chosen(list(reversed(units)), Aim(pick=number), Dice(seed, "n"), "r")
+
+
+@pytest.mark.parametrize(("share", "number"), [(0.01, 1), (0.25, 1), (0.5, 2), (1.0, 4)])
+def test_share_is_at_least_one(cards, share, number):
+    """A share of few devices is rounded, and never nothing."""
+    assert number == len(meant(cards, rule(Want(entry="npu"), share=share))["acme.dev/npu"])
+
+
+def test_untouched_resources_are_the_same_objects(cards):
+    """A verdict on one resource leaves the others as they are, so that nothing is sent for them."""
+    sick = aim.Afflictions(verdicts={("acme.dev/npu", "npu-0"): Health(False, "drill", "r")})
+    after = aim.afflict(cards, sick)
+    changed = [name for name in cards.resources if after.resources[name] is not cards.resources[name]]
+    assert ["acme.dev/npu"] == changed
+    assert Health(False, "drill", "r") == after.resources["acme.dev/npu"].by_id["npu-0"].health
+    assert cards is aim.afflict(cards, aim.NONE)
+
+
+def test_what_is_really_broken_stays_so(build):
+    """A drill neither hides nor renames a real failure that discovery found."""
+    entry = build.entry("npu", "acme.dev/npu", nvidia=False, count=1, geometry=None)
+    (raw,) = build.raws(entry)
+    stock = build.inventory(entry, found={"npu": (build.broken(raw),)})
+    key = ("acme.dev/npu", raw.id)
+    for health in (Health(injected="r"), Health(False, "drill", "r")):
+        after = aim.afflict(stock, aim.Afflictions(verdicts={key: health}))
+        assert Health(False, "dead") == after.resources["acme.dev/npu"].slots[0].health
+
+
+def test_forecast(cards):
+    """What will happen is told in order, with the devices; what waits and what is for others is told apart."""
+    window = replace(rule(Want(entry="npu", indices=(range(1),))), name="window", when=When(at=60, lasts=30, every=300))
+    crash = Rule(name="crash", effect=Process(137), when=When(at=100))
+    manual = replace(rule(), name="manual", when=When(start=Start.MANUAL))
+    other = replace(rule(), name="other", nodes=Nodes(globs=("edge-*",)))
+    nothing = replace(rule(Want(entry="none")), name="nothing")
+    outlook = forecast(FaultSpec(seed=7, rules=(crash, window, manual, other, nothing)), "node-a", cards, 400)
+    assert [
+        (60, "window", "begins"),
+        (90, "window", "ends"),
+        (100, "crash", "strikes"),
+        (360, "window", "begins"),
+        (390, "window", "ends"),
+    ] == [(each.at, each.rule, each.event) for each in outlook.happenings]
+    assert ("npu-0",) == outlook.happenings[0].devices
+    assert ["manual"] == [name for name, _ in outlook.waiting]
+    assert (("other",), ("nothing",)) == (outlook.elsewhere, outlook.without_device)
