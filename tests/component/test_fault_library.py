@@ -112,9 +112,14 @@ async def test_flaky_allocate(tell, kubelet):
 
 async def test_crash_loop(tell, clock, shows, kubelet):
     """The plugin dies 20 seconds after its start, and again after the next one."""
-    codes = []
+    codes, agents = [], []
+
+    def die(code):
+        codes.append(code)
+        agents[-1].agent.stop()
+
     for _ in range(2):
-        agent = await tell("crash-loop.yaml", exit=lambda code: (codes.append(code), agent.agent.stop()))
+        agents.append(agent := await tell("crash-loop.yaml", exit=die))
         await shows(NPU, 4, 4)
         clock.advance(20)
         await agent.task

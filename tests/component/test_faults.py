@@ -117,7 +117,10 @@ async def test_partition_fault_spares_its_neighbours(start, shows, clock):
     head = """version: v1
 flags: {migStrategy: mixed}
 devices:
-  - {name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 1}, partitions: {"0": [1g.5gb, 2g.10gb]}}
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 1}
+    partitions: {"0": [1g.5gb, 2g.10gb]}
 """
     await start("name: x, devices: {profile: 1g.*}, at: 5s, health: Unhealthy", head=head)
     clock.advance(5)

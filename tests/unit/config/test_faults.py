@@ -27,7 +27,10 @@ from vdev.errors import ConfigError
 HEAD = """version: v1
 flags: {migStrategy: mixed}
 devices:
-  - {name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 4}, partitions: {"0": [1g.5gb, 2g.10gb]}}
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 4}
+    partitions: {"0": [1g.5gb, 2g.10gb]}
   - {name: acme, resource: acme.dev/npu, virtual: {count: 2, numa: [0, 1]}}
   - {name: edge, resource: example.com/edge, onNodes: ["edge-*"], virtual: {count: 1}}
   - {name: uart, resource: example.com/uart, glob: /dev/ttyUSB*}
@@ -51,12 +54,14 @@ def refused(*rules, seed=7):
 def test_the_example():
     """Every rule of the documented example is read as it is meant."""
     section = faults(
-        'name: dead-gpu, devices: ["a100/3"], at: 60s, for: 30s, every: 5m, health: Unhealthy, reason: "XID 79: fallen off the bus"',
+        'name: dead-gpu, devices: ["a100/3"], at: 60s, for: 30s, every: 5m, health: Unhealthy, '
+        'reason: "XID 79: fallen off the bus"',
         'name: flapping, devices: ["uart/*"], flap: {up: 20s, down: 5s}, jitter: 20%',
         "name: some-nodes, onNodes: {share: 10%}, devices: {pick: 1}, at: 2m, health: Unhealthy",
         'name: hot-unplug, devices: ["acme/1"], at: 90s, remove: true, for: 60s',
         "name: slow, rpc: Allocate, resource: nvidia.com/gpu, delay: {p50: 200ms, max: 8s}",
-        'name: refuse, rpc: Allocate, resource: acme.dev/npu, nth: 3, error: {code: UNAVAILABLE, message: "firmware busy"}',
+        "name: refuse, rpc: Allocate, resource: acme.dev/npu, nth: 3, "
+        'error: {code: UNAVAILABLE, message: "firmware busy"}',
         'name: late, register: {delay: 45s}, resource: "*"',
         "name: drop, stream: {close: true}, at: 3m",
         "name: garbage, rpc: GetPreferredAllocation, answer: {bogusIds: true}",
