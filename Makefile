@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format proto schema lock bench clean
+.PHONY: help run test check lint format proto schema lock bench clean docs image kind-up kind-down e2e
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.run: requirements/run.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -57,6 +57,22 @@ lock: ## compile requirements/*.txt from pyproject.toml (needs uv)
 
 bench: $(VENV)/.test ## measure the budgets, as ratios in one run
 	$(BIN)/python -m bench
+
+docs: $(VENV)/.run ## write what docs/ has from the code: docs/reference and docs/metrics.md
+	$(BIN)/python docs/generate.py
+
+image: ## build the image vdev:dev (needs Docker)
+	docker build --tag vdev:dev --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) .
+
+kind-up: ## a kind cluster whose nodes have devices (needs Docker, kind, kubectl)
+	deploy/kind/up.sh
+
+kind-down: ## delete that cluster
+	deploy/kind/down.sh
+
+e2e: $(VENV)/.test kind-up ## the end-to-end tests on that cluster
+	$(BIN)/python -m pytest tests/e2e -q --context kind-$${CLUSTER:-vdev} \
+	  --kubelet-restart-command 'docker exec {node} systemctl restart kubelet'
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -43,6 +43,8 @@ def _print(status: dict[str, Any]) -> None:
     kubelet = "present" if status["kubelet"]["present"] else "not there"
     holders = "readable" if status["podResources"]["readable"] else "not readable"
     print(f"node {status['node']}, vdev {status['version']}, {'ready' if status['ready'] else 'NOT READY'}")
+    for reason in status["notReady"]:
+        print(f"  {reason}")
     print(f"kubelet {kubelet} ({status['kubelet']['socket']}), pod resources {holders}")
     config = status["config"]
     print(f"configuration {', '.join(config['files'])}: applied {_ago(config['appliedAt'])}", end="")
@@ -51,6 +53,8 @@ def _print(status: dict[str, Any]) -> None:
         if config["lastReloadSuccessful"]
         else f"; a later one was REFUSED {_ago(config['failedAt'])}, the last good one stays"
     )
+    if config["choice"]:
+        print(f"  chosen: {config['choice']}")
     faults = status["faults"]
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")

@@ -5,8 +5,10 @@ it says so and works on.
 """
 
 import asyncio
+import errno
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,7 +62,13 @@ async def serving(directory: Path, commands: Mapping[str, Handler]) -> AsyncIter
 
 def _make_room(path: Path) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)  # the leftover of a process that is gone
+        else:
+            raise OSError(errno.EADDRINUSE, "another process answers there; give each its own --run-dir")
 
 
 async def _answer(line: bytes, commands: Mapping[str, Handler]) -> dict[str, Any]:

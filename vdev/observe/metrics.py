@@ -5,6 +5,8 @@ Label values are bounded: resources and RPC names, never device ids or pods.
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from .. import __version__
+
 _LATENCIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -14,6 +16,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.info = self._gauge("build_info", "1, labelled with the version", "version")
+        self.info.labels(__version__).set(1)
         self.devices = self._gauge("devices", "Devices listed to the kubelet", "resource", "health")
         self.list_bytes = self._gauge("list_bytes", "Bytes of the device list; the kubelet takes 4194304", "resource")
         self.retired = self._gauge(
@@ -32,6 +35,9 @@ class Metrics:
             "device_flaps_total",
             "Times that a device went away or its probe turned from success to failure",
             "resource",
+        )
+        self.actions = self._counter(
+            "actions_total", "Ownership actions done, by occasion and result", "resource", "occasion", "result"
         )
         self.rpc = Histogram(
             "vdev_rpc_seconds",

@@ -6,6 +6,7 @@ Names, aliases and variables of the plugin's options are those of NVIDIA/k8s-dev
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from ..core import standin
 from ..core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 
 
@@ -67,7 +68,7 @@ OPTIONS = (
         env=("CONFIG_FILE", "VDEV_CONFIG_FILE"),
         kind=Kind.PATHS,
         metavar="FILE",
-        help="configuration file; repeat it to join the sections of several",
+        help="configuration file, or a directory from which the node takes one; repeat it to join the sections of several",
     ),
     Option(
         name="presets-dir",
@@ -282,6 +283,14 @@ OPTIONS = (
         help="directory for CDI specifications",
     ),
     Option(
+        name="device-dir",
+        group=Group.NODE,
+        env=("VDEV_DEVICE_DIR",),
+        metavar="DIR",
+        default=standin.DIRECTORY,
+        help="directory for nodes and files that stand in for virtual devices; the runtime must find them there",
+    ),
+    Option(
         name="kubelet-dir",
         group=Group.KUBELET,
         env=("VDEV_KUBELET_DIR",),
@@ -319,7 +328,7 @@ OPTIONS = (
         env=("VDEV_HTTP_ADDRESS",),
         metavar="HOST:PORT",
         default="off",
-        help="serve /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
+        help="serve a live page, /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
     ),
     Option(
         name="enable-fault-injection",

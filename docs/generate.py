@@ -1,0 +1,206 @@
+"""Writes the reference pages from the code that they describe; `--check` only says whether they are up to date.
+
+reference/configuration.md comes from the configuration file's models, reference/command-line.md from the commands and
+the table of options, metrics.md from the metrics' own table.
+"""
+# ruff: noqa: INP001  # a script, no package
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from vdev import cli, config, settings
+from vdev.observe.metrics import Metrics
+
+DOCS = Path(__file__).parent
+MADE = "<!-- Made by docs/generate.py; run `make docs`. -->"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages, or check them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a page is stale")
+    check = parser.parse_args(arguments).check
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        if check:
+            sys.stderr.write(f"{path.relative_to(DOCS.parent)} is stale: run make docs\n")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(pages()[path])
+    return int(check and bool(stale))
+
+
+def pages() -> dict[Path, str]:
+    """Each page's text."""
+    return {
+        DOCS / "reference" / "configuration.md": "\n".join(configuration()) + "\n",
+        DOCS / "reference" / "command-line.md": "\n".join(command_line()) + "\n",
+        DOCS / "metrics.md": "\n".join(metrics()) + "\n",
+    }
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A Markdown table."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), ' ') for cell in row)} |"
+    yield ""
+
+
+# --- the configuration file ------------------------------------------------------------------------------------------
+
+
+def configuration() -> Iterator[str]:
+    """The page of the configuration file: one table per object, from the top down."""
+    schema = config.json_schema()
+    kinds = schema["$defs"]
+    yield from ("# The configuration file", "", MADE, "")
+    yield "Everything that the file can say. Editors get the same from `vdev schema`; unknown keys are errors. How the"
+    yield "parts work together is told in the [how-to pages](../README.md)."
+    yield ""
+    yield from _object("The file", schema, kinds)
+    for name in _reached(schema, kinds):
+        if "properties" in kinds[name]:
+            yield from _object(name, kinds[name], kinds)
+        elif "enum" in kinds[name]:
+            yield from (f"## {name}", "", kinds[name].get("description", ""), "")
+            yield from (", ".join(f"`{each}`" for each in kinds[name]["enum"]), "")
+        else:
+            yield from (f"## {name}", "", kinds[name].get("description", ""), "", _type(kinds[name], kinds), "")
+
+
+def _object(name: str, schema: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"## {name}", "", schema.get("description", ""), "")
+    required = schema.get("required", [])
+    rows = []
+    for key, value in schema["properties"].items():
+        default = "**required**" if key in required else _default(value.get("default"))
+        referred = kinds.get(str(value.get("$ref", "")).rpartition("/")[2], {})
+        meaning = value.get("description") or referred.get("description", "")
+        rows.append((f"`{key}`", _type(value, kinds), default, meaning))
+    yield from table(("key", "type", "default", "meaning"), rows)
+
+
+def _default(value: Any) -> str:
+    if value is None or isinstance(value, dict) or value == "":
+        return "-"
+    return f"`{json.dumps(value)}`"
+
+
+def _type(schema: Mapping[str, Any], kinds: Mapping[str, Any]) -> str:  # noqa: PLR0911  # a return per form
+    match schema:
+        case {"$ref": ref}:
+            name = ref.rpartition("/")[2]
+            return f"[{name}](#{name.lower()})"
+        case {"anyOf": options} | {"oneOf": options}:
+            return " or ".join(dict.fromkeys(_type(each, kinds) for each in options if each.get("type") != "null"))
+        case {"enum": words}:
+            return " or ".join(f"`{word}`" for word in words)
+        case {"const": word}:
+            return f"`{word}`"
+        case {"type": "array", "items": items}:
+            return f"list of {_type(items, kinds)}"
+        case {"type": "object", "additionalProperties": dict(values)} if values:
+            return f"mapping to {_type(values, kinds)}"
+        case {"type": [*names]}:
+            return " or ".join(names)
+        case {"type": name}:
+            return str(name)
+    return "anything"
+
+
+def _reached(schema: Mapping[str, Any], kinds: Mapping[str, Any]) -> list[str]:
+    """The names of all objects, in the order in which a reader meets them."""
+    found: dict[str, None] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, list):
+            for each in value:
+                visit(each)
+        elif isinstance(value, dict):
+            name = str(value.get("$ref", "")).rpartition("/")[2]
+            if name and name not in found:
+                found[name] = None
+                visit(kinds[name])
+            for key, each in value.items():
+                if key != "$defs":
+                    visit(each)
+
+    visit(schema)
+    return list(found)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def command_line() -> Iterator[str]:
+    """The page of the commands and their options."""
+    yield from ("# The command line", "", MADE, "")
+    yield "Exit codes: 0 fine (also after SIGTERM), 1 a failure at run time, 2 the configuration or the usage is wrong."
+    yield "Flags win over the environment, which wins over the file, which wins over the default."
+    yield ""
+    for name, summary in cli.COMMANDS.items():
+        yield from (f"## vdev {name}", "", summary[0].upper() + summary[1:] + ".", "")
+        if name == "run":
+            continue
+        yield from table(("argument", "meaning"), [_argument(action) for action in _actions(name)])
+    yield from ("## Options of vdev run", "")
+    yield "The commands that look at files know those of the plugin's own options, too."
+    yield ""
+    for group in settings.Group:
+        yield from (f"### {group.value[0].upper()}{group.value[1:]}", "")
+        rows = []
+        for option in settings.OPTIONS:
+            if option.group is group:
+                flags = ", ".join(f"`--{each}`" for each in (option.name, *option.aliases))
+                choices = f"; {' or '.join(f'`{each}`' for each in option.choices)}" if option.choices else ""
+                variables = ", ".join(f"`{each}`" for each in option.env)
+                rows.append((flags, variables, option.default or "-", option.help + choices))
+        yield from table(("flag", "environment", "default", "meaning"), rows)
+
+
+def _actions(name: str) -> list[argparse.Action]:
+    """A command's own arguments, without those of the plugin's table."""
+    parser, _ = cli._parser(name)  # noqa: SLF001  # the parser is what is documented
+    inner = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
+    ours = {option.dest for option in settings.OPTIONS if name not in ("status", "fault", "device")}
+    hidden = {"help", "command", *ours}
+    return [each for each in inner.choices[name]._actions if each.dest not in hidden]  # noqa: SLF001
+
+
+def _argument(action: argparse.Action) -> tuple[str, str]:
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    names = ", ".join(f"`{each}`" for each in action.option_strings) or f"`{metavar or action.dest}`"
+    choices = f"; {' or '.join(f'`{each}`' for each in action.choices)}" if action.choices else ""
+    return names, (action.help or "").replace("%%", "%") + choices
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def metrics() -> Iterator[str]:
+    """The page of the metrics."""
+    yield from ("# Metrics", "", MADE, "")
+    yield "Served on `/metrics` of `--http-address`, for Prometheus and OpenMetrics. Label values are bounded:"
+    yield "resources, kinds and RPC names, never devices or pods. A dashboard and alert rules are in"
+    yield "[deploy/monitoring](../deploy/monitoring)."
+    yield ""
+    rows = []
+    for metric in vars(Metrics()).values():
+        if isinstance(metric, MetricWrapperBase):
+            (family,) = metric.describe()
+            suffix = "_total" if family.type == "counter" else ""
+            labels = ", ".join(f"`{each}`" for each in metric._labelnames) or "-"  # noqa: SLF001  # no public name
+            rows.append((f"`{family.name}{suffix}`", family.type, labels, family.documentation))
+    yield from table(("name", "type", "labels", "meaning"), rows)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""The pages of docs/: every YAML is valid, every command runs or at least exists, every link leads somewhere."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vdev import config
+from vdev.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+BLOCK = re.compile(
+    r"(?:<!-- (?P<mark>[a-z]+)[^>]*-->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
+)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
+FOREIGN = {"kubectl", "helm", "kind", "k3d", "minikube", "docker", "git", "cd", ".venv/bin/python"}
+
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, with the mark in the comment before it."""
+
+    mark: str
+    language: str
+    text: str
+
+
+def blocks(page):
+    """All fenced blocks of a page."""
+    return [Block(m["mark"] or "", m["lang"], m["text"]) for m in BLOCK.finditer(page.read_text())]
+
+
+def commands(block):
+    """The commands of a shell block, continued lines joined and `&&` taken apart."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [part.strip() for line in lines for part in line.partition(" #")[0].split("&&") if part.strip()]
+
+
+@by_page
+def test_configurations_are_good(page):
+    """A YAML block with `version` is a configuration without errors; Kubernetes objects are what their API takes."""
+    for block in blocks(page):
+        if block.language != "yaml" or block.mark == "fragment":
+            continue
+        for document in yaml.safe_load_all(block.text):
+            if "version" in document:
+                assert () == config.load_text(block.text, page.name).errors
+            elif document.get("kind") not in (None, "Kustomization", "Cluster"):
+                kubernetes_validate = pytest.importorskip("kubernetes_validate")
+                kubernetes_validate.validate(document, "1.36", strict=True)
+
+
+@by_page
+def test_commands_run(page, tmp_path):
+    """What is marked `run` works as it stands, with the page's YAML blocks as block-1.yaml and so on."""
+    for number, block in enumerate((each for each in blocks(page) if each.language == "yaml"), 1):
+        (tmp_path / f"block-{number}.yaml").write_text(block.text)
+    shim = tmp_path / "bin" / "vdev"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
+    shim.chmod(0o755)
+    environ = os.environ | {"PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    for block in blocks(page):
+        for command in commands(block) if block.mark == "run" else ():
+            done = subprocess.run(
+                command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=60
+            )
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+@by_page
+def test_commands_exist(page):
+    """What needs a cluster is at least a known program, a target of the Makefile, and files that are there."""
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for block in blocks(page):
+        for command in commands(block) if block.mark == "cluster" else ():
+            program, *arguments = shlex.split(command)
+            if program == "make":
+                assert set(arguments) <= targets
+            elif program == "vdev":
+                assert arguments[0] in COMMANDS
+            else:
+                assert program in FOREIGN
+            for argument in arguments:
+                if argument.startswith(("deploy/", "tests/")):
+                    assert (ROOT / argument).exists(), argument
+
+
+@by_page
+def test_links_lead_somewhere(page):
+    """Each relative link is a file or directory of this project, each anchor a heading of that page."""
+    for target, anchor in LINK.findall(page.read_text()):
+        path = (page.parent / target).resolve()
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor[1:] in slugs
+
+
+def test_every_page_is_reached():
+    """The index leads to every page."""
+    linked = {(DOCS / target).resolve() for target, _ in LINK.findall((DOCS / "README.md").read_text())}
+    assert set(PAGES) - {DOCS / "README.md"} <= linked
+
+
+def test_reference_is_up_to_date():
+    """The pages that are made from the code say what the code says."""
+    done = subprocess.run(
+        [sys.executable, DOCS / "generate.py", "--check"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "" == done.stderr
