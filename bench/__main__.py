@@ -7,11 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from . import calls, lists, report, whole
+from . import calls, faults, lists, report, whole
 from .table import Peer, Run
 
 ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "allocate": calls.allocate,
+    "faults": faults.faults,
     "preferred": calls.preferred,
     "first-list": lists.first,
     "update": lists.update,

@@ -10,7 +10,7 @@ from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from . import client, configs, life, process
 from .table import Run, timed
 
-_SERVE_ONLY = ("--kubelet-socket", "")  # no kubelet at all: the client here is the only one, as the kubelet is in life
+SERVE_ONLY = ("--kubelet-socket", "")  # no kubelet at all: the client here is the only one, as the kubelet is in life
 
 
 async def allocate(run: Run) -> None:
@@ -23,18 +23,18 @@ async def allocate(run: Run) -> None:
         sockets: dict[str, Path] = {}
         for name, config in (("envvar", configs.plain(1, 16)), ("CDI", configs.cdi(16))):
             own = await stack.enter_async_context(process.place())
-            agent = await stack.enter_async_context(process.agent(own, config, *_SERVE_ONLY))
+            agent = await stack.enter_async_context(process.agent(own, config, *SERVE_ONLY))
             (sockets[name],) = await process.sockets(own, configs.resources(1), agent)
         for name, socket in sockets.items():
             for ids in (1, 8):
-                request = _allocate([f"d0-{number}" for number in range(ids)])
+                request = allocation([f"d0-{number}" for number in range(ids)])
                 for callers in (1, 16):
-                    sides = await _interleaved([socket, empty], "Allocate", request, rounds, count, callers)
+                    sides = await interleaved([socket, empty], "Allocate", request, rounds, count, callers)
                     what = f"{ids} id{'s' * (ids > 1)}, {name}, {callers} caller{'s' * (callers > 1)}"
                     limit = 1.3 if callers == 1 and ids == 1 else None
                     run.add(timed("Allocate", what, sides[0], sides[1], unit="us", ratio_limit=limit))
-        request = _allocate(["d0-0"])
-        sides = await _interleaved([threaded, empty], "Allocate", request, rounds, count, 1)
+        request = allocation(["d0-0"])
+        sides = await interleaved([threaded, empty], "Allocate", request, rounds, count, 1)
         note = "an empty server again, with threads instead of asyncio: how much the choice of floor matters"
         run.add(timed("Allocate", "empty threaded server, 1 caller", sides[0], sides[1], unit="us", note=note))
 
@@ -49,7 +49,7 @@ async def preferred(run: Run) -> None:
     rounds, count = run.some(10, 3), run.some(20, 8)
     async with process.place() as here, process.floor(here) as empty:
         for what, config, ids, size, limit in cases:
-            async with process.place() as own, process.agent(own, config, *_SERVE_ONLY) as agent:
+            async with process.place() as own, process.agent(own, config, *SERVE_ONLY) as agent:
                 (socket,) = await process.sockets(own, configs.resources(1), agent)
                 each = pb.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=size)
                 request = pb.PreferredAllocationRequest(container_requests=[each]).SerializeToString()
@@ -57,7 +57,7 @@ async def preferred(run: Run) -> None:
                     raw = await asyncio.to_thread(caller.call, "GetPreferredAllocation", request)
                 chosen = pb.PreferredAllocationResponse.FromString(raw).container_responses[0].deviceIDs
                 assert len(chosen) == size, f"{what}: {len(chosen)} preferred"
-                sides = await _interleaved([socket, empty], "GetPreferredAllocation", request, rounds, count, 1)
+                sides = await interleaved([socket, empty], "GetPreferredAllocation", request, rounds, count, 1)
                 run.add(timed("GetPreferredAllocation", what, *sides, unit="ms", p99_limit=limit))
 
 
@@ -77,9 +77,9 @@ async def peer(run: Run) -> None:
         async with client.watching(theirs.socket(run.peer.resource)) as stream:
             listed = pb.ListAndWatchResponse.FromString((await stream.next())[1])
         request = {
-            mine.socket(configs.resource(0)): _allocate(["d0-0"]),
-            empty: _allocate(["d0-0"]),
-            theirs.socket(run.peer.resource): _allocate([listed.devices[0].ID]),
+            mine.socket(configs.resource(0)): allocation(["d0-0"]),
+            empty: allocation(["d0-0"]),
+            theirs.socket(run.peer.resource): allocation([listed.devices[0].ID]),
         }
         sides: list[list[list[float]]] = [[] for _ in request]
         for _ in range(rounds):
@@ -88,7 +88,7 @@ async def peer(run: Run) -> None:
         run.add(timed("peer", "Allocate, 1 id, registered", *sides, unit="us"))
 
 
-def _allocate(ids: Sequence[str]) -> bytes:
+def allocation(ids: Sequence[str]) -> bytes:
     each = pb.ContainerAllocateRequest(devices_ids=ids)
     return pb.AllocateRequest(container_requests=[each]).SerializeToString()
 
@@ -97,7 +97,7 @@ def _replicas(devices: int, replicas: int) -> list[str]:
     return [f"d0-{number}::{replica}" for number in range(devices) for replica in range(replicas)]
 
 
-async def _interleaved(
+async def interleaved(
     sockets: Sequence[Path], method: str, request: bytes, rounds: int, count: int, callers: int
 ) -> list[list[list[float]]]:
     """Per socket its rounds of durations; the sockets take turns, after one round that does not count."""
