@@ -6,6 +6,7 @@ rules, and what containerd does with one-letter names (it panics).
 
 import hashlib
 import re
+from functools import lru_cache
 
 MAX_ID = 63  # the kubelet's contract for a device id, replica suffix included
 _NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -44,6 +45,7 @@ def env_name_problem(name: str) -> str:
     return "" if _ENV.fullmatch(name) else f"{name!r} is no environment variable: letters, digits, '_', no digit first"
 
 
+@lru_cache(maxsize=256)
 def visible_devices_env(resource: str) -> str:
     """The device-list variable of a resource: `acme.dev/npu` gives `ACME_DEV_NPU_VISIBLE_DEVICES`."""
     return re.sub(r"[^A-Za-z0-9]", "_", resource).upper() + "_VISIBLE_DEVICES"

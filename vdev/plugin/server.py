@@ -123,8 +123,10 @@ class ResourceServer:
             await server.start()
             self._inode = await asyncio.to_thread(lambda: self.path.stat().st_ino)
         except (RuntimeError, OSError) as failed:
+            exhausted = _no_descriptor_left()  # at once: the next line gives some back
             await server.stop(None)
-            raise SocketError(await asyncio.to_thread(_why_not_bound, self.path, failed)) from failed
+            reason = exhausted or await asyncio.to_thread(_why_not_bound, self.path, failed)
+            raise SocketError(f"cannot create the socket {self.path}: {reason}") from failed
         self._server = server
 
     async def stop(self) -> None:
@@ -350,10 +352,19 @@ def check_socket_path(path: Path) -> None:
         )
 
 
+def _no_descriptor_left() -> str:
+    """Why no file can be opened now, or the empty string; gRPC itself would hide it."""
+    try:
+        os.close(os.dup(2))
+    except OSError as exhausted:
+        return f"{exhausted.strerror}; each resource takes two, raise ulimit -n"
+    return ""
+
+
 def _why_not_bound(path: Path, failed: Exception) -> str:
     directory = path.parent
     if not directory.is_dir():
-        return f"cannot create the socket {path}: {directory} does not exist; is --kubelet-dir right, and mounted?"
+        return f"{directory} does not exist; is --kubelet-dir right, and mounted?"
     if not os.access(directory, os.W_OK):
-        return f"cannot create the socket {path}: {directory} is not writable; run as root or be given access"
-    return f"cannot create the socket {path}: {failed}"
+        return f"{directory} is not writable; run as root or be given access"
+    return str(failed)
