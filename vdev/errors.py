@@ -7,6 +7,7 @@
     │   ├── UnknownDevice        NOT_FOUND
     │   ├── UnhealthyDevice      FAILED_PRECONDITION
     │   └── InvalidRequest       INVALID_ARGUMENT
+    ├── ActionFailed         what must be done before a container starts was not done        FAILED_PRECONDITION
     ├── RegistrationRefused  the kubelet said a permanent no to a resource
     ├── SocketError          a socket that cannot be bound or reached
     └── HostError            a file, directory or device of the host that cannot be used
@@ -60,6 +61,12 @@ class InvalidRequest(AllocationError):
     """The request is malformed or breaks a rule of the resource (size, sharing limit)."""
 
     grpc_status = "INVALID_ARGUMENT"
+
+
+class ActionFailed(VdevError):
+    """What must be done before a container starts was not done. The text reaches the pod's event word for word."""
+
+    grpc_status = "FAILED_PRECONDITION"
 
 
 class RegistrationRefused(VdevError):

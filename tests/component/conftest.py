@@ -97,6 +97,8 @@ async def start_agent(kubelet, directory, _inotify):
             cdi_dir=directory / "cdi",
             host=HostRoot(Path("/")),
             retire_settle=SETTLE,
+            kubelet_grace=SETTLE,
+            device_dir=directory / "devices",
         )
         agent = Agent(replace(chosen, **options))
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)

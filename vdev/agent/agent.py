@@ -21,14 +21,15 @@ from ..observe import control
 from ..observe.metrics import Metrics
 from ..plugin.link import POLL, KubeletLink
 from ..plugin.service import State
-from . import source
+from . import ownership, source
 from .alone import Claim
 from .choose import Chooser
 from .desk import FrontDesk
 from .drill import Drill
 from .fleet import Fleet
-from .holdings import SLOW, HolderTracker
+from .holdings import ATTENTIVE, SLOW, HolderTracker
 from .options import Options
+from .ownership import Ownership
 from .reconcile import Reconciler
 from .source import ConfigSource
 from .status import status
@@ -57,14 +58,22 @@ class Agent:
         self.options = options
         self.metrics = metrics or Metrics()
         self.link = KubeletLink(options.kubelet_socket, options.plugin_dir)
+        self.ownership = Ownership(options.host, self.metrics)
         self.desk = FrontDesk(
-            self.metrics, allocate_deadline=options.allocate_deadline, on_allocated=self._ask_holders_soon
+            self.metrics,
+            self.ownership,
+            allocate_deadline=options.allocate_deadline,
+            on_allocated=self._ask_holders_soon,
         )
         self.config = ConfigSource(Chooser(options.files, options.node), options.load, self.metrics)
         self.health = HealthMonitor(options.host)
         self.drill = Drill(options, self.metrics, wake=self._mark)
         self.holders = HolderTracker(
-            options.pod_resources_socket, self.desk, is_down=lambda: self.drill.engine.pod_resources_down
+            options.pod_resources_socket,
+            self.desk,
+            generation=lambda: self.link.generation,
+            grace=options.kubelet_grace,
+            is_down=lambda: self.drill.engine.pod_resources_down,
         )
         self.state = Reconciler(options, self.config, self.holders, self.health, self.metrics, drill=self.drill)
         self.fleet: Fleet | None = None
@@ -118,6 +127,7 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             self.fleet = fleet = Fleet(group, self.link, self.desk, on_state=self._on_state, faults=self.drill.engine)
             work = {
+                "ownership actions": self.ownership.run(),
                 "reconcile": self._reconcile(watcher, fleet),
                 "watch files": self._watch(watcher),
                 "look at the kubelet": self._look_at_kubelet(),
@@ -133,6 +143,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await fleet.stop()
+            await self.state.standins.close()
 
     async def _reconcile(self, watcher: Watcher, fleet: Fleet) -> None:
         """Take the steps that are due, for ever."""
@@ -144,7 +155,7 @@ class Agent:
             if due.scan:
                 await self.state.rescan(due.scan)
             if due.holders:
-                await self.holders.refresh()
+                await self._read_holders()
             if due.faults:
                 await self.drill.look_at_files()
             again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
@@ -159,6 +170,11 @@ class Agent:
             self.turned_at = time.monotonic()
             await self._wake.wait()
             self._wake.clear()
+
+    async def _read_holders(self) -> None:
+        await self.holders.refresh()
+        if self.holders.holders is not None:
+            self.ownership.read(self.holders.holders, self.holders.granted(), self.state.served)
 
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         return status(self)
@@ -203,6 +219,9 @@ class Agent:
             if self.link.directories & changed.keys():
                 await self.link.look()
             self.health.wake(changed)
+            if self.state.standins.directories & changed.keys():
+                self.state.standins.recheck()
+                self._mark()
             if self.drill.directories & changed.keys():
                 self._mark(faults=True)
             if self._configured & changed.keys():
@@ -219,6 +238,7 @@ class Agent:
             *self._watched,
             *self.health.directories,
             *self.drill.directories,
+            *self.state.standins.directories,
         }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
@@ -234,12 +254,13 @@ class Agent:
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(_RESCAN)
+            self.state.standins.recheck()
             self._mark(scan=frozenset(self.state.scan.entries), faults=True)
 
     async def _look_at_holders(self) -> None:
         while True:
             self._mark(holders=True)
-            await asyncio.sleep(SLOW)
+            await asyncio.sleep(ATTENTIVE if ownership.concerns(self.state.spec) else SLOW)
 
     def _ask_holders_soon(self) -> None:
         """Ask who holds what once the pods of this moment's requests are admitted: one question for all of them."""

@@ -12,6 +12,7 @@ from ..core import preferred
 from ..core.inventory import Resource
 from ..core.retain import Key
 from ..observe.metrics import Metrics
+from .ownership import Ownership
 
 _LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
 
@@ -19,10 +20,13 @@ _LARGE = 256  # available devices above which a choice is made in a thread, so t
 class FrontDesk:
     """Answers the servers of all resources; `plugin.server.Desk` says what it must know."""
 
-    def __init__(self, metrics: Metrics, *, allocate_deadline: float, on_allocated: Callable[[], None]) -> None:
+    def __init__(
+        self, metrics: Metrics, ownership: Ownership, *, allocate_deadline: float, on_allocated: Callable[[], None]
+    ) -> None:
         self.allocate_deadline = allocate_deadline
         self.allocated_at: dict[Key, float] = {}
         self._metrics = metrics
+        self._ownership = ownership
         self._on_allocated = on_allocated
         self._flying: Counter[Key] = Counter()
         self._choosing: Counter[str] = Counter()
@@ -74,7 +78,8 @@ class FrontDesk:
         self._on_allocated()
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Nothing to do before a start."""
+        """Do what the entries say must be done before a container starts. Raises ActionFailed."""
+        await self._ownership.pre_start(resource, ids)
 
     def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
         """Count an RPC and its duration."""

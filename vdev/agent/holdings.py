@@ -10,27 +10,46 @@ from pathlib import Path
 import structlog
 
 from ..core.inventory import Resource
-from ..core.retain import Holdings, Key
+from ..core.retain import GRACE, Holdings, Key
 from ..plugin import podresources
 from .desk import FrontDesk
 
 log = structlog.get_logger(__name__)
 
 SLOW = 30.0  # seconds between readings when nothing happens
+ATTENTIVE = 2.0  # seconds between them where something is done when a device changes hands
 _RATE_LIMIT_PAUSE = 0.2  # seconds; the kubelet refills 100 calls a second
 _ATTEMPTS = 5
 
 
 class HolderTracker:
-    """The last answer of the PodResources API; `refresh` asks again. `is_down` makes it answer nobody, on demand."""
+    """The last answer of the PodResources API; `refresh` asks again. `is_down` makes it answer nobody, on demand.
 
-    def __init__(self, socket: Path, desk: FrontDesk, *, is_down: Callable[[], bool] = lambda: False) -> None:
+    A kubelet that has just started answers before it knows its pods. So for `grace` seconds, after its `generation`
+    changed or it could not be asked, its answers only add to who was known to hold what.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        desk: FrontDesk,
+        *,
+        generation: Callable[[], int],
+        grace: float = GRACE,
+        is_down: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.holders: Mapping[Key, str] | None = None
         self._socket = socket
         self._desk = desk
+        self._generation = generation
+        self._grace = grace
         self._is_down = is_down
         self._read_at = float("-inf")
+        self._answered_at = float("-inf")
         self._known: bool | None = None
+        self._last: Mapping[Key, str] = {}  # the last answer that there was
+        self._seen = generation()
+        self._doubt_until = float("-inf")
 
     async def refresh(self) -> bool:
         """Ask the kubelet; True when the answer differs from the last one."""
@@ -41,12 +60,28 @@ class HolderTracker:
             except podresources.RateLimited:
                 await asyncio.sleep(_RATE_LIMIT_PAUSE)
                 continue
+            holders = self._believed(holders, asked)
             changed = holders != self.holders
             self.holders, self._read_at = holders, asked
             self._say_whether_known(holders is not None)
             return changed
         log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
         return False
+
+    def _believed(self, answer: Mapping[Key, str] | None, now: float) -> Mapping[Key, str] | None:
+        seen, self._seen = self._seen, self._generation()
+        restarted = seen != self._seen
+        if self._last and (restarted or self._known is False):
+            self._doubt_until = now + self._grace
+        if answer is None:
+            return None
+        self._last = {**self._last, **answer} if now < self._doubt_until else answer
+        return self._last
+
+    def granted(self) -> list[Key]:
+        """The slots of Allocates since the last call of this; call it once per answer."""
+        since, self._answered_at = self._answered_at, time.monotonic()
+        return [key for key, moment in self._desk.allocated_at.items() if moment > since]
 
     def _say_whether_known(self, known: bool) -> None:  # noqa: FBT001 - the only argument
         if known is not self._known:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..config import Loaded
-from ..core import retain
+from ..core import retain, standin
 from ..faults import Clock, SystemClock
 from ..hostfs import HostRoot
 
@@ -20,7 +20,8 @@ class Options:
     go; `kubelet_socket` None means to serve without registering. `run_dir` is where the control socket goes; None:
     there is none. `http_address` is where the HTTP side listens; empty: nowhere. `fault_injection`: people may inject
     faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
-    go by `clock`, and end the process by `exit`.
+    go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist. A kubelet
+    that started less than `kubelet_grace` seconds ago may not know its pods yet.
     """
 
     node: str
@@ -36,6 +37,8 @@ class Options:
     allocate_deadline: float = 5.0
     retire_settle: float = retain.SETTLE
     retire_blind: float = retain.BLIND
+    device_dir: Path = Path(standin.DIRECTORY)
+    kubelet_grace: float = retain.GRACE
     fault_injection: bool = False
     fault_dir: Path | None = None
     clock: Clock = field(default_factory=SystemClock)

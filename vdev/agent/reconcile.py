@@ -31,6 +31,7 @@ from .holdings import HolderTracker
 from .options import Options
 from .scan import Scan, Scanner
 from .source import ConfigSource
+from .standins import StandIns
 from .verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
@@ -62,7 +63,8 @@ class Reconciler:
         self.warnings: tuple[Problem, ...] = ()
         self.changed_at: dict[retain.Key, float] = {}  # seconds since the epoch, of a device's last change
         self.cdi = CdiFiles(options.cdi_dir, settle=options.retire_settle, blind=options.retire_blind)
-        self.scanner = Scanner(options.host, options.node)
+        self.scanner = Scanner(options.host, options.node, options.device_dir)
+        self.standins = StandIns(options.device_dir, options.host)
         self.holders = holders
         self._options = options
         self._config = config
@@ -135,7 +137,9 @@ class Reconciler:
         """
         self.verdicts.probe(self.scan)
         faults = self._drill.engine.look(self.base)
-        fresh = aim.afflict(inv.with_health(self.base, self.verdicts.current()), faults)
+        await self.standins.settle(self.base, self.served)
+        verdicts = {**self.verdicts.current(), **self.standins.failed}
+        fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
         holdings = self.holders.snapshot(tuple(self.served.resources.values()))
         settle, blind = self._options.retire_settle, self._options.retire_blind
         kept = retain.retain(self.served, fresh, self.retired, holdings, time.monotonic(), settle=settle, blind=blind)
@@ -156,9 +160,10 @@ class Reconciler:
                 isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes
             ):
                 self.scanner.forget(self.scan, self.served)
+            await self.standins.settle(self.base, self.served)
         self.published = True
         self._measure()
-        again = (kept.again_at, cdi_again_at, self.verdicts.again_at())
+        again = (kept.again_at, cdi_again_at, self.verdicts.again_at(), self.standins.again_at)
         return min((each for each in again if each is not None), default=None)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:

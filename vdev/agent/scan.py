@@ -34,9 +34,10 @@ class Scan:
 class Scanner:
     """Runs discovery in threads; an entry that did not change is not scanned again."""
 
-    def __init__(self, host: HostRoot, node: str) -> None:
+    def __init__(self, host: HostRoot, node: str, device_dir: Path) -> None:
         self._host = host
         self._node = node
+        self._device_dir = str(device_dir)
         self._numberings: dict[str, discovery.Numbering] = {}
 
     async def scan(self, before: Scan, spec: Spec, *, again: Iterable[str] = ()) -> Scan:
@@ -53,7 +54,14 @@ class Scanner:
 
     async def _one(self, entry: EntrySpec) -> discovery.Found:
         numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
-        return await asyncio.to_thread(discovery.discover, entry, self._host, node=self._node, numbering=numbering)
+        return await asyncio.to_thread(
+            discovery.discover,
+            entry,
+            self._host,
+            node=self._node,
+            numbering=numbering,
+            device_dir=self._device_dir,
+        )
 
     def forget(self, scan: Scan, served: Inventory) -> None:
         """Free the indices of devices that are neither there nor listed to the kubelet any more."""

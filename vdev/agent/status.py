@@ -36,6 +36,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             "failed": reload.failed,
             "history": [{"at": each.at, "result": each.result, "summary": each.summary} for each in reload.history],
         },
+        "actions": agent.ownership.status(),
         "faults": agent.drill.status(),
         "problems": [problem_document(problem) for problem in agent.state.problems],
         "resources": [_resource(agent, resource) for resource in agent.state.served.resources.values()],

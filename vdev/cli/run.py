@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         kubelet_socket=chosen.kubelet_socket,
         pod_resources_socket=chosen.pod_resources_socket,
         cdi_dir=chosen.cdi_dir,
+        device_dir=chosen.device_dir,
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         http_address=chosen.http_address,

@@ -20,6 +20,7 @@ Key = tuple[str, str]  # resource name, slot id
 SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
 HANDOVER = 0.2  # seconds between the drop of an id from one resource and its first listing in another
 RECHECK = 1.0  # seconds between readings while something that may go is still held
+GRACE = 10.0  # seconds after a kubelet's start in which its pods need not be in its answer yet
 BLIND = 600.0  # seconds that it stays when nobody can say who holds it
 
 

@@ -8,12 +8,9 @@
 Opening has side effects: a serial line's DTR goes up, which resets an Arduino. `exists` is the probe to begin with.
 """
 
-import contextlib
 import errno
 import os
 import posixpath
-import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, assert_never
@@ -24,9 +21,8 @@ from ..core.health import Outcome
 from ..core.spec import HealthSpec, Probe
 from ..errors import HostError
 from ..hostfs import HostRoot
+from ..hostfs.program import Program, shown
 
-_TAIL = 4096  # bytes of a command's output that are kept
-_SHOWN = 160  # characters of it that fit in a reason
 _OK = Outcome(ok=True)
 
 
@@ -132,7 +128,7 @@ class _File:
         if text is None:
             return Outcome(ok=False, reason=f"{self._path} is missing")
         if self._content and text != self._content:
-            return Outcome(ok=False, reason=f"{self._path} holds {_shown(text)!r}, not {self._content!r}")
+            return Outcome(ok=False, reason=f"{self._path} holds {shown(text)!r}, not {self._content!r}")
         return _OK
 
     def abort(self) -> None:
@@ -143,60 +139,18 @@ class _File:
 
 
 class _Command:
-    """The program has a session of its own, so that its children end with it, and no environment but PATH."""
-
     def __init__(self, argv: Sequence[str]) -> None:
-        self._argv = argv
-        self._process: subprocess.Popen[bytes] | None = None
-        self._aborted = False
+        self._program = Program(argv)
 
     def run(self) -> Outcome:
-        try:
-            process = self._process = subprocess.Popen(  # noqa: S603 - the configuration's own command, no shell
-                self._argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                env={"PATH": os.environ.get("PATH", os.defpath)},
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as cause:
-            return Outcome(ok=False, reason=f"cannot run {self._argv[0]}: {getattr(cause, 'strerror', None) or cause}")
-        if self._aborted:  # in the moment before there was a process
-            self._kill(process)
-        with process:
-            tail = b""
-            assert process.stdout is not None
-            while chunk := os.read(process.stdout.fileno(), 65536):
-                tail = (tail + chunk)[-_TAIL:]
-            code = process.wait()
-        return _OK if code == 0 else Outcome(ok=False, reason=_ending(self._argv[0], code, tail))
+        reason = self._program.run()
+        return Outcome(ok=not reason, reason=reason)
 
     def abort(self) -> None:
-        self._aborted = True
-        if self._process is not None:
-            self._kill(self._process)
-
-    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        self._program.abort()
 
     def directories(self) -> frozenset[Path]:
         return frozenset()
-
-
-def _ending(program: str, code: int, output: bytes) -> str:
-    how = f"exited with {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
-    last = _shown(output.decode(errors="replace").strip().rpartition("\n")[2])
-    return f"{posixpath.basename(program)} {how}" + (f": {last}" if last else "")
-
-
-def _shown(text: str) -> str:
-    """A text that fits in a reason: one line, printable, not long."""
-    line = "".join(character if character.isprintable() else " " for character in text).strip()
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
 def _directories(host: HostRoot, paths: Sequence[str]) -> frozenset[Path]:

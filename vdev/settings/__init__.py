@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..core import standin
 from ..core.origin import Override
 from ..core.problem import did_you_mean
 from ..errors import UsageError
@@ -44,6 +45,7 @@ class Settings:
     node_name: str = ""
     host_root: Path = Path("/")
     cdi_dir: Path = Path("/var/run/cdi")
+    device_dir: Path = Path(standin.DIRECTORY)
     kubelet_dir: Path = Path("/var/lib/kubelet")
     kubelet_socket: Path | None = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
     log_level: str = "info"
@@ -159,6 +161,7 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
         node_name=text("node_name", "") or platform.node().lower(),
         host_root=Path(text("host_root", "/")),
         cdi_dir=Path(text("cdi_dir", "/var/run/cdi")),
+        device_dir=Path(text("device_dir", standin.DIRECTORY)),
         kubelet_dir=kubelet_dir,
         kubelet_socket=Path(socket) if socket else None,
         log_level=text("log_level", "info"),

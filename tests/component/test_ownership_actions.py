@@ -1,0 +1,194 @@
+"""What is done when devices change hands, and before a container starts."""
+
+import asyncio
+import os
+import stat
+
+import pytest
+
+from vdev.hostfs import HostRoot
+from vdev.sim import manifest
+
+NPU = "acme.dev/npu"
+
+
+def config(block, count=1):
+    return f"""
+version: v1
+devices:
+  - name: acme
+    resource: {NPU}
+    virtual: {{count: {count}}}
+    {block}
+"""
+
+
+def lines(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def writes(path, word="{id}"):
+    """A command that appends a word to a file."""
+    return f"{{command: [/bin/sh, -c, 'echo $0 >> {path}', '{word}']}}"
+
+
+async def test_each_change_of_holder_is_acted_on_once(kubelet, start_agent, directory):
+    """A pod's device is announced when the pod got it and when it gave it back; a second pod's likewise."""
+    told = directory / "told"
+    block = f"onAllocate: [{writes(told, 'got {id}')}]\n    onRelease: [{writes(told, 'back {id}')}]"
+    agent = await start_agent(config(block))
+    for pod in "ab":
+        await kubelet.run_pod(manifest(pod, {NPU: 1}))
+        await kubelet.wait_until(lambda: lines(told)[-1:] == ["got acme-0"], what="onAllocate")
+        await kubelet.delete_pod(pod)
+        await kubelet.wait_until(lambda: lines(told)[-1:] == ["back acme-0"], what="onRelease")
+    assert ["got acme-0", "back acme-0"] * 2 == lines(told)
+    assert (4, 0) == (agent.agent.ownership.done, agent.agent.ownership.failed)
+
+
+async def test_a_restart_repeats_nothing(kubelet, start_agent, directory):
+    """A new process does not act on pods that had their devices before; it does when they give them back."""
+    told = directory / "told"
+    block = f"onAllocate: [{writes(told, 'got')}]\n    onRelease: [{writes(told, 'back')}]"
+    agent = await start_agent(config(block))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: lines(told) == ["got"], what="onAllocate")
+    await agent.stop()
+    agent = await start_agent(config(block))
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")
+    await kubelet.delete_pod("a")
+    await kubelet.wait_until(lambda: lines(told)[1:], what="onRelease")
+    assert ["got", "back"] == lines(told)
+
+
+async def test_a_kubelet_restart_releases_nothing(kubelet, start_agent, directory):
+    """A kubelet that does not know its pods yet says that nobody holds anything; it is not believed at once."""
+    told = directory / "told"
+    block = f"onAllocate: [{writes(told, 'got')}]\n    onRelease: [{writes(told, 'back')}]"
+    agent = await start_agent(config(block), kubelet_grace=3600.0)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: lines(told) == ["got"], what="onAllocate")
+    await kubelet.restart()
+    holders = agent.agent.holders
+    await kubelet.wait_until(lambda: holders._doubt_until > holders._read_at, what="the doubt")
+    await kubelet.delete_pod("a")
+    read_at = holders._read_at
+    await kubelet.wait_until(lambda: holders._read_at > read_at and holders.holders is not None, what="a reading")
+    assert {(NPU, "acme-0"): "default/a"} == holders.holders
+    assert ["got"] == lines(told)
+
+
+async def test_a_failure_is_told_and_stops_nothing(kubelet, start_agent, directory):
+    """The pod runs, the next action is done, and log, status and metric have the failure."""
+    told = directory / "told"
+    failing = "{command: [/bin/sh, -c, 'echo no such thing; exit 3']}"
+    agent = await start_agent(config(f"onAllocate: [{failing}, {writes(told)}]"))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: lines(told), what="the second action")
+    status = agent.agent.ownership.status()
+    assert (1, 1) == (status["done"], status["failed"])
+    assert "sh exited with 3: no such thing" == status["failures"][0]["reason"]
+    assert "default/a" == status["failures"][0]["pod"]
+    sample = agent.metrics if hasattr(agent, "metrics") else agent.agent.metrics
+    labels = {"resource": NPU, "occasion": "onAllocate", "result": "failed"}
+    assert 1 == sample.registry.get_sample_value("vdev_actions_total", labels)
+    assert any(each["event"] == "action failed" for each in agent.logs)
+
+
+async def test_a_hanging_action_is_killed_with_its_children(kubelet, start_agent, directory):
+    """After its timeout the whole process group ends."""
+    pids = directory / "pids"
+    command = f"[/bin/sh, -c, 'sleep 1000 & echo $! > {pids}; echo $$ >> {pids}; wait']"
+    agent = await start_agent(config(f"onAllocate: [{{command: {command}, timeout: 300ms}}]"))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: agent.agent.ownership.failed, what="the timeout")
+    assert "/bin/sh took longer than 0.3 s" == agent.agent.ownership.failures[0].reason
+    await kubelet.wait_until(lambda: not any(map(_runs, lines(pids))), what="the end of its processes")
+
+
+def _runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split(")")[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_a_command_gets_no_environment_but_path(kubelet, start_agent, directory, monkeypatch):
+    """What the process was started with is nobody's business."""
+    monkeypatch.setenv("SECRET", "s")
+    told = directory / "told"
+    await start_agent(config(f"onAllocate: [{{command: [/bin/sh, -c, '/usr/bin/env > {told}']}}]"))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: lines(told), what="the action")
+    assert {"PATH", "PWD", "_", "SHLVL", "OLDPWD"} >= {line.partition("=")[0] for line in lines(told)}
+
+
+async def test_files_are_emptied_and_get_a_mode(kubelet, start_agent, directory):
+    """`truncate` and `chmod` work below the host root, links followed within it."""
+    host = directory / "host"
+    (host / "var").mkdir(parents=True)
+    (host / "var/acme-0").write_text("old")
+    (host / "var/link").symlink_to("/var/acme-0")
+    block = 'onAllocate: [{truncate: "/var/{id}"}, {chmod: /var/link, mode: "0640"}]'
+    agent = await start_agent(config(block), host=HostRoot(host))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: agent.agent.ownership.done == 2, what="the actions")
+    assert "" == (host / "var/acme-0").read_text()
+    assert 0o640 == stat.S_IMODE((host / "var/acme-0").stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        ("{truncate: /var}", "refused to empty /var: it is no plain file"),
+        ("{truncate: /pipe}", "refused to empty /pipe: it is no plain file"),
+        ('{chmod: /var, mode: "0777"}', "refused to set the mode of /var: it is no plain file and no device node"),
+        ("{truncate: /nothing}", "cannot empty /nothing: No such file or directory"),
+        ("{truncate: '/var/{attributes.x}'}", "refused to empty /var/../secret: it climbs with '..'"),
+        ("{truncate: /out}", "cannot empty /out: No such file or directory"),
+    ],
+)
+async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, directory, action, reason):
+    """Directories, pipes, and whatever leads out of the host root stay as they are."""
+    host = directory / "host"
+    (host / "var").mkdir(parents=True)
+    os.mkfifo(host / "pipe")
+    (host / "secret").write_text("s")
+    outside = directory / "outside"
+    outside.write_text("kept")
+    (host / "out").symlink_to(outside)
+    text = config(f"onAllocate: [{action}]").replace("count: 1", "count: 1, attributes: {x: ../secret}")
+    agent = await start_agent(text, host=HostRoot(host))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: agent.agent.ownership.failed, what="the refusal")
+    assert reason == agent.agent.ownership.failures[0].reason
+    assert ("kept", "s") == (outside.read_text(), (host / "secret").read_text())
+
+
+async def test_pre_start_comes_before_the_container(kubelet, start_agent, directory):
+    """It is done when the pod runs, for each of the container's devices."""
+    told = directory / "told"
+    await start_agent(config(f"preStart: [{writes(told)}]", count=2))
+    pod = await kubelet.run_pod(manifest("a", {NPU: 2}))
+    assert ["acme-0", "acme-1"] == sorted(lines(told))
+    assert "Running" == pod.phase.value
+
+
+async def test_a_failed_pre_start_keeps_the_container_from_starting(kubelet, start_agent):
+    """The pod's event shows what failed, in a sentence."""
+    agent = await start_agent(config("preStart: [{command: [/bin/sh, -c, 'echo no firmware; exit 1']}]"))
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    said = f"{pod} {list(kubelet.events)}"
+    assert "preStart of device acme-0 (acme.dev/npu) failed: sh exited with 1: no firmware" in said
+    assert 1 <= agent.agent.ownership.failed
+
+
+async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows):
+    """Other pods get their devices meanwhile, and the agent ends promptly."""
+    agent = await start_agent(config("onAllocate: [{command: [/bin/sleep, '1000'], timeout: 1h}]", count=2))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: agent.agent.ownership._last, what="the action")
+    await kubelet.run_pod(manifest("b", {NPU: 1}))
+    async with asyncio.timeout(20):
+        assert 0 == await agent.stop()

@@ -1,0 +1,46 @@
+"""The serial lines of stand-ins: the bytes between each line and its other end, which is a `core.dialogue`.
+
+A line is read in small pieces with a pause after each, about as fast as a real one. That also bounds what a program can
+do that echoes our echo: it is talked with slowly, for ever, and nothing else is disturbed.
+"""
+
+import asyncio
+import contextlib
+import os
+
+from ..core.dialogue import Dialogue
+from ..hostfs.pty import Pty
+
+_PIECE = 1024  # bytes
+_PAUSE = 0.01  # seconds after each piece
+
+
+class Line:
+    """One serial line, answered on the running event loop until it is closed."""
+
+    def __init__(self, pty: Pty, dialogue: Dialogue) -> None:
+        self.pty = pty
+        self.dialogue = dialogue
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self.pty.master)
+        self.pty.close()
+
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self.pty.master, self._answer)
+
+    def _answer(self) -> None:
+        """Answer what came. What a full line does not take is lost, as on a line without flow control."""
+        with contextlib.suppress(OSError):
+            answer = self.dialogue.hear(os.read(self.pty.master, _PIECE))
+            if answer:
+                os.write(self.pty.master, answer)
+        self._loop.remove_reader(self.pty.master)
+        self._pause = self._loop.call_later(_PAUSE, self._listen)

@@ -1,0 +1,70 @@
+"""Running a program that the configuration names: no shell, no environment but PATH, a session of its own.
+
+Blocks; call it in a thread. The session is what `abort` ends, so that the program's children end with it.
+"""
+
+import contextlib
+import os
+import posixpath
+import signal
+import subprocess
+from collections.abc import Sequence
+
+_TAIL = 4096  # bytes of its output that are kept
+_SHOWN = 160  # characters of it that fit in a reason
+
+
+class Program:
+    """One run of a program."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = argv
+        self._process: subprocess.Popen[bytes] | None = None
+        self._aborted = False
+
+    def run(self) -> str:
+        """Run it to its end. Why it failed, with the last line that it wrote; empty when it exited with 0."""
+        try:
+            process = self._process = subprocess.Popen(  # noqa: S603 - the configuration's own command, no shell
+                self._argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as cause:
+            return f"cannot run {self._argv[0]}: {getattr(cause, 'strerror', None) or cause}"
+        if self._aborted:  # in the moment before there was a process
+            self._kill(process)
+        with process:
+            tail = b""
+            assert process.stdout is not None
+            while chunk := os.read(process.stdout.fileno(), 65536):
+                tail = (tail + chunk)[-_TAIL:]
+            code = process.wait()
+        return "" if code == 0 else _ending(self._argv[0], code, tail)
+
+    def abort(self) -> None:
+        """End it from another thread, with all that it started; never blocks."""
+        self._aborted = True
+        if self._process is not None:
+            self._kill(self._process)
+
+    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ending(program: str, code: int, output: bytes) -> str:
+    how = f"exited with {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
+    last = shown(output.decode(errors="replace").strip().rpartition("\n")[2])
+    return f"{posixpath.basename(program)} {how}" + (f": {last}" if last else "")
+
+
+def shown(text: str) -> str:
+    """A text that fits in a reason: one line, printable, not long."""
+    line = "".join(character if character.isprintable() else " " for character in text).strip()
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"

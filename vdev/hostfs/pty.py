@@ -1,0 +1,52 @@
+"""A new pair of pseudo terminals in the host's devpts, so that the host's runtime finds the path of its terminal side.
+
+Blocks, but briefly.
+"""
+
+import contextlib
+import fcntl
+import os
+import struct
+import tty
+from dataclasses import dataclass
+
+from ..errors import HostError
+from .root import HostRoot
+
+# asm-generic/ioctls.h
+_TIOCGPTN, _TIOCSPTLCK, _TIOCGPTPEER = 0x80045430, 0x40045431, 0x5441
+_MULTIPLEXER = "/dev/ptmx"
+
+
+@dataclass(slots=True)
+class Pty:
+    """Both sides. `terminal` is held open, so that the line stays up, and raw, while nobody in a container has it."""
+
+    master: int
+    terminal: int
+    path: str  # the host's own, of the terminal side
+
+    def close(self) -> None:
+        """Hang up."""
+        for side in (self.master, self.terminal):
+            with contextlib.suppress(OSError):
+                os.close(side)
+
+
+def open_pty(host: HostRoot) -> Pty:
+    """A raw line without echo, open to every user of the container that gets it. Raises HostError."""
+    flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        master = os.open(host.path(_MULTIPLEXER), flags | os.O_NONBLOCK)
+    except OSError as cause:
+        raise HostError(f"no new serial line: cannot open {_MULTIPLEXER}: {cause.strerror}") from cause
+    try:
+        fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+        (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, struct.pack("i", 0)))
+        terminal = fcntl.ioctl(master, _TIOCGPTPEER, flags)
+    except OSError as cause:
+        os.close(master)
+        raise HostError(f"no new serial line: {cause.strerror}") from cause
+    tty.setraw(terminal)
+    os.fchmod(terminal, 0o666)
+    return Pty(master, terminal, f"/dev/pts/{number}")
