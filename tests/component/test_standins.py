@@ -1,0 +1,257 @@
+"""Nodes, serial lines, files and directories that stand in for devices that do not exist."""
+
+import asyncio
+import json
+import os
+import stat
+
+import pytest
+
+from vdev.hostfs import HostRoot
+from vdev.sim import manifest
+
+NPU = "acme.dev/npu"
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="making device nodes needs root")
+
+
+def config(node, count=1, strategy="envvar"):
+    return f"""
+version: v1
+flags: {{plugin: {{deviceListStrategy: {strategy}}}}}
+devices:
+  - name: acme
+    resource: {NPU}
+    virtual: {{count: {count}, node: {{{node}}}}}
+"""
+
+
+def numbers(path):
+    found = path.lstat()
+    return stat.S_ISCHR(found.st_mode), os.major(found.st_rdev), os.minor(found.st_rdev)
+
+
+@ROOT
+@pytest.mark.parametrize(("like", "minor"), [("null", 3), ("zero", 5), ("random", 8)])
+async def test_a_node_behaves_as_a_harmless_one(kubelet, start_agent, directory, like, minor):
+    """A container gets a node made by mknod, under the name that the template gives."""
+    await start_agent(config(f'like: {like}, containerPath: "/dev/acme{{index}}", permissions: r', count=2))
+    pod = await kubelet.run_pod(manifest("a", {NPU: 2}))
+    nodes = pod.container().edits.devices
+    assert {"/dev/acme0": "r", "/dev/acme1": "r"} == {each.container_path: each.permissions for each in nodes}
+    made = directory / "devices" / "vdev-acme-0"
+    assert str(made) in {each.host_path for each in nodes}
+    assert (True, 1, minor) == numbers(made)
+    assert 0o666 == stat.S_IMODE(made.stat().st_mode)
+
+
+async def test_under_cdi_nothing_is_made_on_the_host(kubelet, start_agent, directory):
+    """The specification has the node's type and numbers; the runtime makes it."""
+    agent = await start_agent(config("like: zero", strategy="[envvar, cdi-cri]"))
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    assert [] == list(pod.container().edits.devices)
+    (spec,) = (json.loads(path.read_text()) for path in agent.cdi_dir.glob("*.json"))
+    edits = next(each for each in spec["devices"] if each["name"] == "acme-0")["containerEdits"]
+    node = {"path": "/dev/acme-0", "type": "c", "major": 1, "minor": 5, "permissions": "rw"}
+    assert [node] == edits["deviceNodes"]
+    assert not (directory / "devices").exists()
+
+
+@ROOT
+async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directory):
+    """It stays while a pod holds the device, and what is not vdev's stays for ever."""
+    agent = await start_agent(config("like: null", count=2))
+    (directory / "devices" / "mine").touch()
+    await kubelet.run_pod(manifest("a", {NPU: 2}))
+    agent.edit(config("like: null", count=1))
+    await shows(NPU, 2, 1)
+    assert (directory / "devices" / "vdev-acme-1").exists()
+    await kubelet.delete_pod("a")
+    await shows(NPU, 1, 1)
+    await kubelet.wait_until(lambda: not (directory / "devices" / "vdev-acme-1").exists(), what="the removal")
+    assert {"vdev-acme-0", "mine"} == {path.name for path in (directory / "devices").iterdir()}
+
+
+@ROOT
+async def test_a_node_that_somebody_removes_is_made_again(kubelet, start_agent, directory):
+    """The directory is watched."""
+    await start_agent(config("like: null"))
+    node = directory / "devices" / "vdev-acme-0"
+    node.unlink()
+    await kubelet.wait_until(node.exists, what="the node")
+
+
+@ROOT
+async def test_leftovers_of_another_process_go(kubelet, start_agent, directory):
+    """What an earlier process made and nothing needs any more is removed; a wrong node is replaced."""
+    devices = directory / "devices"
+    devices.mkdir()
+    (devices / "vdev-old-0").touch()
+    (devices / "vdev-acme-0").touch()
+    await start_agent(config("like: zero"))
+    assert ["vdev-acme-0"] == [path.name for path in devices.iterdir()]
+    assert (True, 1, 5) == numbers(devices / "vdev-acme-0")
+
+
+async def test_a_missing_capability_is_said(kubelet, start_agent, shows, monkeypatch):
+    """The device is Unhealthy with the reason, others are served, and it recovers by itself."""
+
+    def refused(*_args):
+        raise PermissionError(1, "Operation not permitted")
+
+    text = config("like: null") + "  - {name: other, resource: acme.dev/other, virtual: {count: 1}}\n"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mknod", refused)
+        agent = await start_agent(text)
+        await shows("acme.dev/other", 1, 1)
+        await shows(NPU, 1, 0)
+        (slot,) = agent.agent.state.served.resources[NPU].slots
+        assert "Operation not permitted; vdev needs CAP_MKNOD, or a CDI strategy" in slot.health.reason
+    if os.geteuid() == 0:
+        await shows(NPU, 1, 1)
+
+
+@pytest.mark.parametrize("node", ["file: x", "directory: {}", "pty: echo"])
+async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, shows, directory, node):
+    """A file in the way of the directory, as a full or read-only file system, makes the device Unhealthy."""
+    (directory / "devices").touch()
+    agent = await start_agent(config(node))
+    await shows(NPU, 1, 0)
+    (slot,) = agent.agent.state.served.resources[NPU].slots
+    assert str(directory / "devices") in slot.health.reason
+    assert any(each["event"] == "stand-in not made" for each in agent.logs)
+
+
+@ROOT
+@pytest.mark.parametrize("options", ["size=4096,nr_inodes=2", "ro"])
+async def test_a_full_or_read_only_tmpfs_is_said(kubelet, start_agent, shows, directory, options):
+    """The device is Unhealthy with the system's words, and nothing else happens; with room it recovers."""
+    devices = directory / "devices"
+    devices.mkdir()
+    mount = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(devices))
+    if await mount.wait():
+        pytest.skip("mounting a tmpfs needs more rights")
+    try:
+        agent = await start_agent(config("file: text", count=3))
+        await kubelet.wait_until(lambda: kubelet.node().allocatable[NPU] < 3, what="a missing stand-in")
+        reasons = {slot.health.reason for slot in agent.agent.state.served.resources[NPU].slots} - {""}
+        assert all("No space left" in reason or "Read-only file system" in reason for reason in reasons)
+        remount = await asyncio.create_subprocess_exec("mount", "-o", "remount,rw,size=1m,nr_inodes=100", str(devices))
+        assert 0 == await remount.wait()
+        await shows(NPU, 3, 3)
+    finally:
+        await agent.stop()
+        unmount = await asyncio.create_subprocess_exec("umount", str(devices))
+        await unmount.wait()
+
+
+async def test_a_file_has_its_content_and_keeps_what_is_written(kubelet, start_agent, directory):
+    """Content is rendered per device when the file is made; a restart leaves it, an edit of it writes it anew."""
+    text = config('file: "I am {id}", containerPath: "/run/{id}", readOnly: true')
+    agent = await start_agent(text)
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    (mount,) = pod.container().edits.mounts
+    file = directory / "devices" / "vdev-acme-0"
+    assert (str(file), "/run/acme-0", True) == (mount.host_path, mount.container_path, mount.read_only)
+    assert "I am acme-0" == file.read_text()
+    file.write_text("used")
+    await agent.stop()
+    agent = await start_agent(text)
+    assert "used" == file.read_text()
+    agent.edit(text.replace("I am", "now"))
+    await kubelet.wait_until(lambda: file.read_text() == "now acme-0", what="the new content")
+
+
+async def test_a_directory_has_its_files(kubelet, start_agent, directory):
+    """A directory with files, shown as a mount."""
+    await start_agent(config('directory: {temp: "21", "name": "{name}"}'))
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    assert ["/dev/acme-0"] == [each.container_path for each in pod.container().edits.mounts]
+    made = directory / "devices" / "vdev-acme-0"
+    assert {"temp": "21", "name": "acme"} == {path.name: path.read_text() for path in made.iterdir()}
+
+
+async def talk(path, data, size):
+    """Write to a line as a container would, and read what comes back."""
+    handle = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        os.write(handle, data)
+        heard = b""
+        async with asyncio.timeout(20):
+            while len(heard) < size:
+                try:
+                    heard += os.read(handle, 4096)
+                except BlockingIOError:
+                    await asyncio.sleep(0.005)
+        return heard
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.parametrize(
+    ("node", "said", "heard"),
+    [
+        ("pty: echo", b"hello\r\n\x03", b"hello\r\n\x03"),
+        ('pty: script, answers: {AT: OK, ATI: "vdev {id}"}', b"AT\r\nATI\rnonsense\n", b"OK\r\nvdev acme-0\r\n"),
+        ("pty: script, answers: {AT: OK}, otherwise: ERROR", b"\n\nA\nAT\n", b"ERROR\r\nOK\r\n"),
+    ],
+)
+async def test_a_line_answers(kubelet, start_agent, node, said, heard):
+    """The mount leads to a terminal at whose other end the behaviour is; a second container finds the line up."""
+    await start_agent(config(f'{node}, containerPath: "/dev/ttyV{{index}}"'))
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    (mount,) = pod.container().edits.mounts
+    assert "/dev/ttyV0" == mount.container_path
+    for _ in range(2):
+        assert heard == await talk(mount.host_path, said, len(heard))
+
+
+async def test_a_silent_line_says_nothing_and_can_begin_to(kubelet, start_agent, directory):
+    """Silence answers nothing; an edit changes the behaviour of a line that is open."""
+    agent = await start_agent(config("pty: silence"))
+    line = directory / "devices" / "vdev-acme-0"
+    before = line.resolve()
+    agent.edit(config("pty: echo"))
+    await kubelet.wait_until(lambda: agent.agent.config.status.applied == 2, what="the edit")
+    assert b"x" == await talk(line, b"x", 1)
+    assert before == line.resolve()
+
+
+async def test_lines_lead_nowhere_when_the_agent_has_ended(kubelet, start_agent, directory):
+    """A container that restarts meanwhile must not get somebody else's terminal; then it gets a new line."""
+    agent = await start_agent(config("pty: echo", count=3))
+    descriptors = len(os.listdir("/proc/self/fd"))
+    line = directory / "devices" / "vdev-acme-0"
+    assert line.resolve().is_relative_to("/dev/pts")
+    await agent.stop()
+    assert line.is_symlink()
+    assert not line.exists()
+    assert descriptors > len(os.listdir("/proc/self/fd"))
+    await start_agent(config("pty: echo", count=3))
+    assert b"x" == await talk(line, b"x", 1)
+
+
+async def test_a_program_that_echoes_an_echo_disturbs_nobody(kubelet, start_agent, shows, directory):
+    """The line goes on for ever, and the agent does its work."""
+    agent = await start_agent(config("pty: echo"))
+    line = directory / "devices" / "vdev-acme-0"
+    handle = os.open(line, os.O_RDWR | os.O_NOCTTY)
+    try:
+        import termios
+
+        settings = termios.tcgetattr(handle)
+        settings[3] |= termios.ECHO
+        termios.tcsetattr(handle, termios.TCSANOW, settings)
+        os.write(handle, b"round and round")
+        agent.edit(config("pty: echo", count=2))
+        await shows(NPU, 2, 2)
+    finally:
+        os.close(handle)
+
+
+async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows, directory):
+    """A host root without /dev/ptmx gives no lines, and says so."""
+    (directory / "host").mkdir()
+    agent = await start_agent(config("pty: echo"), host=HostRoot(directory / "host"))
+    await shows(NPU, 1, 0)
+    (slot,) = agent.agent.state.served.resources[NPU].slots
+    assert "no new serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason
