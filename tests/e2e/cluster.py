@@ -432,7 +432,10 @@ def filled(manifest: Mapping[str, Any], *, node: str, image: str) -> dict[str, A
         container |= {"image": image, "command": container.get("command", _SLEEP)}
     for container in (*spec.get("initContainers", []), *spec["containers"]):
         container["imagePullPolicy"] = "IfNotPresent"
-        container["resources"]["limits"] = {key: str(value) for key, value in container["resources"]["limits"].items()}
+        resources = container.get("resources", {})
+        container["resources"] = {
+            key: {name: str(amount) for name, amount in values.items()} for key, values in resources.items()
+        }
     return document
 
 

@@ -1,0 +1,198 @@
+"""The driver itself, without a cluster: its kubectl is replaced by one that speaks with the embedded kubelet.
+
+What is tested here is that the driver asks for the right things and waits for the right answers; what a real cluster
+answers is for `test_cluster`.
+"""
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import ClusterDriver, Kubectl, KubectlError, Target
+from vdev.errors import VdevError
+from vdev.observe import control
+from vdev.sim import Kubelet
+from vdev.sim.scenario import play
+from vdev.sim.scenariofile import load
+
+SCENARIOS = Path(__file__).parents[1] / "sim" / "scenarios"
+NODE = "n1"
+
+
+class EmbeddedKubectl(Kubectl):
+    """kubectl of a cluster with one node, whose kubelet is the embedded one; the DaemonSet is one `vdev run`."""
+
+    def __init__(self, root):
+        super().__init__(Target())
+        self.root, self.objects, self.agent, self.serial = root, {}, None, 0
+        self.kubelet = Kubelet(root / "k", node_name=NODE)
+
+    async def __call__(self, *arguments, stdin=None, patience=60):  # noqa: ARG002, C901, PLR0911, PLR0912  # a table of commands
+        """The same commands, answered from here."""
+        words = [each for each in arguments if not each.startswith("--")]
+        if arguments[0] == "--namespace":
+            words = words[1:]
+        match words:
+            case ["kustomize", _]:
+                return await super().__call__(*arguments)
+            case ["get", path] if path.endswith("/metrics"):
+                lines = self.kubelet.metrics.registrations.items()
+                name = "kubelet_device_plugin_registration_total"
+                return "".join(f'{name}{{resource_name="{resource}"}} {count}\n' for resource, count in lines)
+            case ["apply"]:
+                for each in yaml.safe_load_all(stdin):
+                    self.objects[each["kind"].lower(), each["metadata"]["name"]] = each
+                    if each["kind"] == "DaemonSet":
+                        await self.start()
+                return ""
+            case ["get", "node", _]:
+                return json.dumps(self.node())
+            case ["get", "nodes"]:
+                return json.dumps({"items": [self.node()]})
+            case ["get", "pods"]:
+                name = f"vdev-{self.serial}"
+                return json.dumps({"items": [{"metadata": {"name": name}, "status": {}}] if self.agent else []})
+            case ["get", "pod", name]:
+                return self.pod(name)
+            case ["get", kind, name]:
+                return json.dumps(self.objects[kind, name])
+            case ["patch", "configmap", name]:
+                (patch,) = [each.partition("=")[2] for each in arguments if each.startswith("--patch=")]
+                self.objects["configmap", name]["data"] |= json.loads(patch)["data"]
+                self.publish()
+                return ""
+            case ["patch", "daemonset", _]:
+                await (self.stop() if "e2e-stopped" in arguments[-1] else self.start())
+                return ""
+            case ["delete", "pod", name]:
+                if name == f"vdev-{self.serial}":
+                    await self.stop()
+                    await self.start()
+                elif name in {pod.name for pod in self.kubelet.pods()}:
+                    await self.kubelet.delete_pod(name)
+                return ""
+            case ["create"]:
+                await self.kubelet.run_pod(yaml.safe_load(stdin))
+                return ""
+            case ["exec", _, *_] if "vdev status --output json || true" in arguments:
+                try:
+                    return json.dumps(await control.ask(self.root, {"do": "status"}))
+                except VdevError as error:
+                    raise KubectlError(str(error)) from error
+            case ["exec", _, "cat", _]:
+                return self.objects["configmap", "vdev-config"]["data"]["default.yaml"]
+            case ["exec", name, *_]:
+                await self.kubelet.restart_container(name)
+                return ""
+            case ["annotate", *_] | ["rollout", *_]:
+                return ""
+            case ["delete", "namespace", _]:
+                await self.stop()
+                return ""
+        raise KubectlError(f"unknown here: {arguments}")
+
+    def node(self):
+        """The Node object."""
+        shown = self.kubelet.node()
+        numbers = {"capacity": shown.capacity, "allocatable": shown.allocatable}
+        status = {key: {name: str(count) for name, count in value.items()} for key, value in numbers.items()}
+        labels = {"kubernetes.io/hostname": NODE}
+        conditions = [{"type": "Ready", "status": "True"}]
+        return {"metadata": {"name": NODE, "labels": labels}, "status": status | {"conditions": conditions}}
+
+    def pod(self, name):
+        """A Pod object, or nothing."""
+        found = [pod for pod in self.kubelet.pods() if pod.name == name]
+        if not found:
+            return ""
+        (pod,) = found
+        statuses = [
+            {
+                "name": each.name,
+                "restartCount": each.restarts,
+                "state": {"running": {}} if each.running else {},
+                "allocatedResourcesStatus": each.allocated_resources_status,
+            }
+            for each in pod.containers
+        ]
+        status = {"phase": pod.phase.value, "reason": pod.reason, "message": pod.message}
+        return json.dumps({"metadata": {"name": name}, "status": status | {"containerStatuses": statuses}})
+
+    def publish(self):
+        """Show the ConfigMap to the agent."""
+        (self.root / "etc").mkdir(exist_ok=True)
+        for name, text in self.objects["configmap", "vdev-config"]["data"].items():
+            fresh = self.root / f"{name}.new"
+            fresh.write_text(text)
+            fresh.rename(self.root / "etc" / name)
+
+    async def start(self):
+        """Run the DaemonSet's pod, with this machine's paths."""
+        if self.agent is not None:
+            return
+        self.publish()
+        self.serial += 1
+        args = self.objects["daemonset", "vdev"]["spec"]["template"]["spec"]["containers"][0]["args"]
+        flags = [each.replace("/etc/vdev", str(self.root / "etc")) for each in args if "http" not in each]
+        flags += ["--kubelet-dir", str(self.root / "k"), "--cdi-dir", str(self.root / "cdi")]
+        flags += ["--run-dir", str(self.root), "--node-name", NODE]
+        with (self.root / "log").open("ab") as log:
+            self.agent = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "vdev", *flags, stdout=log, stderr=log
+            )
+
+    async def stop(self):
+        """End it as the kubelet would."""
+        if self.agent is not None:
+            agent, self.agent = self.agent, None
+            agent.send_signal(signal.SIGTERM)
+            assert 0 == await agent.wait()
+
+
+@pytest.fixture
+async def driver():
+    """The driver on its embedded cluster."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl, which renders the overlay, is not here")
+    root = Path(tempfile.mkdtemp(prefix="vd-"))
+    made = ClusterDriver(Target(kubelet_restart_command="true"))
+    made.kubectl = EmbeddedKubectl(root)
+    await made.kubectl.kubelet.start()
+    try:
+        async with made:
+            await made.reset()
+            await made.begin()
+            yield made
+    finally:
+        await made.kubectl.stop()
+        await made.kubectl.kubelet.stop()
+        await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", ["pod", "bad-edit", "plugin-restart", "removal-while-held"])
+async def test_scenarios_by_kubectl(driver, name):
+    """The scenarios come true through kubectl's documents as they do without."""
+    skipped = await play(load(SCENARIOS / f"{name}.yaml"), driver, patience=60)
+    assert [] == [each for each in skipped if "clock" not in each]
+
+
+async def test_between_two_tests_the_node_is_empty(driver):
+    """`reset` takes pods and devices away, so that tests do not see each other."""
+    await play(load(SCENARIOS / "capacity.yaml"), driver, patience=60)
+    await driver.reset()
+    assert not any((await driver.node()).capacity.values())
+    assert [] == (await driver.agent_status())["resources"]
+
+
+async def test_diagnostics_never_fail(driver):
+    """What cannot be had is said in the report, and the rest stands beside it."""
+    text = await driver.diagnostics()
+    assert f"$ kubectl get node {NODE}" in text
+    assert "unknown here" in text
