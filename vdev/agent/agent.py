@@ -87,6 +87,7 @@ class Agent:
         self._watched: Mapping[Path, frozenset[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
+        self._limits: tuple[str, ...] = ()
 
     def stop(self) -> None:
         """End the agent gracefully."""
@@ -245,6 +246,10 @@ class Agent:
         contents = self._configured | self.health.contents | self.drill.directories
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
+        for limit in watcher.limits:
+            if limit not in self._limits:
+                log.warning("file events are limited", reason=limit)
+        self._limits = watcher.limits
 
     async def _look_at_kubelet(self) -> None:
         while True:
