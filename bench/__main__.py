@@ -32,11 +32,15 @@ def main() -> int:
     """Measure; 0 when everything asked for was measured, whether or not budgets hold."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROWS", help=f"of {', '.join(ROWS)}; default: all")
-    parser.add_argument("--quick", action="store_true", help="a few samples of each: to see that it works, no measurement")
+    parser.add_argument(
+        "--quick", action="store_true", help="a few samples of each: to see that it works, no measurement"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there as well")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there instead of to stdout")
     parser.add_argument(
-        "--peer", metavar="CMD", help="another device plugin's command line; {kubelet_dir} and {plugin_dir} are filled in"
+        "--peer",
+        metavar="CMD",
+        help="another device plugin's command line; {kubelet_dir} and {plugin_dir} are filled in",
     )
     parser.add_argument("--peer-resource", metavar="NAME", help="the resource that it registers")
     options = parser.parse_args()

@@ -58,7 +58,7 @@ async def preferred(run: Run) -> None:
                 chosen = pb.PreferredAllocationResponse.FromString(raw).container_responses[0].deviceIDs
                 assert len(chosen) == size, f"{what}: {len(chosen)} preferred"
                 sides = await interleaved([socket, empty], "GetPreferredAllocation", request, rounds, count, 1)
-                run.add(timed("GetPreferredAllocation", what, *sides, unit="ms", p99_limit=limit))
+                run.add(timed("GetPreferredAllocation", what, *sides, unit="ms", median_limit=limit))
 
 
 async def peer(run: Run) -> None:
@@ -97,7 +97,7 @@ def _replicas(devices: int, replicas: int) -> list[str]:
     return [f"d0-{number}::{replica}" for number in range(devices) for replica in range(replicas)]
 
 
-async def interleaved(
+async def interleaved(  # noqa: PLR0917 - one per word of a row
     sockets: Sequence[Path], method: str, request: bytes, rounds: int, count: int, callers: int
 ) -> list[list[list[float]]]:
     """Per socket its rounds of durations; the sockets take turns, after one round that does not count."""

@@ -1,8 +1,8 @@
 """The kubelet's end of a plugin's socket, reduced to what is timed: raw bytes out, raw bytes in.
 
-Requests are encoded beforehand and answers are not decoded, so that the client adds the same to every server. Unary calls
-use the synchronous client where one caller is measured (it has the least overhead of its own), the asyncio one where
-several are.
+Requests are encoded beforehand and answers are not decoded, so that the client adds the same to every server. Unary
+calls use the synchronous client where one caller is measured (it has the least overhead of its own), the asyncio one
+where several are.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
@@ -30,7 +30,7 @@ class Caller:
     def __init__(self, socket: Path) -> None:
         self._channel = grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
 
-    def __enter__(self) -> "Caller":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -4,9 +4,9 @@
     python -m bench.counts --record   make the present counts the baseline of this Python
 
 Instructions are the same on every machine and under any load, so a check can compare them where it could never compare
-seconds. They do not see what C code does (a join, a dictionary's copy), which the benchmark times; they see a loop over all
-devices that came back into a path that should touch one. Baselines are kept per Python version, because the compiler
-differs; the margin is wide, because a helper more is no decay.
+seconds. They do not see what C code does (a join, a dictionary's copy), which the benchmark times; they see a loop over
+all devices that came back into a path that should touch one. Baselines are kept per Python version, because the
+compiler differs; the margin is wide, because a helper more is no decay.
 """
 
 import asyncio
@@ -18,13 +18,12 @@ from types import FrameType
 from typing import Any
 
 from vdev import discovery
-from vdev.agent.desk import FrontDesk
+from vdev.agent import Agent, Options
 from vdev.config import load_text
 from vdev.core import inventory, preferred, retain
 from vdev.core.device import Health
 from vdev.core.inventory import Inventory
 from vdev.hostfs import HostRoot
-from vdev.observe.metrics import Metrics
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.plugin.encode import ListEncoder
 from vdev.plugin.server import ResourceServer
@@ -151,7 +150,18 @@ def _arranged(config: str, *, read: bool = True) -> Inventory:
 
 async def _allocate(plain: Inventory, size: int) -> int:
     """From the request's bytes to the answer's, as the server calls it."""
-    desk = FrontDesk(Metrics(), allocate_deadline=5.0, on_allocated=lambda: None)
+    nowhere = Path("unused")
+    options = Options(
+        node="bench",
+        files=(),
+        load=load_text,
+        plugin_dir=nowhere,
+        kubelet_socket=None,
+        pod_resources_socket=nowhere,
+        cdi_dir=nowhere,
+        host=HostRoot(),
+    )
+    desk = Agent(options).desk
     server = ResourceServer(plain.resources[_NAME], Path("unused"), desk, on_stream=lambda: None)
     handler = server._guard("Allocate", server._allocate, 5.0)  # noqa: SLF001 - what gRPC calls has no public name
     container = pb.ContainerAllocateRequest(devices_ids=[f"d0-{number}" for number in range(size)])
@@ -184,10 +194,10 @@ def _one_changes(plain: Inventory) -> Callable[[], None]:
         kept = retain.retain(served, fresh, {}, retain.Holdings(), 0.0)
         for change in inventory.diff(served, kept.inventory):
             assert isinstance(change, inventory.Changed)
-            assert (1, 0, 0) == (len(change.health), len(change.added), len(change.removed))
+            assert (len(change.health), len(change.added), len(change.removed)) == (1, 0, 0)
             encoder.encode(change.new.slots)
         served = kept.inventory
-        assert _DEVICES - 1 == served.resources[_NAME].healthy
+        assert served.resources[_NAME].healthy == _DEVICES - 1
         assert served.resources[_NAME].list_bytes > 0
 
     return act

@@ -2,8 +2,8 @@
 
 KIND is `aio` or `sync`. Every unary method of `v1beta1.DevicePlugin` answers the same empty message without looking at
 the request, and ListAndWatch sends BYTES zero bytes once and stays open; an `aio` server sends them again at each event
-of DIRECTORY. Nothing is decoded or encoded and no code of the plugin is loaded: no plugin on this stack, in this Python,
-can be faster.
+of DIRECTORY. Nothing is decoded or encoded and no code of the plugin is loaded: no plugin on this stack, in this
+Python, can be faster.
 
 `aio` is the floor that the ratios stand on, because the plugin is an asyncio server; `sync` is shown beside it.
 """
@@ -27,7 +27,9 @@ async def serve_aio(socket: str, size: int, directory: str) -> None:
     news = asyncio.Event()
     if directory:
         inotify = inotify_simple.INotify(nonblocking=True)
-        inotify.add_watch(directory, inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO | inotify_simple.flags.DELETE)
+        inotify.add_watch(
+            directory, inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO | inotify_simple.flags.DELETE
+        )
         asyncio.get_running_loop().add_reader(inotify.fileno(), lambda: inotify.read(timeout=0) and news.set())
 
     async def unary(_request: bytes, _context: object) -> bytes:

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from . import client, configs, process
-from .lists import put, quiet, settled
+from .lists import put, quiet
 from .stats import summary
 from .svg import Curve, Panel, drawing
 from .table import Run
@@ -27,7 +27,9 @@ Points = dict[str, list[tuple[float, float]]]
 
 async def by_devices(run: Run) -> Points:
     """Milliseconds and MiB for one resource of so many devices."""
-    points: Points = {name: [] for name in ("start → first list", "reload", "one device changes", "first list", "memory")}
+    points: Points = {
+        name: [] for name in ("start → first list", "reload", "one device changes", "first list", "memory")
+    }
     for devices in _DEVICES:
         async with AsyncExitStack() as stack:
             here = await stack.enter_async_context(process.place())
@@ -60,7 +62,9 @@ async def by_devices(run: Run) -> Points:
                 taken.append((await stream.next())[0] - begun)
                 await quiet([stream])
             points["reload"].append((devices, summary(taken).median * 1e3))
-            run.say(f"{devices} devices: " + ", ".join(f"{name} {values[-1][1]:.3g}" for name, values in points.items()))
+            run.say(
+                f"{devices} devices: " + ", ".join(f"{name} {values[-1][1]:.3g}" for name, values in points.items())
+            )
     return points
 
 
@@ -89,7 +93,9 @@ async def by_resources(run: Run) -> Points:
                     taken.append(max(moment for moment, _ in lists) - begun)
                     await quiet(streams)
                 points[name].append((count, summary(taken).median * 1e3))
-            run.say(f"{count} resources: " + ", ".join(f"{name} {values[-1][1]:.3g}" for name, values in points.items()))
+            run.say(
+                f"{count} resources: " + ", ".join(f"{name} {values[-1][1]:.3g}" for name, values in points.items())
+            )
     return points
 
 

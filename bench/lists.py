@@ -35,8 +35,8 @@ async def first(run: Run) -> None:
                 ours.append([await _first_seconds(socket)])
                 floor.append([await _first_seconds(empty)])
             limit = 50.0 if devices == 10_000 else None
-            what = f"{devices:,} devices, {size:,} bytes".replace(",", " ")
-            run.add(timed("first list", what, ours, floor, p99_limit=limit))
+            what = f"{devices:,} devices in {size:,} bytes".replace(",", " ")
+            run.add(timed("first list", what, ours, floor, median_limit=limit))
 
 
 async def update(run: Run) -> None:

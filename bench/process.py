@@ -70,12 +70,13 @@ class Process:
         """Its process id."""
         return self._child.pid
 
-    def check(self) -> None:
-        """Raise RuntimeError when it has ended by itself."""
+    def check(self) -> bool:
+        """False; RuntimeError when it has ended by itself."""
         code = self._child.poll()
         if code is not None:
             tail = self._log.read_text(errors="replace")[-2000:] if self._log else ""
             raise RuntimeError(f"{shlex.join(self.arguments)} ended with {code}: {tail}")
+        return False
 
     def resident(self) -> float:
         """Resident memory in MiB."""
@@ -161,7 +162,7 @@ async def floor_process(
     arguments = [kind, str(socket), str(size), *([str(directory)] if directory else [])]
     process = Process([sys.executable, "-m", "bench.floor", *arguments], log=here.root / "floor")
     try:
-        await until(lambda: socket.exists() or process.check(), "an empty server")
+        await until(lambda: process.check() or socket.exists(), "an empty server")
         yield socket, process
     finally:
         await asyncio.to_thread(process.end)
@@ -187,7 +188,7 @@ async def until(condition: Callable[[], object], what: str, *, timeout: float = 
     """Wait until `condition()` holds. TimeoutError says for what."""
     try:
         async with asyncio.timeout(timeout):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - files and processes of others send no events
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         raise TimeoutError(f"waited {timeout:g} s for {what}") from None

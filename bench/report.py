@@ -1,11 +1,10 @@
 """The table, for people and for machines."""
 
-import datetime
+import datetime as dt
 import json
 import os
 import platform
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def _lines(path: str) -> list[str]:
 def document(run: Run, seconds: float) -> dict[str, Any]:
     """Everything, for machines."""
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "quick": run.quick,
         "seconds": round(seconds),
         "machine": machine(),
@@ -67,15 +66,17 @@ def as_markdown(run: Run, seconds: float) -> str:
     """A table for each group, ratios first."""
     about = machine()
     lines = [
-        f"{datetime.datetime.now(datetime.UTC).date().isoformat()}, {round(seconds)} s"
+        f"{dt.datetime.now(dt.UTC).date().isoformat()}, {round(seconds)} s"
         + (", **quick run: a trial, not a measurement**" if run.quick else ""),
         "",
-        f"{about['cores']} × {about['cpu']}, {about['memoryMiB']} MiB, Linux {about['kernel']}, load {about['load']} at the end; "
-        f"Python {about['python']}, grpcio {about['grpcio']}, protobuf {about['protobuf']}, vdev {about['vdev']}",
+        _sentence(about),
         "",
     ]
-    for group, rows in groupby(run.rows, key=lambda row: row.group):
-        lines += _table(group, list(rows))
+    groups: dict[str, list[Row]] = {}
+    for row in run.rows:
+        groups.setdefault(row.group, []).append(row)
+    for group, rows in groups.items():
+        lines += _table(group, rows)
     kept = [row for row in run.rows if row.holds is not None]
     missed = [row for row in kept if not row.holds]
     lines.append(f"{len(kept) - len(missed)} of {len(kept)} budgets hold.")
@@ -84,10 +85,18 @@ def as_markdown(run: Run, seconds: float) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _sentence(about: dict[str, Any]) -> str:
+    return (
+        f"{about['cores']} cores of {about['cpu']}, {about['memoryMiB']} MiB, Linux {about['kernel']}, "
+        f"load {about['load']} at the end; Python {about['python']}, grpcio {about['grpcio']}, "
+        f"protobuf {about['protobuf']}, vdev {about['vdev']}"
+    )
+
+
 def _table(group: str, rows: list[Row]) -> list[str]:
     peer = any(row.peer for row in rows)
     unit = rows[0].unit
-    head = ["× floor", *(["× peer"] if peer else []), f"median {unit}", f"p99 {unit}", f"floor {unit}"]
+    head = ["x floor", *(["x peer"] if peer else []), f"median {unit}", f"p99 {unit}", f"floor {unit}"]
     head += [*([f"peer {unit}"] if peer else []), "n", "budget", "holds"]
     lines = [f"**{group}**", "", "| what | " + " | ".join(head) + " |", "|---|" + "--:|" * (len(head) - 2) + "---|---|"]
     for row in rows:

@@ -52,17 +52,19 @@ def _panel(panel: Panel) -> str:
         at = y_scale(value)
         parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{value:g}</text>')
-    for value in sorted(set(xs)):
-        parts.append(
-            f'<text x="{x_scale(value):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{_short(value)}</text>'
-        )
+    parts += [
+        f'<text x="{x_scale(value):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{_short(value)}</text>'
+        for value in sorted(set(xs))
+    ]
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 30}" text-anchor="end">{html.escape(panel.x)}</text>')
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="20" text-anchor="end">{html.escape(panel.y)}</text>')
     for number, curve in enumerate(panel.curves):
         colour = _COLOURS[number % len(_COLOURS)]
         line = " ".join(f"{x_scale(x):.1f},{y_scale(y):.1f}" for x, y in curve.points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [f'<circle cx="{x_scale(x):.1f}" cy="{y_scale(y):.1f}" r="3" fill="{colour}"/>' for x, y in curve.points]
+        parts += [
+            f'<circle cx="{x_scale(x):.1f}" cy="{y_scale(y):.1f}" r="3" fill="{colour}"/>' for x, y in curve.points
+        ]
         at = _LEFT + number * 130
         parts.append(f'<rect x="{at}" y="{_HEIGHT - 20}" width="10" height="10" fill="{colour}"/>')
         parts.append(f'<text x="{at + 14}" y="{_HEIGHT - 11}">{html.escape(curve.name)}</text>')
@@ -83,7 +85,9 @@ class _Scale:
 
 def _decades(low: float, high: float) -> tuple[float, float]:
     """The powers of ten around a range."""
-    return 10.0 ** math.floor(math.log10(low)), 10.0 ** max(math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1)
+    return 10.0 ** math.floor(math.log10(low)), 10.0 ** max(
+        math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1
+    )
 
 
 def _powers(low: float, high: float) -> list[float]:

@@ -102,11 +102,11 @@ def timed(
     over = ratio(ours, floor) if floor else None
     budget, limit, judged = "", None, None
     if ratio_limit is not None:
-        budget, limit, judged = f"≤ {ratio_limit:g} × floor", ratio_limit, over
+        budget, limit, judged = f"≤ {ratio_limit:g} x floor", ratio_limit, over
     elif p99_limit is not None:
         budget, limit, judged = f"p99 ≤ {p99_limit:g} {unit}", p99_limit, total.p99
     elif median_limit is not None:
-        budget, limit, judged = f"≤ {median_limit:g} {unit}", median_limit, total.median
+        budget, limit, judged = f"median ≤ {median_limit:g} {unit}", median_limit, total.median
     return Row(
         group,
         what,
@@ -123,7 +123,7 @@ def timed(
     )
 
 
-def sized(
+def sized(  # noqa: PLR0917 - read like the table's columns
     group: str, what: str, unit: str, ours: float, floor: float | None, peer: float | None, limit: float | None = None
 ) -> Row:
     """A row of one number per side: memory, threads, CPU seconds."""

@@ -1,4 +1,4 @@
-"""Rows of the whole process: how soon it is registered, after its own start and after the kubelet's, and what it costs."""
+"""Rows of the whole process: how soon it is registered, after its own start and after the kubelet's, and its size."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ async def start(run: Run) -> None:
             async with process.place() as here:
                 floor.append([await _floor(here)])
         what = f"{count} resource{'s' * (count > 1)}"
-        run.add(timed("start → registered", what, ours, floor, unit="s", p99_limit=limit))
+        run.add(timed("start → registered", what, ours, floor, unit="s", median_limit=limit))
     if run.peer is not None:
         mine, theirs = [], []
         for _ in range(run.some(10, 2)):
@@ -58,7 +58,8 @@ async def size(run: Run) -> None:
         cpu = empty.cpu()
         await asyncio.sleep(idle)
         floor_cpu = empty.cpu() - cpu
-    for what, count, devices, limit in (("8 resources, 8 devices each", 8, 8, 64.0), ("10 000 devices", 1, 10_000, 96.0)):
+    cases = (("8 resources, 8 devices each", 8, 8, 64.0), ("10 000 devices", 1, 10_000, 96.0))
+    for what, count, devices, limit in cases:
         async with process.place() as here:
             names = configs.resources(count)
             async with life.ours(here, configs.plain(count, devices), names) as mine:
@@ -111,6 +112,4 @@ async def _work(mine: life.Life, names: list[str]) -> None:
     """Two thousand calls, spread over the resources, sixteen at a time."""
     for name in names:
         request = b""
-        await client.times_of_many(
-            mine.socket(name), "GetDevicePluginOptions", request, 2000 // len(names), callers=16
-        )
+        await client.times_of_many(mine.socket(name), "GetDevicePluginOptions", request, 2000 // len(names), callers=16)
