@@ -165,7 +165,7 @@ async def test_a_node_takes_its_file(files, start_agent, shows):
     await shows(NPU, 3, 3)
     document = status.status(agent.agent)["config"]
     assert [str(files.mount / "node-1.yaml")] == document["files"]
-    assert document["choice"].startswith("node-1.yaml by the node's name, node-1")
+    assert document["choice"].startswith("node-1.yaml: the node's name, node-1")
     files(**{"default": CONFIG, "node-1": THREE.replace("count: 3", "count: 4")})
     await shows(NPU, 4, 4)
 

@@ -28,7 +28,7 @@ def status(agent: "Agent") -> dict[str, Any]:
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.state.cdi.trouble},
         "config": {
             "files": [str(path) for path in agent.config.in_force.files],
-            "choice": "; ".join(f"{each.file} by {each.reason}" for each in agent.config.in_force.why),
+            "choice": "; ".join(f"{each.file}: {each.reason}" for each in agent.config.in_force.why),
             "lastReloadSuccessful": reload.last_was_good,
             "appliedAt": reload.applied_at or None,
             "failedAt": reload.failed_at or None,
