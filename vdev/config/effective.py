@@ -17,6 +17,7 @@ from .sources import Test
 from .tree import Plain
 
 DEFAULT = "default"
+_SHORTHANDS = ("path", "names", "p50", "max")  # keys that a value without a mapping stands for
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _RESERVED = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
@@ -53,7 +54,7 @@ class _Sources:
                 return override.source
         known = self._document.known(written)
         # What a shorthand stands for has its place: a single value for a list of it, a pattern for {path: pattern}.
-        inside = all(isinstance(step, int) or step == "path" for step in written[len(known) :])
+        inside = all(isinstance(step, int) or step in _SHORTHANDS for step in written[len(known) :])
         short = inside and not isinstance(_at(self._document.root, known), dict)
         return str(self._document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
 

@@ -36,10 +36,11 @@ def rule(model: schema.FaultRule, path: Path, report: Report) -> None:
 
 
 def _given(model: schema.FaultRule) -> frozenset[str]:
-    """The keys that say something."""
+    """The keys that say something other than their default, so that `vdev config` prints what can be read again."""
     fields = type(model).model_fields
-    values = {(fields[name].alias or name): getattr(model, name) for name in model.model_fields_set}
-    return frozenset(key for key, value in values.items() if value not in (None, False, [], ""))
+    return frozenset(
+        field.alias or name for name, field in fields.items() if getattr(model, name) not in (field.default, None, [])
+    )
 
 
 # --- what happens ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vdev.config import load_rules, load_text
+from vdev.config import load_rules, load_text, render
 from vdev.core.faults import (
     Aim,
     Call,
@@ -237,6 +237,31 @@ def test_moving_lines_changes_no_rule():
         faults(rule).rules
         == load_text("# one more line\n" + HEAD + f"faults: {{rules: [{{{rule}}}]}}").spec.faults.rules
     )
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "name: x, process: {exit: 1}, at: 5s",
+        "name: x, rpc: Allocate, delay: 2s, nth: 3",
+        'name: x, devices: ["a100/3", acme], onNodes: [a, b], health: Unhealthy, jitter: 10%, at: 5s',
+        "name: x, devices: {entry: acme, index: [0, 1]}, onNodes: {share: 10%}, flap: {up: 1s, down: 2s}",
+        "name: x, podResources: {unavailable: true}",
+    ],
+)
+def test_the_effective_configuration_means_the_same(rule):
+    """What `vdev config` prints loads to the same rules, and says where each written value came from."""
+    loaded = load_text(HEAD + f"faults: {{rules: [{{{rule}}}]}}\n", "f.yaml")
+    again = load_text(render(loaded.origins), "g.yaml")
+    assert loaded.spec.faults == again.spec.faults
+
+
+def test_a_shorthand_has_its_place():
+    """A plain delay stands for both of its bounds."""
+    origins = load_text(HEAD + "faults: {rules: [{name: x, rpc: Allocate, delay: 2s}]}", "f.yaml").origins
+    places = {each.path: each.source for each in origins if ".delay." in each.path}
+    assert {"faults.rules[0].delay.p50", "faults.rules[0].delay.max"} == set(places)
+    assert {True} == {source.startswith("f.yaml:") for source in places.values()}
 
 
 def test_rules_beside_the_configuration():
