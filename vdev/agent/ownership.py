@@ -134,7 +134,9 @@ class Ownership:
         deadline = time.monotonic() + PRE_START
         devices = {slot.device.id: slot.device for each in ids if (slot := resource.by_id.get(each)) is not None}
         for device in devices.values():
-            entry = resource.entries[device.raw.entry]
+            entry = resource.entries.get(device.raw.entry)
+            if entry is None:
+                continue  # a device that an earlier configuration had
             work = _Work(
                 Occasion.PRE_START, resource.name, device, "", _values(resource, entry, device), entry.pre_start
             )
@@ -173,9 +175,9 @@ def _work(change: ownership.Handover, served: Inventory) -> _Work | None:
     resource = served.resources.get(owner.resource)
     devices = (slot.device for slot in resource.slots if slot.device.id == owner.device) if resource else ()
     device = next(iter(devices), None)
-    if resource is None or device is None:
+    entry = resource.entries.get(device.raw.entry) if resource and device else None
+    if resource is None or device is None or entry is None:
         return None
-    entry = resource.entries[device.raw.entry]
     actions = entry.on_allocate if change.gained else entry.on_release
     occasion = Occasion.ALLOCATE if change.gained else Occasion.RELEASE
     if not actions:

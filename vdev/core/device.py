@@ -115,6 +115,7 @@ class Device:
 
 
 REPLICA_MARK = "::"
+UNKNOWN_ENTRY = ""  # the entry of a device that pods hold and the configuration does not know
 
 
 @dataclass(frozen=True, slots=True)

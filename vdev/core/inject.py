@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..errors import AllocationError
 from . import cdi
 from .allocate import Allocation
-from .device import Device, DeviceNode, Mount
+from .device import UNKNOWN_ENTRY, Device, DeviceNode, Mount
 from .inventory import Inventory, Resource
 from .names import visible_devices_env
 from .sharing import mps_share
@@ -268,6 +268,8 @@ def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
             continue
         for slot in resource.slots:
             device = slot.device
+            if device.raw.entry == UNKNOWN_ENTRY:
+                continue  # an earlier process wrote what a container may need of it, and that stays
             entry = resource.entries[device.raw.entry]
             members = kinds.setdefault(cdi.kind(entry.resource), {})
             name = _list_name(device, resource.flags)

@@ -12,7 +12,7 @@ then.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .device import Health, Slot
+from .device import UNKNOWN_ENTRY, Device, Health, RawDevice, Slot
 from .inventory import Inventory, Resource
 
 Key = tuple[str, str]  # resource name, slot id
@@ -21,6 +21,7 @@ SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: long
 HANDOVER = 0.2  # seconds between the drop of an id from one resource and its first listing in another
 RECHECK = 1.0  # seconds between readings while something that may go is still held
 GRACE = 10.0  # seconds after a kubelet's start in which its pods need not be in its answer yet
+MOST_RECHECK = 30.0  # seconds that this grows to
 BLIND = 600.0  # seconds that it stays when nobody can say who holds it
 
 
@@ -54,11 +55,15 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A slot that is listed only because a pod may hold it; `since` is when it was first listed as Unhealthy."""
+    """A slot that is listed only because a pod may hold it.
+
+    `since` is when it was first listed as Unhealthy; `cause` says what became of it.
+    """
 
     resource: Resource
     slot: Slot
     since: float
+    cause: str = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +86,15 @@ def retain(
     blind: float = BLIND,
 ) -> Retained:
     """What to serve instead of `fresh`, given what is served now and which of that pods may hold."""
-    waiting = _waiting(served, fresh, retired, now)
+    waiting = _waiting(served, fresh, retired, now) | _orphans(served, fresh, holdings, now)
     kept = {
-        key: each for key, each in waiting.items() if not _may_go(key, each, holdings, now, settle=settle, blind=blind)
+        key: _explained(key, each, holdings)
+        for key, each in waiting.items()
+        if not _may_go(key, each, holdings, now, settle=settle, blind=blind)
     }
-    listable = _withhold(served, fresh)
+    listable = _withhold(served, fresh, kept)
     inventory = _block(listable, kept, holdings)
-    inventory = _list_retired(inventory, kept, holdings)
+    inventory = _list_retired(inventory, kept)
     again = [_look_again(each, holdings, now, settle, blind) for each in kept.values()]
     if listable is not fresh:
         again.append(now + HANDOVER)
@@ -118,10 +125,13 @@ def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, *, settle: 
 
 def _look_again(each: Retired, holdings: Holdings, now: float, settle: float, blind: float) -> float:
     due = each.since + (settle if holdings.holders is not None else blind)
-    return due if due > now else now + RECHECK
+    if due > now:
+        return due
+    # The longer it is held, the less often it is looked at: a training job may hold it for days.
+    return now + min(MOST_RECHECK, max(RECHECK, (now - each.since) / 10))
 
 
-def _withhold(served: Inventory, fresh: Inventory) -> Inventory:
+def _withhold(served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> Inventory:
     """`fresh` without ids that another resource lists at the moment: the kubelet looks health up by the bare id.
 
     A device that moves to another resource is thus first dropped there, when that is safe, and then listed here.
@@ -132,7 +142,9 @@ def _withhold(served: Inventory, fresh: Inventory) -> Inventory:
         before = served.resources.get(name)
         if before is not None and before.ids >= resource.ids:
             continue  # nothing new in it
-        listed = listed or {each: key for key, other in served.resources.items() for each in other.ids}
+        if not listed:
+            listed = {each: key for key, other in served.resources.items() for each in other.ids}
+            listed |= {each: key for key, each in kept}
         slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
         if len(slots) != len(resource.slots):
             moved[name] = replace(resource, slots=slots)
@@ -176,19 +188,46 @@ def overlaps(one: Slot, other: Slot) -> bool:
     return not a or not b or max(a.start, b.start) < min(a.stop, b.stop)
 
 
-def _list_retired(inventory: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
+def _list_retired(inventory: Inventory, kept: Mapping[Key, Retired]) -> Inventory:
     if not kept:
         return inventory
+    by_resource: dict[str, list[Retired]] = {}
+    for (name, _), each in kept.items():
+        by_resource.setdefault(name, []).append(each)
     resources = dict(inventory.resources)
-    for key, each in kept.items():
-        name = key[0]
-        base = resources.get(name) or replace(each.resource, slots=(), draining=True)
-        reason = "removed; " + (
-            f"{holdings.by_whom(key)} may still hold it"
-            if holdings.may_hold(key)
-            else "waiting until no pod can hold it"
-        )
-        slot = replace(each.slot, health=Health(healthy=False, reason=reason))
-        entries = {**each.resource.entries, **base.entries}
-        resources[name] = replace(base, slots=(*base.slots, slot), entries=entries)
+    for name, members in by_resource.items():
+        base = resources.get(name) or replace(members[0].resource, slots=(), draining=True)
+        sources = {id(each.resource): each.resource for each in members}
+        entries = {key: entry for source in sources.values() for key, entry in source.entries.items()}
+        slots = (*base.slots, *(each.slot for each in members))
+        resources[name] = replace(base, slots=slots, entries={**entries, **base.entries})
     return replace(inventory, resources=resources)
+
+
+def _explained(key: Key, each: Retired, holdings: Holdings) -> Retired:
+    """The retired slot with the reason of the moment; the same object where nothing is new."""
+    held = holdings.may_hold(key)
+    why = f"{holdings.by_whom(key)} may still hold it" if held else "waiting until no pod can hold it"
+    reason = f"{each.cause}; {why}"
+    if each.slot.health.reason == reason:
+        return each
+    return replace(each, slot=replace(each.slot, health=Health(healthy=False, reason=reason)))
+
+
+def _orphans(served: Inventory, fresh: Inventory, holdings: Holdings, now: float) -> dict[Key, Retired]:
+    """What pods hold of our resources and no list names: left by an earlier process under another configuration.
+
+    Nothing is known of such a device but its id, so it can only be listed as Unhealthy, until nobody holds it.
+    """
+    found: dict[Key, Retired] = {}
+    for key in holdings.holders or ():
+        name, slot_id = key
+        resource = fresh.resources.get(name)
+        if resource is None or slot_id in resource.ids:
+            continue
+        before = served.resources.get(name)
+        if before is None or slot_id not in before.ids:
+            raw = RawDevice(id=slot_id, entry=UNKNOWN_ENTRY, index=-1)
+            slot = Slot(slot_id, Device(id=slot_id, raw=raw, ordinal="-1"))
+            found[key] = Retired(resource, slot, now, "not in the configuration")
+    return found

@@ -96,6 +96,27 @@ def test_what_overlaps_a_held_partition_waits(build):
     assert [True] == list(states(free.inventory, "nvidia.com/mig-7g.40gb").values())
 
 
+def test_what_pods_hold_and_nobody_knows_is_listed(build):
+    """An id that a pod holds and the configuration lost while the plugin was down is listed as Unhealthy at once."""
+    fresh = build.inventory(build.entry())
+    holdings = Holdings(holders={(GPU, "GPU-lost"): "default/train", ("other.dev/x", "x"): "default/train"}, read_at=0.0)
+    kept = retain(EMPTY, fresh, {}, holdings, 0.0)
+    assert {"GPU-gggg0": True, "GPU-gggg1": True, "GPU-lost": False} == states(kept.inventory)
+    assert {GPU} == set(kept.inventory.resources)
+    health = kept.inventory.resources[GPU].by_id["GPU-lost"].health
+    assert "not in the configuration; pod default/train may still hold it" == health.reason
+    free = retain(kept.inventory, fresh, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
+    assert {"GPU-gggg0", "GPU-gggg1"} == set(states(free.inventory))
+
+
+def test_a_retired_slot_that_nothing_happened_to_is_the_same_object(build):
+    """Nothing is encoded or compared anew for what only waits."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    one = retain(before, after, {}, Holdings(), 0.0)
+    two = retain(one.inventory, after, one.retired, Holdings(), 1.0)
+    assert one.inventory.resources[GPU].slots[1] is two.inventory.resources[GPU].slots[1]
+
+
 def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
     """Fewer replicas block nothing; sharing a device that a pod has alone waits for it."""
     plain = build.inventory(build.entry()).resources[GPU].slots
