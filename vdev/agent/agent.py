@@ -38,6 +38,7 @@ from .window import Window
 log = structlog.get_logger(__name__)
 
 _ADMISSION = 0.5  # seconds after an Allocate; the kubelet names a pod as a holder only when it has admitted it
+_FIRST_READING = 1.0  # seconds that the first list waits for the kubelet to say who holds what
 _RESCAN = 30.0  # seconds between looks at all devices when no event comes
 
 
@@ -47,7 +48,6 @@ class Due:
 
     reload: bool = False
     scan: set[str] = field(default_factory=set)
-    holders: bool = False
     faults: bool = True  # the files that faults come from or wait for
 
 
@@ -87,6 +87,7 @@ class Agent:
         self._watched: Mapping[Path, frozenset[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
+        self._asked = asyncio.Event()  # somebody wants to know who holds what
         self._limits: tuple[str, ...] = ()
 
     def stop(self) -> None:
@@ -125,6 +126,9 @@ class Agent:
 
     async def _work(self, watcher: Watcher) -> None:
         self.turned_at, self.waiting = time.monotonic(), ""
+        with contextlib.suppress(TimeoutError):  # before the first list, so that nothing that a pod holds misses in it
+            async with asyncio.timeout(_FIRST_READING):
+                await self._read_holders()
         async with asyncio.TaskGroup() as group:
             self.fleet = fleet = Fleet(group, self.link, self.desk, on_state=self._on_state, faults=self.drill.engine)
             work = {
@@ -155,15 +159,13 @@ class Agent:
                 await self.state.reload()
             if due.scan:
                 await self.state.rescan(due.scan)
-            if due.holders:
-                await self._read_holders()
             if due.faults:
                 await self.drill.look_at_files()
             again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
             self._look_again_at(again_at)
             await self.drill.act(fleet)
             if self.drill.engine.stirred:
-                self._mark(holders=True)  # the answers to that may have been taken away, or come back
+                self._asked.set()  # the answers to that may have been taken away, or come back
             if moved or due.reload or due.scan:
                 self._watched = await asyncio.to_thread(self.state.scanner.watched, self.state.scan)
                 moved = False
@@ -190,13 +192,11 @@ class Agent:
         *,
         reload: bool = False,
         scan: frozenset[str] = frozenset(),
-        holders: bool = False,
         faults: bool = False,
     ) -> None:
         self._due.faults |= faults
         self._due.reload |= reload
         self._due.scan |= scan
-        self._due.holders |= holders
         self._wake.set()
 
     @contextlib.contextmanager
@@ -263,9 +263,15 @@ class Agent:
             self._mark(scan=frozenset(self.state.scan.entries), faults=True)
 
     async def _look_at_holders(self) -> None:
+        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time to answer."""
         while True:
-            self._mark(holders=True)
-            await asyncio.sleep(ATTENTIVE if ownership.concerns(self.state.spec) else SLOW)
+            pace = ATTENTIVE if ownership.concerns(self.state.spec) else SLOW
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pace):
+                    await self._asked.wait()
+            self._asked.clear()
+            await self._read_holders()
+            self._mark()
 
     def _ask_holders_soon(self) -> None:
         """Ask who holds what once the pods of this moment's requests are admitted: one question for all of them."""
@@ -274,7 +280,7 @@ class Agent:
 
     def _ask_holders(self) -> None:
         self._asking = None
-        self._mark(holders=True)
+        self._asked.set()
 
     def _look_again_at(self, moment: float | None) -> None:
         """Ask who holds what when something retired may have become free."""
@@ -282,7 +288,7 @@ class Agent:
             self._timer.cancel()
         delay = None if moment is None else max(0.0, moment - time.monotonic())
         loop = asyncio.get_running_loop()
-        self._timer = None if delay is None else loop.call_later(delay, lambda: self._mark(holders=True))
+        self._timer = None if delay is None else loop.call_later(delay, self._asked.set)
 
     async def _follow_health(self) -> None:
         async for devices in self.health.changes():
