@@ -55,6 +55,32 @@ async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, dir
     await shows(NPU, 2, 2)
 
 
+async def test_a_swap_of_a_link_in_the_middle_is_applied_live(kubelet, start_agent, shows, directory):
+    """The file is a link through `..data` of another directory, which alone is swapped."""
+    mount, file = directory / "mnt", directory / "etc" / "vdev.yaml"
+    for path, text in ((mount / "v1", TWO), (mount / "v2", THREE)):
+        path.mkdir(parents=True)
+        (path / "vdev.yaml").write_text(text)
+    (mount / "..data").symlink_to("v1")
+    file.parent.mkdir()
+    file.symlink_to(mount / "..data" / "vdev.yaml")
+    await start_agent(TWO, files=(file,))
+    (mount / "..new").symlink_to("v2")
+    (mount / "..new").rename(mount / "..data")
+    await shows(NPU, 3, 3)
+
+
+async def test_a_link_to_itself_changes_nothing(kubelet, start_agent, shows):
+    """It is refused like every bad file, and the next good one is applied."""
+    agent = await start_agent(TWO)
+    link = agent.config_file.with_suffix(".new")
+    link.symlink_to(agent.config_file.name)
+    link.rename(agent.config_file)
+    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
+    agent.edit(THREE)
+    await shows(NPU, 3, 3)
+
+
 async def test_sighup_reads_again(kubelet, start_agent, shows):
     """SIGHUP is a reload, also where nothing changed."""
     agent = await start_agent(TWO)

@@ -5,9 +5,10 @@ metric say so. Reading happens in a thread.
 """
 
 import asyncio
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 _REMEMBERED = 20  # readings in the history
+_MAX_LINKS = 40  # the kernel's own limit for one path
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,46 @@ def directories(paths: Iterable[Path]) -> frozenset[Path]:
     """The directories to watch for changes of the files, and of the directories that files are chosen from.
 
     The directory and not the file: editors rename a new file over it, and a ConfigMap's files are links through
-    `..data`, which is swapped. Where a file is a link, its target's directory counts too.
+    `..data`, which is swapped. So the directory of every link on the way counts. What cannot be looked at raises
+    nothing: reading it does. Blocks.
     """
     return frozenset(each for path in paths for each in _directories(path))
 
 
-def _directories(path: Path) -> tuple[Path, ...]:
-    path = path.absolute()
-    return (path, path.resolve()) if path.is_dir() else (path.parent, path.resolve().parent)
+def _directories(path: Path) -> Iterator[Path]:
+    """Follow the path one step at a time, as the kernel does."""
+    here = Path("/")
+    pending = list(reversed(path.absolute().parts[1:]))
+    links = 0
+    while pending:
+        part = pending.pop()
+        if part == "..":
+            here = here.parent
+            continue
+        target = _link(here / part)
+        if not target:
+            here /= part
+            continue
+        yield here
+        links += 1
+        if links > _MAX_LINKS:
+            return
+        if target.startswith("/"):
+            here = Path("/")
+        pending += [each for each in reversed(target.split("/")) if each not in ("", ".")]
+    yield here if _is_directory(here) else here.parent
+
+
+def _link(path: Path) -> str:
+    """What a link points to; the empty string for everything else."""
+    try:
+        return os.readlink(path)
+    except (OSError, ValueError):  # no link, not ours to see, or a name that no file can have
+        return ""
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

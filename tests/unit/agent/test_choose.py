@@ -39,6 +39,12 @@ async def test_plain_files_are_taken_as_they_are(tmp_path):
     assert ((file,), ()) == (chosen.files, chosen.why)
 
 
+async def test_a_path_that_cannot_be_looked_at_is_left_to_the_reader(tmp_path):
+    """A name longer than any file's stops nothing here; reading it says what is wrong."""
+    file = tmp_path / ("y" * 300)
+    assert (file,) == (await Chooser([file], "n").choose()).files
+
+
 async def test_a_directory_and_a_file(directory, tmp_path):
     """Each directory gives one file, in the place where the directory stood."""
     other = tmp_path / "flags.yaml"
