@@ -283,12 +283,16 @@ class Agent:
         self._asked.set()
 
     def _look_again_at(self, moment: float | None) -> None:
-        """Ask who holds what when something retired may have become free."""
+        """At that moment ask who holds what, since something retired may have become free, and take a step."""
         if self._timer is not None:
             self._timer.cancel()
         delay = None if moment is None else max(0.0, moment - time.monotonic())
         loop = asyncio.get_running_loop()
-        self._timer = None if delay is None else loop.call_later(delay, self._asked.set)
+        self._timer = None if delay is None else loop.call_later(delay, self._on_time)
+
+    def _on_time(self) -> None:
+        self._asked.set()
+        self._mark()  # the kubelet may take its time to answer
 
     async def _follow_health(self) -> None:
         async for devices in self.health.changes():

@@ -1,0 +1,211 @@
+"""A PodResources API that is missing, stale, rate-limited or restarts; devices that flap; files that come in bursts."""
+
+import asyncio
+import os
+
+import grpc
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev.pb import podresources_v1_pb2 as pb
+from vdev.pb import podresources_v1_pb2_grpc as rpc
+from vdev.sim import manifest
+
+UART, NPU = "example.com/uart", "acme.dev/npu"
+GLOB = f"version: v1\ndevices:\n  - {{name: uart, resource: {UART}, glob: '/dev/ttyUSB*'}}\n"
+
+
+def virtual(count):
+    return f"version: v1\ndevices:\n  - {{name: acme, resource: {NPU}, virtual: {{count: {count}}}}}\n"
+
+
+@pytest.fixture
+def host(directory):
+    """A host with one port; real nodes where root is given."""
+    host = FakeHost(directory / "host", real_nodes=os.geteuid() == 0)
+    host.node("ttyUSB0")
+    return host
+
+
+class Lister(rpc.PodResourcesListerServicer):
+    """A PodResources API that answers as it is told: a status to refuse with, or what pods hold."""
+
+    def __init__(self):
+        self.refusal = None
+        self.held = {}
+        self.asked = 0
+
+    async def List(self, request, context):  # noqa: ARG002, N802 - the API's names
+        """List the pods."""
+        self.asked += 1
+        if self.refusal is not None:
+            await context.abort(self.refusal, "rejected by rate limit")
+        devices = [pb.ContainerDevices(resource_name=name, device_ids=ids) for name, ids in self.held.items()]
+        container = pb.ContainerResources(name="c", devices=devices)
+        return pb.ListPodResourcesResponse(
+            pod_resources=[pb.PodResources(name="p", namespace="n", containers=[container])]
+        )
+
+
+@pytest.fixture
+async def lister(directory):
+    """An API of our own on a socket of its own."""
+    servicer = Lister()
+    servicer.socket = directory / "pods.sock"
+    server = grpc.aio.server()
+    rpc.add_PodResourcesListerServicer_to_server(servicer, server)
+    server.add_insecure_port(f"unix:{servicer.socket}")
+    await server.start()
+    yield servicer
+    await server.stop(None)
+
+
+async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, lister):
+    """While the kubelet refuses to answer, what pods may hold stays; when it answers again, the rest goes."""
+    lister.held = {NPU: ["acme-1"]}
+    agent = await start_agent(virtual(3), pod_resources_socket=lister.socket)
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")
+    lister.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED
+    agent.edit(virtual(1))
+    await shows(NPU, 3, 1)
+    asked = lister.asked
+    await kubelet.wait_until(lambda: lister.asked > asked + 5, what="more questions")
+    assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.state.retired)
+    lister.refusal = None
+    await shows(NPU, 2, 1)
+    lister.held = {}
+    await shows(NPU, 1, 1)
+
+
+async def test_a_stale_socket_is_no_answer(kubelet, start_agent, shows, directory):
+    """A socket file on which nobody listens tells nothing, and so nothing is dropped."""
+    stale = directory / "stale.sock"
+    server = await asyncio.start_unix_server(lambda _reader, writer: writer.close(), path=stale)
+    server.close()
+    await server.wait_closed()
+    if not stale.exists():
+        stale.touch()
+    agent = await start_agent(virtual(2), pod_resources_socket=stale)
+    agent.edit(virtual(1))
+    await shows(NPU, 2, 1)
+    await kubelet.wait_until(lambda: agent.agent.holders._known is False, what="a reading")
+    assert {(NPU, "acme-1")} == set(agent.agent.state.retired)
+
+
+async def test_an_api_that_comes_late_is_used(kubelet, start_agent, shows, directory):
+    """What waited for an answer goes once there is one."""
+    late = directory / "late.sock"
+    agent = await start_agent(virtual(2), pod_resources_socket=late)
+    agent.edit(virtual(1))
+    await shows(NPU, 2, 1)
+    late.symlink_to(kubelet.pod_resources_socket)
+    agent.agent._ask_holders()
+    await shows(NPU, 1, 1)
+
+
+async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent, shows, lister):
+    """An empty answer just after a restart is not believed; the same answer later is."""
+    lister.held = {NPU: ["acme-1"]}
+    agent = await start_agent(virtual(2), pod_resources_socket=lister.socket, kubelet_grace=2.0)
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")
+    agent.edit(virtual(1))
+    await shows(NPU, 2, 1)
+    await kubelet.restart()
+    lister.held = {}
+    holders = agent.agent.holders
+    await kubelet.wait_until(lambda: holders._doubt_until > holders._read_at > 0, what="the doubt")
+    assert {(NPU, "acme-1"): "n/p"} == holders.holders
+    await shows(NPU, 1, 1)
+
+
+async def test_a_flapping_device_is_held_back_and_counted(kubelet, start_agent, shows, host):
+    """Ten flickers a second reach the kubelet a few times only; the device is Healthy once it stays."""
+    agent = await start_agent(GLOB, host=host.host)
+    await shows(UART, 1, 1)
+    server = agent.agent.fleet.services[UART]._server
+    before = server._version
+    flaps = 0
+    async with asyncio.timeout(60):
+        while not agent.agent.state.verdicts.current():
+            host.remove("/dev/ttyUSB0")
+            await kubelet.wait_until(lambda: not agent.agent.state.scan.devices["uart"], what="the loss")
+            host.node("ttyUSB0")
+            await kubelet.wait_until(lambda: agent.agent.state.scan.devices["uart"], what="the return")
+            flaps += 1
+    told = server._version - before
+    for _ in range(5):
+        host.remove("/dev/ttyUSB0")
+        await kubelet.wait_until(lambda: not agent.agent.state.scan.devices["uart"], what="the loss")
+        host.node("ttyUSB0")
+        await kubelet.wait_until(lambda: agent.agent.state.scan.devices["uart"], what="the return")
+    assert told == server._version - before
+    (slot,) = agent.agent.state.served.resources[UART].slots
+    assert not slot.health.healthy
+    await shows(UART, 1, 1)
+    assert flaps + 5 == agent.agent.state.verdicts.flaps("uart-ttyUSB0")
+    sample = agent.agent.metrics.registry.get_sample_value("vdev_device_flaps_total", {"resource": UART})
+    assert flaps + 5 == sample
+
+
+async def test_a_probes_flaps_are_counted(kubelet, start_agent, shows, directory):
+    """Each turn from success to failure counts, in the status and in the metric; a write into the file is enough."""
+    state = directory / "state" / "x"
+    state.parent.mkdir()
+    state.write_text("ok")
+    health = f"health: {{probe: file, path: {state}, content: ok, interval: 1h}}"
+    text = virtual(1).replace("virtual: {count: 1}", f"virtual: {{count: 1}}, {health}")
+    agent = await start_agent(text)
+    await kubelet.wait_until(lambda: agent.agent.health.directories, what="the first probe")
+    state.write_text("bad")
+    await shows(NPU, 1, 0)
+    assert 1 == agent.agent.state.verdicts.flaps("acme-0")
+    get = agent.agent.metrics.registry.get_sample_value
+    assert 1 == get("vdev_device_flaps_total", {"resource": NPU})
+
+
+async def test_a_vanished_devices_index_is_free_again(kubelet, start_agent, shows, host):
+    """While a pod may hold it the index stays; then the next device gets it."""
+    await asyncio.to_thread(host.node, "ttyUSB1")
+    agent = await start_agent(GLOB, host=host.host)
+    await kubelet.run_pod(manifest("a", {UART: 2}))
+    host.remove("/dev/ttyUSB0")
+    await shows(UART, 2, 1)
+    host.node("ttyUSB2")
+    await shows(UART, 3, 2)
+    indices = {device.id: device.index for device in agent.agent.state.scan.devices["uart"]}
+    assert {"uart-ttyUSB1": 1, "uart-ttyUSB2": 2} == indices
+    await kubelet.delete_pod("a")
+    await shows(UART, 2, 2)
+    host.node("ttyUSB3")
+    await shows(UART, 3, 3)
+    indices = {device.id: device.index for device in agent.agent.state.scan.devices["uart"]}
+    assert {"uart-ttyUSB1": 1, "uart-ttyUSB2": 2, "uart-ttyUSB3": 0} == indices
+
+
+async def test_probes_know_their_resource(kubelet, start_agent, shows, directory):
+    """`{resource}` is rendered in a probe's command."""
+    told = directory / "told"
+    command = f"[/bin/sh, -c, 'echo $0 > {told}', '{{resource}} {{id}}']"
+    text = virtual(1).replace(
+        "virtual: {count: 1}", f"virtual: {{count: 1}}, health: {{probe: command, command: {command}}}"
+    )
+    await start_agent(text)
+    await kubelet.wait_until(lambda: told.exists() and told.read_text(), what="the probe")
+    assert "acme.dev/npu acme-0\n" == told.read_text()
+
+
+async def test_a_burst_of_nodes_is_few_lists(kubelet, start_agent, shows, directory):
+    """A burst is coalesced: far fewer lists than devices."""
+    host = FakeHost(directory / "host")
+    agent = await start_agent(GLOB, host=host.host)
+    await shows(UART, 0)
+    before = agent.agent.fleet.services[UART]._server._version
+    dev = directory / "host" / "dev"
+
+    def burst():
+        for number in range(2000):
+            (dev / f"ttyUSB{number}").write_text("char 188:1")
+
+    await asyncio.to_thread(burst)
+    await shows(UART, 2000, 2000)
+    assert 1000 > agent.agent.fleet.services[UART]._server._version - before
