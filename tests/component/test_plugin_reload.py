@@ -81,6 +81,17 @@ async def test_a_link_to_itself_changes_nothing(kubelet, start_agent, shows):
     await shows(NPU, 3, 3)
 
 
+async def test_a_pipe_in_place_of_the_file_changes_nothing(kubelet, start_agent, shows):
+    """It is refused rather than waited for."""
+    agent = await start_agent(TWO)
+    pipe = agent.config_file.with_suffix(".new")
+    os.mkfifo(pipe)
+    pipe.rename(agent.config_file)
+    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
+    agent.edit(THREE)
+    await shows(NPU, 3, 3)
+
+
 async def test_sighup_reads_again(kubelet, start_agent, shows):
     """SIGHUP is a reload, also where nothing changed."""
     agent = await start_agent(TWO)

@@ -75,6 +75,13 @@ async def test_bad_files(kubelet, pods, text):
     assert [str(pods / "a.yaml")] == [entry.path for entry in refused]
 
 
+async def test_a_pipe_is_no_manifest(kubelet, pods):
+    """It is passed over, and keeps nobody from being read."""
+    os.mkfifo(pods / "a.yaml")
+    write(pods / "b.yaml", manifest("b"))
+    await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
+
+
 async def test_missing_directory(kubelet, short_dir):
     """A directory that is not there yet has no pods."""
     await PodDirectory(kubelet, short_dir / "later").look()

@@ -5,7 +5,6 @@ metric say so. Reading happens in a thread.
 """
 
 import asyncio
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -136,7 +135,7 @@ def _directories(path: Path) -> Iterator[Path]:
 def _link(path: Path) -> str:
     """What a link points to; the empty string for everything else."""
     try:
-        return os.readlink(path)
+        return str(path.readlink())
     except (OSError, ValueError):  # no link, not ours to see, or a name that no file can have
         return ""
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ def add_parser(subparsers: Any) -> None:
     """Describe the command."""
     parser = subparsers.add_parser(
         "allocate",
+        usage="vdev allocate [option ...] --resource NAME FILE [FILE ...] [ID ...]",
         help="the exact response that a container would get",
         description="Show what a container gets when the kubelet allocates these devices to it.",
         epilog=EPILOG,
@@ -107,8 +109,12 @@ def _answer(resource: Resource, ids: list[str]) -> dict[str, Any]:
 
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
     """Files and ids; when the ids were given straight after the files, what is or looks like a file is one."""
-    files = [each for each in arguments if each.exists() or each.suffix in (".yaml", ".yml", ".json")] or arguments[:1]
+    files = [each for each in arguments if _is_file(each)] or arguments[:1]
     return files, [*(str(each) for each in arguments if each not in files), *ids]
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # noqa: PTH110  # which raises for ids
 
 
 def _chosen(seen: Preview, name: str, ids: list[str], size: int | None) -> list[str]:

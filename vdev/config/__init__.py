@@ -12,6 +12,7 @@ This module is the only face: nobody outside imports the others.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,7 +188,7 @@ def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:
     if name is not None:
         path = ("presetsDir",)
         directory = Path(report.document.value_place(path).file).parent / name
-        if directory.is_dir():
+        if os.path.isdir(directory):  # noqa: PTH112  # is_dir raises where the name cannot be looked at
             yield directory
         else:
             report.error(path, f"{directory} is no directory")

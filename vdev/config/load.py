@@ -3,7 +3,9 @@
 The text becomes values in `tree`. JSON is read as the YAML that it is.
 """
 
+import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
@@ -19,6 +21,14 @@ MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00": "UTF-32"}
+_PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # what a shell gives for `|` and `<(…)`: the other end is open
+_KINDS = {
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device node",
+    stat.S_IFBLK: "device node",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +63,15 @@ def read_file(path: FilePath) -> Document:
     """Read one file. Raises ConfigError when it cannot be read at all, with the reason."""
     name = str(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        mode = path.stat().st_mode
+        piped = name.startswith(_PIPED)
+        if not stat.S_ISREG(mode) and not piped:
+            raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
+        # A pipe may take the file's place at any time; nobody must wait for its other end.
+        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            data = file.read(MAX_BYTES + 1) or b""
     except OSError as error:
-        if isinstance(error, IsADirectoryError):
-            raise refusal(Place(name), "is a directory, not a file") from error
         raise refusal(Place(name), f"cannot be read: {error.strerror}") from error
     except ValueError as error:  # a NUL byte in the name
         raise refusal(Place(name), f"cannot be read: {error}") from error

@@ -114,6 +114,8 @@ def _read(name: str, dirs: Sequence[FilePath]) -> tuple[Document, PresetModel]:
         file = _files(directory).get(name)
         if file is not None:
             try:
+                if not file.is_file():  # a pipe would keep its reader waiting
+                    raise ConfigError((finding(Place(str(file)), (), "is not a plain file"),))
                 data = file.read_bytes()
             except OSError as error:
                 raise ConfigError((finding(Place(str(file)), (), f"cannot be read: {error.strerror}"),)) from error

@@ -120,7 +120,8 @@ def _read(directory: Path) -> dict[str, str]:
     for path in sorted(directory.glob("*")) if directory.is_dir() else ():
         if path.suffix in _SUFFIXES and not path.name.startswith("."):
             try:
-                texts[path.name] = path.read_text(errors="replace")
+                if path.is_file():  # a pipe would keep its reader waiting
+                    texts[path.name] = path.read_text(errors="replace")
             except OSError:
                 continue
     return texts

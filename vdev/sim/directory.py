@@ -127,6 +127,8 @@ def _read(directory: Path) -> dict[str, bytes]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for path in sorted(directory.iterdir()):
             if path.suffix in _SUFFIXES and not path.name.startswith("."):
-                with contextlib.suppress(OSError), path.open("rb") as file:
-                    found[path.name] = file.read(_LARGEST_MANIFEST)
+                with contextlib.suppress(OSError):
+                    if path.is_file():  # a pipe would keep its reader waiting
+                        with path.open("rb") as file:
+                            found[path.name] = file.read(_LARGEST_MANIFEST)
     return found

@@ -48,6 +48,24 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     assert "example" in text
 
 
+def test_allocate_shows_where_ids_go(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are what most people give."""
+    assert 0 == main(["allocate", "--help"])
+    assert "FILE [FILE ...] [ID ...]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "config", "run --config-file"])
+@pytest.mark.parametrize("name", ["y" * 300, "loop.yaml"])
+def test_a_path_that_cannot_be_read_is_exit_code_2(
+    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one line that names it."""
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    assert 2 == main([*command.split(), str(tmp_path / name)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{name}: cannot be read: " in line
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """`vdev --version` says it."""
     assert 0 == main(["--version"])

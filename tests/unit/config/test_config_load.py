@@ -1,5 +1,6 @@
 """Files to a tree: what can go wrong with the text itself."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,30 @@ def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
     text = str(caught.value)
     assert f"{two}:2:1: devices: section 'devices' stands in two files; the other is at {one}:2:1" in text
     assert f"{two}:1:10: version: version v2 differs from v1" in text
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    """Nobody waits for its other end."""
+    pipe = tmp_path / "vdev.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=r"vdev\.yaml: is a pipe, not a file"):
+        config.load([pipe])
+
+
+def test_a_preset_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    """As with every other file."""
+    os.mkfifo(tmp_path / "x1.yaml")
+    text = "devices: [{name: a, resource: example.com/a, virtual: {preset: x1}}]"
+    with pytest.raises(ConfigError, match="is not a plain file"):
+        config.load_text(text, preset_dirs=[tmp_path])
+
+
+def test_a_pipe_of_the_shell_is_read() -> None:
+    """`helm template … | vdev validate /dev/stdin` and `<(…)`: their other end is open already."""
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, MINIMAL.encode())
+        os.close(write_end)
+        assert 1 == len(config.load([Path(f"/dev/fd/{read_end}")]).spec.entries)
+    finally:
+        os.close(read_end)
