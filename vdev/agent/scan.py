@@ -1,6 +1,7 @@
 """What discovery found, per entry: a value, so that a new configuration can be tried before it is adopted."""
 
 import asyncio
+import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from ..core.device import RawDevice
 from ..core.inventory import Inventory
 from ..core.problem import Problem
 from ..core.spec import EntrySpec, Spec
+from ..errors import HostError
 from ..hostfs import HostRoot
 
 
@@ -75,8 +77,16 @@ class Scanner:
         watched: dict[Path, set[str]] = {}
         for name, found in scan.found.items():
             for directory in found.watch:
-                watched.setdefault(self._host.path(directory), set()).add(name)
+                watched.setdefault(_place(self._host, directory), set()).add(name)
         return {directory: frozenset(names) for directory, names in watched.items()}
+
+
+def _place(host: HostRoot, directory: str) -> Path:
+    """Where this process sees the directory; for one behind a loop of links, the nearest above that can be resolved."""
+    try:
+        return host.path(directory)
+    except HostError:
+        return _place(host, posixpath.dirname(directory))
 
 
 def _same_or_new(old: discovery.Found | None, new: discovery.Found | None) -> discovery.Found:
