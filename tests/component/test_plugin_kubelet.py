@@ -143,3 +143,36 @@ async def test_sigterm_during_registration_ends_cleanly(kubelet, start_agent):
     await kubelet.wait_until(lambda: agent.agent.fleet is not None, what="the services")
     assert 0 == await agent.stop()
     assert [] == list(kubelet.device_plugin_dir.glob("vdev-*"))
+
+
+async def test_a_resource_that_goes_stays_gone_over_a_restart(kubelet, start_agent, shows):
+    """A kubelet that restarts while a resource says goodbye is not told the old list again."""
+    agent = await start_agent(CONFIG)
+    agent.edit(CONFIG.replace("example.com/other", "example.com/new"))
+    await shows("example.com/other", 0, 0)
+    await kubelet.restart()
+    await shows(NPU, 2, 2)
+    await shows("example.com/new", 1, 1)
+    assert 0 == kubelet.node().capacity.get("example.com/other", 0)
+
+
+async def test_each_registration_is_counted_and_told(kubelet, start_agent, shows):
+    """After a restart the log's last word on a resource is that it is registered, and the metric says how often."""
+    agent = await start_agent(CONFIG)
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: service(agent).registrations == 2, what="a second registration")
+    told = [each["event"] for each in agent.logs if each.get("resource") == NPU]
+    assert "registered" == told[-1]
+    assert 2 == agent.agent.metrics.registrations.labels(NPU)._value.get()
+
+
+async def test_a_silent_pod_resources_socket_holds_nothing_up(kubelet, start_agent, directory):
+    """A socket that accepts and never answers delays neither the start for long nor an edit."""
+    silent = directory / "silent.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(silent))
+        server.listen()
+        agent = await start_agent(CONFIG, pod_resources_socket=silent)
+        agent.edit(CONFIG.replace("count: 2", "count: 3"))
+        await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 3, timeout=4, what="the edit, in time")
+        await agent.stop()

@@ -263,7 +263,7 @@ class Agent:
             self._mark(scan=frozenset(self.state.scan.entries), faults=True)
 
     async def _look_at_holders(self) -> None:
-        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time to answer."""
+        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
         while True:
             pace = ATTENTIVE if ownership.concerns(self.state.spec) else SLOW
             with contextlib.suppress(TimeoutError):
@@ -305,6 +305,7 @@ class Agent:
             self.metrics.registrations.labels(resource).inc()
         elif state is State.STOPPED and resource not in self.state.served.resources:
             self.metrics.forget(resource)
+            self.desk.forget_resource(resource)
 
 
 def _http() -> ModuleType:

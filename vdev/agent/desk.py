@@ -6,7 +6,7 @@ The record is what keeps a removal safe: an id that an unfinished Allocate names
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from ..core import preferred
 from ..core.inventory import Resource
@@ -76,6 +76,15 @@ class FrontDesk:
         now = time.monotonic()
         self.allocated_at.update({(resource, each): now for each in ids})
         self._on_allocated()
+
+    def forget(self, *, moment_before: float, unless: Container[Key]) -> None:
+        """Forget requests granted up to a moment, unless a pod holds what they named."""
+        for key in [key for key, moment in self.allocated_at.items() if moment <= moment_before and key not in unless]:
+            del self.allocated_at[key]
+
+    def forget_resource(self, resource: str) -> None:
+        """Forget what was prepared for a resource that is gone."""
+        self._allocators.pop(resource, None)
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
         """Do what the entries say must be done before a container starts. Raises ActionFailed."""

@@ -81,7 +81,10 @@ class HolderTracker:
     def granted(self) -> list[Key]:
         """The slots of Allocates since the last call of this; call it once per answer."""
         since, self._answered_at = self._answered_at, time.monotonic()
-        return [key for key, moment in self._desk.allocated_at.items() if moment > since]
+        granted = [key for key, moment in self._desk.allocated_at.items() if moment > since]
+        if self.holders is not None:  # what was granted earlier and nobody holds by now need not be remembered
+            self._desk.forget(moment_before=since, unless=self.holders)
+        return granted
 
     def _say_whether_known(self, known: bool) -> None:  # noqa: FBT001 - the only argument
         if known is not self._known:

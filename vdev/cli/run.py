@@ -3,6 +3,9 @@
 import argparse
 import asyncio
 import functools
+import os
+import signal
+import sys
 from typing import Any
 
 from .. import settings
@@ -30,6 +33,10 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop."""
+    # Until the agent handles signals itself, a reload is moot and an end is an orderly one.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core writes lines of its own between ours, for what we report
     from .. import config  # the running plugin's parts are not needed for --help
     from ..agent import Agent, Options
     from ..hostfs import HostRoot

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ..errors import InvalidRequest, UnhealthyDevice, UnknownDevice
 from .device import REPLICA_MARK, Device, Slot
 from .inventory import Resource
+from .names import MAX_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
     slots = tuple(_slot(resource, each) for each in ids)
     if len(set(ids)) != len(ids):
         twice = next(each for each in ids if list(ids).count(each) > 1)
-        raise InvalidRequest(f"invalid request for {resource.name}: it names device {twice!r} twice")
+        raise InvalidRequest(f"invalid request for {resource.name}: it names device {_short(twice)} twice")
     sharing = resource.sharing
     shared = any(REPLICA_MARK in each for each in ids)
     if sharing and sharing.fail_requests_greater_than_one and shared and len(ids) > 1:
@@ -49,7 +50,12 @@ def _slot(resource: Resource, slot_id: str) -> Slot:
     slot = resource.by_id.get(slot_id)
     if slot is None:
         raise UnknownDevice(
-            f"invalid request: unknown device: {slot_id!r} is no device of {resource.name}, "
+            f"invalid request: unknown device: {_short(slot_id)} is no device of {resource.name}, "
             f"which has {len(resource.slots)}"
         )
     return slot
+
+
+def _short(slot_id: str) -> str:
+    """An id as a message shows it: what no kubelet would send must not flood a status or a log."""
+    return repr(slot_id if len(slot_id) <= 2 * MAX_ID else f"{slot_id[:MAX_ID]}…")

@@ -4,6 +4,8 @@ Inside Register the kubelet dials the plugin back (up to 10 s) and asks for its 
 already and wait longer than that. Its refusals come as UNKNOWN with a text; two of them are final.
 """
 
+import asyncio
+import os
 from pathlib import Path
 
 import grpc
@@ -41,5 +43,17 @@ async def register(
             if failed.code() is grpc.StatusCode.UNKNOWN and any(mark in text for mark in _FINAL):
                 raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
+                if await asyncio.to_thread(_forbidden, kubelet_socket):
+                    raise SocketError(
+                        f"no permission to open {kubelet_socket}; run as root or be given access"
+                    ) from failed
                 raise SocketError(f"no kubelet answers on {kubelet_socket}") from failed
             raise SocketError(f"the kubelet did not take {resource}: {text}") from failed
+
+
+def _forbidden(path: Path) -> bool:
+    """Whether the socket is there and this process may not open it; gRPC tells that no differently from no answer."""
+    try:
+        return path.exists() and not os.access(path, os.W_OK)
+    except OSError:
+        return True

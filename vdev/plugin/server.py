@@ -8,6 +8,7 @@ made.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from .link import MAX_SOCKET_PATH
 
 log = structlog.get_logger(__name__)
 
+_START, _STOP = 5.0, 5.0  # seconds within which gRPC must have started or stopped a server
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
 _OPTIONS = (
@@ -120,13 +122,15 @@ class ResourceServer:
         server.add_generic_rpc_handlers((self._handlers(),))
         try:
             server.add_insecure_port(f"unix:{self.path}")
-            await server.start()
+            async with asyncio.timeout(_START):
+                await server.start()
             self._inode = await asyncio.to_thread(lambda: self.path.stat().st_ino)
-        except (RuntimeError, OSError) as failed:
+        except (RuntimeError, OSError, TimeoutError) as failed:
             exhausted = _no_descriptor_left()  # at once: the next line gives some back
             await server.stop(None)
             reason = exhausted or await asyncio.to_thread(_why_not_bound, self.path, failed)
-            raise SocketError(f"cannot create the socket {self.path}: {reason}") from failed
+            # The directory and not the path: the next attempt has another path, and the same trouble is told once.
+            raise SocketError(f"cannot create a socket in {self.path.parent}: {reason}") from failed
         self._server = server
 
     async def stop(self) -> None:
@@ -136,7 +140,9 @@ class ResourceServer:
         self._tell()
         if self._server is not None:
             server, self._server = self._server, None
-            await server.stop(grace=2.0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STOP):
+                    await server.stop(grace=2.0)
 
     def owns_socket(self) -> bool:
         """Whether the socket's path still leads here; a kubelet deletes all sockets when it starts. Blocking, but
@@ -225,6 +231,9 @@ class ResourceServer:
             except _Injected as injected:
                 code = injected.code
                 await context.abort(grpc.StatusCode[code], str(injected))
+            except asyncio.CancelledError:
+                code = "CANCELLED"
+                raise
             except VdevError as refusal:
                 code = refusal.grpc_status
                 log.warning("request refused", rpc=rpc, resource=self.resource.name, reason=str(refusal))
@@ -347,7 +356,7 @@ def check_socket_path(path: Path) -> None:
     length = len(os.fsencode(path))
     if length > MAX_SOCKET_PATH:
         raise SocketError(
-            f"the socket path {path} has {length} bytes; the system allows {MAX_SOCKET_PATH}: "
+            f"a socket path in {path.parent} would have {length} bytes; the system allows {MAX_SOCKET_PATH}: "
             "use a shorter --kubelet-dir"
         )
 
@@ -366,5 +375,7 @@ def _why_not_bound(path: Path, failed: Exception) -> str:
     if not directory.is_dir():
         return f"{directory} does not exist; is --kubelet-dir right, and mounted?"
     if not os.access(directory, os.W_OK):
+        if os.geteuid() == 0:
+            return f"{directory} is not writable, not even for root: is it mounted read-only?"
         return f"{directory} is not writable; run as root or be given access"
-    return str(failed)
+    return str(failed) or type(failed).__name__

@@ -13,7 +13,7 @@ import contextlib
 import random
 import socket
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 _FIRST_STREAM = 15.0  # seconds within which a kubelet that took a registration must open its stream
 _SETTLE = 0.2  # seconds that a kubelet has to notice the end of a stream, before the same one is registered with again
+_STEADY = 10.0  # seconds that a stream must live for the next pause to be the shortest again
 _EMPTY_LIST = 1.0  # seconds that a kubelet has to take in the empty list of a resource that goes
 
 
@@ -155,6 +156,7 @@ class ResourceService:
     async def run(self) -> None:
         """Serve and register until stopped; nothing that goes wrong with this resource gets out."""
         attempt = 0
+        loop = asyncio.get_running_loop()
         try:
             while not self._stopping:
                 generation = self._link.generation
@@ -167,8 +169,11 @@ class ResourceService:
                         self._become(State.REGISTERED)
                     else:
                         await self._register(server)
-                    attempt = 0
-                    await self._until_dropped(server, generation, opened)
+                    since = loop.time()
+                    ended = await self._until_dropped(server, generation, opened)
+                    attempt = attempt + 1 if ended and loop.time() - since < _STEADY else 0
+                    if ended:  # a kubelet that ends streams again and again is asked less and less often
+                        await self._sleep(self._backoff.pause(attempt), generation)
                 except _Held as held:
                     self._become(State.WAITING, str(held))
                     await self._sleep(None, generation)
@@ -181,6 +186,12 @@ class ResourceService:
                     self._become(State.WAITING, str(failed))
                     await self._sleep(self._backoff.pause(attempt), generation)
                     attempt += 1
+                except Exception as failed:
+                    log.exception("the service of a resource failed; trying again", resource=self.name)
+                    self._become(State.WAITING, f"failed: {failed}")
+                    await self._close()
+                    await self._sleep(self._backoff.pause(attempt), generation)
+                    attempt += 1
         finally:
             await self._close()
             self._link.unsubscribe(self._wake)
@@ -188,8 +199,9 @@ class ResourceService:
 
     async def retire(self) -> None:
         """Take the resource off the node: an empty list first, so that its capacity becomes 0, then the end."""
-        if self._server is not None and self._server.streams:
-            self._server.update(Resource(name=self.name, slots=(), flags=self.resource.flags))
+        listened = self.streams > 0
+        self.update(replace(self.resource, slots=()))  # also for a kubelet that restarts in the meantime
+        if listened:
             await asyncio.sleep(_EMPTY_LIST)
         self.stop()
 
@@ -243,8 +255,11 @@ class ResourceService:
         self.registrations += 1
         self._become(State.REGISTERED)
 
-    async def _until_dropped(self, server: ResourceServer, generation: int, opened: int) -> None:
-        """Return when it is time to register again; the server is closed where it cannot be used any more."""
+    async def _until_dropped(self, server: ResourceServer, generation: int, opened: int) -> bool:
+        """Return when it is time to register again; the server is closed where it cannot be used any more.
+
+        True when the kubelet ended the stream, false for everything else.
+        """
         deadline = asyncio.get_running_loop().time() + _FIRST_STREAM
         while not self._stopping:
             self._wake.clear()
@@ -252,20 +267,20 @@ class ResourceService:
                 log.info("options changed; serving and registering anew", resource=self.name)
                 await self._close()
                 await self._sleep(_SETTLE, generation)
-                return
+                return False
             if self._link.generation != generation or not await asyncio.to_thread(server.owns_socket):
                 log.info("socket or kubelet is another one; serving and registering anew", resource=self.name)
                 await self._close()
                 await self._sleep(_SETTLE, generation)
-                return
+                return False
             if self.state is State.REGISTERED and server.streams == 0 and server.stream_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
-                await self._sleep(self._backoff.pause(0), generation)
-                return
+                return True
             left = deadline - asyncio.get_running_loop().time()
             if self.state is State.REGISTERED and server.stream_opened == opened and left <= 0:
                 raise SocketError(f"the kubelet took {self.name} but opened no stream within {_FIRST_STREAM:g} s")
             await self._wait(left if self.state is State.REGISTERED and server.stream_opened == opened else None)
+        return False
 
     async def _sleep(self, seconds: float | None, generation: int) -> None:
         """Pause, but not longer than until the kubelet is a new one or this resource shall stop."""
@@ -291,8 +306,8 @@ class ResourceService:
             await server.stop()
 
     def _become(self, state: State, trouble: str = "") -> None:
-        if (state, trouble) == (self.state, self.trouble):
-            return
+        if (state, trouble) == (self.state, self.trouble) and state is not State.REGISTERED:
+            return  # each registration counts, each trouble is told once
         self.state, self.trouble = state, trouble
         match state:
             case State.REGISTERED:
