@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     # Until the agent handles signals itself, a reload is moot and an end is an orderly one.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core writes lines of its own between ours, for what we report
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its core writes lines of its own between ours, for what we report
     from .. import config  # the running plugin's parts are not needed for --help
     from ..agent import Agent, Options
     from ..hostfs import HostRoot
