@@ -62,6 +62,8 @@ class _Scan:
         """The usable matches of one pattern, in natural order."""
         wanted = pattern.parse(item.path)
         paths = self.walk.paths(wanted)
+        if paths is None:
+            return []
         if not paths and not item.optional:
             self._problems.warn(f"glob {item.path}", "matches nothing on this node")
         found = []

@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ..core import pattern
 from ..core.pattern import Pattern
@@ -11,25 +12,61 @@ from ..hostfs import HostRoot
 from .found import Problems
 from .members import is_usable
 
+MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
+MAX_MATCHES = 50_000  # of one scan; the kubelet's longest list of devices holds hardly more
+_OPENING = 10  # what listing a directory, or looking for one name, costs in entries of a list
+
+
+class _TooMany(Exception):  # ends a walk, and is no error of the program
+    pass
+
 
 @dataclass(slots=True)
 class Walk:
-    """Walks the host; `watched` gathers the directories whose entries decided what was found."""
+    """Walks the host; `watched` gathers the directories whose entries decided what was found.
+
+    A scan is bounded, so that a pattern for the whole machine delays nothing else: neither reloads nor the end.
+    """
 
     host: HostRoot
     problems: Problems
     watched: set[str] = field(default_factory=set)
+    looks_left: int = MAX_LOOKS
+    matches_left: int = MAX_MATCHES
 
-    def paths(self, wanted: Pattern) -> list[str]:
+    def paths(self, wanted: Pattern) -> list[str] | None:
         """The existing paths that match, links at the end not yet followed, in natural order.
 
         Linked directories are entered where the pattern names them, not by `**`, which could not end otherwise.
+        None for a pattern that asks for too much, which is reported.
         """
+        before = set(self.watched)
+        hint = "write more of the path, and less of it as wildcards"
+        try:
+            found = self._walk(wanted)
+        except _TooMany:
+            self.watched = before | {wanted.directory}
+            message = f"is given up: more than {MAX_LOOKS} directory entries would have to be looked at"
+            self.problems.error(f"glob {wanted.text}", message, hint)
+            return None
+        self.matches_left -= len(found)
+        if self.matches_left < 0:
+            self.problems.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
+            return None
+        return sorted(found, key=pattern.natural_key)
+
+    def _walk(self, wanted: Pattern) -> list[str]:
         found = ["/"]
         last = len(wanted.components) - 1
         for place, component in enumerate(wanted.components):
-            found = [path for directory in found for path in self._step(directory, component, is_last=place == last)]
-        return sorted(dict.fromkeys(found), key=pattern.natural_key)
+            step = (path for directory in found for path in self._step(directory, component, is_last=place == last))
+            found = list(dict.fromkeys(step))
+        return found
+
+    def _look(self, cost: int) -> None:
+        self.looks_left -= cost
+        if self.looks_left < 0:
+            raise _TooMany
 
     def _step(self, directory: str, component: str, *, is_last: bool) -> Iterator[str]:
         if component == pattern.RECURSIVE:
@@ -40,6 +77,7 @@ class Walk:
         elif not is_last:
             yield posixpath.join(directory, component)
         else:
+            self._look(_OPENING)
             self.watched.add(directory)
             path = posixpath.join(directory, component)
             if self.host.is_present(path):
@@ -64,10 +102,11 @@ class Walk:
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
         self.watched.add(directory)
         try:
-            entries = list(self.host.entries(directory))
+            entries = list(islice(self.host.entries(directory), self.looks_left + 1))
         except HostError as broken:
             self.problems.warn(directory, "is left out", str(broken))
-            return []
+            entries = []
+        self._look(_OPENING + len(entries))
         usable = [each for each in entries if is_usable(each[0])]
         if len(usable) < len(entries):
             for name, _ in entries:

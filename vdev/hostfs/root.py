@@ -7,6 +7,7 @@ links are resolved below the root: an absolute one never leads to this container
 Everything here blocks: call it in a thread.
 """
 
+import errno
 import os
 import posixpath
 import stat
@@ -51,6 +52,8 @@ Inspect = Callable[[Path], tuple[NodeKind, int, int]]
 def inspect(path: Path) -> tuple[NodeKind, int, int]:
     """Kind, major and minor of a file that is no link. Raises OSError."""
     found = os.lstat(path)
+    if stat.S_ISLNK(found.st_mode):  # one that leads nowhere, such as /proc/<pid>/exe of a thread of the kernel
+        raise FileNotFoundError(errno.ENOENT, "a link that cannot be followed", str(path))
     return _KINDS[stat.S_IFMT(found.st_mode)], os.major(found.st_rdev), os.minor(found.st_rdev)
 
 

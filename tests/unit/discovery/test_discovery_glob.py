@@ -12,6 +12,8 @@ from vdev.core.device import DeviceNode, Mount
 from vdev.core.problem import Severity
 from vdev.core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from vdev.discovery import Found, Numbering
+from vdev.hostfs import HostRoot
+from vdev.hostfs.root import inspect
 
 KIT = Path(__file__).parents[2] / "kit"
 
@@ -70,6 +72,47 @@ def test_what_a_pattern_matches(fake: FakeHost, pattern: str, expected: list[str
     for name in ("ttyUSB10", "ttyUSB2", "ttyUSB0", "pts/ttyUSB1", "odd[1]", ".hidden"):
         fake.node(name)
     assert [[path] for path in expected] == nodes(find(fake, pattern))
+
+
+@pytest.mark.parametrize(
+    ("links", "pattern", "words"),
+    [
+        (10, "/d/*/*/*/*/*/*", "given up: more than 200000 directory entries"),
+        (10, "/d/*/*/*/*/*/x", "given up: more than 200000 directory entries"),
+        (40, "/d/*/*/*", "given up: more than 50000 matches"),
+    ],
+)
+def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int, pattern: str, words: str) -> None:
+    """It is bounded, says so, and leaves but one directory to watch."""
+    (fake.root / "d").mkdir()
+    for number in range(links):
+        fake.link(f"/d/l{number}", ".")
+    found = find(fake, pattern)
+    assert () == found.devices
+    (message,) = messages(found)
+    assert words in message
+    assert found.problems[0].is_error
+
+
+def test_a_pattern_that_asks_for_too_much_watches_one_directory(fake: FakeHost) -> None:
+    """What it looked at is not watched: the directory that it is about may become smaller."""
+    (fake.root / "d").mkdir()
+    for number in range(10):
+        fake.link(f"/d/l{number}", ".")
+    assert {"/d"} == find(fake, "/d/*/*/*/*/*/*").watch
+
+
+def test_a_link_that_cannot_be_read_is_nothing(tmp_path: Path) -> None:
+    """/proc/<pid>/exe of a thread of the kernel is a link that leads nowhere, and cannot even be read."""
+
+    def unreadable(path: Path) -> tuple[NodeKind, int, int]:
+        return inspect(path.with_name("link"))
+
+    (tmp_path / "link").symlink_to("anywhere")
+    (tmp_path / "exe").touch()
+    source = GlobSource(paths=(GlobPath(path="/exe"),))
+    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    assert () == discovery.discover(entry, HostRoot(tmp_path, inspect=unreadable), node="n").devices
 
 
 def test_no_match_is_a_warning_and_no_device(fake: FakeHost) -> None:
