@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from ..core.spec import ActionKind, ActionSpec
 from ..core.template import Template
 from .place import Path
-from .types import Duration, PathTemplate, Rule, Section, TemplateText, Text, matching
+from .types import Duration, Rule, Section, TemplateText, Text, matching, ruled
 
 if TYPE_CHECKING:
     from .read import Report
@@ -20,14 +20,24 @@ def _bounded(value: float) -> tuple[str, str]:
     return ("", "") if 0 < value <= _HOUR else (f"{value:g} seconds are out of range", "more than nothing, at most 1h")
 
 
+def _path_problem(value: str) -> str:
+    if not value.startswith(("/", "{path}")):
+        return f"{value!r} is not an absolute path; it must start with '/' or {{path}}"
+    return f"{value!r} climbs with '..'; write the path that it means" if ".." in value.split("/") else ""
+
+
+HostFile = Annotated[TemplateText, ruled(_path_problem, pattern=r"^(/|\{path\})")]
+"""A path of the host, or the device's own."""
+
+
 class Action(Section):
     """Something to do to a device: exactly one of command, truncate and chmod."""
 
     command: list[TemplateText] = []
     """A program and its arguments, run without a shell; may hold placeholders."""
-    truncate: PathTemplate | None = None
+    truncate: HostFile | None = None
     """A plain file of the host to empty; may hold placeholders."""
-    chmod: PathTemplate | None = None
+    chmod: HostFile | None = None
     """A plain file or device node of the host whose mode is set; may hold placeholders."""
     mode: Annotated[Text, matching("0?[0-7]{3}", 'three octal digits in quotes, such as "0660"')] | None = None
     """For chmod: the mode, in octal. Default: "0660"."""

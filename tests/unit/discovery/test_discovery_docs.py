@@ -10,7 +10,7 @@ from vdev import config, discovery
 from vdev.core.spec import Spec
 
 ROOT = Path(__file__).parents[3]
-PAGES = ("devices-glob", "devices-sysfs", "devices-usb")
+PAGES = ("devices-glob", "devices-sysfs", "devices-usb", "devices-virtual", "health", "ownership")
 SNIPPETS = [
     pytest.param(snippet, id=f"{page}-{number}")
     for page in PAGES

@@ -1,0 +1,124 @@
+"""`virtual.node` and the ownership actions: what is taken, what is refused, and where."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from vdev import config
+from vdev.core.spec import ActionKind, VirtualSource
+from vdev.core.standin import LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine
+from vdev.errors import ConfigError
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())
+NODE = "devices: [{name: a, resource: example.com/a, virtual: {count: 2, node: {%s}}}]"
+ACTION = "devices: [{name: a, resource: example.com/a, virtual: {count: 2}, %s}]"
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with a configuration, without places."""
+    try:
+        config.load_text(text)
+    except ConfigError as bad:
+        return [str(problem).partition(": ")[2] for problem in bad.problems]
+    return []
+
+
+def node(text: str) -> Any:
+    """The stand-in of a configuration."""
+    (entry,) = config.load_text(NODE % text).spec.entries
+    assert isinstance(entry.source, VirtualSource)
+    return entry.source.node
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("like: null", LikeNode),
+        ('like: "null", permissions: r', LikeNode),
+        ("like: zero, containerPath: '/dev/a{index}'", LikeNode),
+        ("pty: echo", PtyLine),
+        ("pty: script, answers: {AT: OK}", PtyLine),
+        ("pty: script, otherwise: ERROR", PtyLine),
+        ("file: ''", PlainFile),
+        ("file: x, readOnly: true", PlainFile),
+        ("directory: {}", PlainDirectory),
+        ("directory: {a: b}", PlainDirectory),
+    ],
+)
+def test_what_stands_in_is_taken(text: str, kind: type) -> None:
+    """Each kind, in the loader and in the published schema; and the effective configuration says the same."""
+    assert isinstance(node(text), kind)
+    jsonschema.validate(yaml.safe_load(NODE % text), SCHEMA)
+    loaded = config.load_text(NODE % text)
+    assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
+
+
+def test_defaults_of_a_stand_in() -> None:
+    """It is at /dev/<id>, and a line without answers is silent about them."""
+    made = node("pty: silence")
+    assert ("/dev/{id}", LineEnd.SILENCE, ()) == (made.container_path.source, made.end, made.answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "virtual.node: the node says not what it is; expected exactly one of like, pty, file, directory"),
+        ("like: null, file: x", "virtual.node: the node has like and file"),
+        ("like: full", "virtual.node.like: the text 'full' is not allowed here; expected null, zero or random"),
+        ("pty: script", "virtual.node.pty: a script needs answers, or otherwise"),
+        ("pty: echo, answers: {A: B}", "virtual.node.pty: answers go with pty script only"),
+        ("file: x, permissions: rw", "virtual.node.permissions: permissions goes with like only, and this is file"),
+        ("like: zero, readOnly: true", "virtual.node.readOnly: readOnly goes with file and directory only"),
+        ("directory: {a/b: c}", "'a/b' is not allowed; expected a file's name, without '/'"),
+        ("directory: {..: c}", "'..' is not allowed"),
+        ("file: '{bogus}'", "virtual.node.file: unknown placeholder {bogus}"),
+        ("like: null, containerPath: dev/x", "'dev/x' is not an absolute path"),
+    ],
+)
+def test_a_wrong_stand_in_is_refused(text: str, expected: str) -> None:
+    """With the path of the value and what is expected."""
+    assert any(expected in problem for problem in problems(NODE % text)), problems(NODE % text)
+
+
+def test_too_many_lines_are_refused() -> None:
+    """The machine has few pseudo terminals."""
+    text = (NODE % "pty: echo").replace("count: 2", "count: 2000")
+    assert any("2000 serial lines; at most 1024" in problem for problem in problems(text))
+
+
+def test_actions_are_taken() -> None:
+    """Each kind, for each occasion, with its defaults."""
+    text = ACTION % (
+        "onAllocate: [{command: [/bin/x, '{id}'], timeout: 1m}], onRelease: [{truncate: '{path}'}], "
+        'preStart: [{chmod: "/dev/a{index}"}, {chmod: /dev/b, mode: "600"}]'
+    )
+    (entry,) = config.load_text(text).spec.entries
+    assert (ActionKind.COMMAND, 60.0) == (entry.on_allocate[0].kind, entry.on_allocate[0].timeout)
+    assert ActionKind.TRUNCATE is entry.on_release[0].kind
+    assert [0o660, 0o600] == [each.mode for each in entry.pre_start]
+    jsonschema.validate(yaml.safe_load(text), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("onAllocate: [{}]", "onAllocate[0]: the action says not what to do"),
+        ("onAllocate: [{command: [a], chmod: /b}]", "onAllocate[0]: the action has command and chmod"),
+        ("onRelease: [{truncate: /a, mode: '0600'}]", "onRelease[0].mode: mode goes with chmod only"),
+        ("onRelease: [{truncate: /a, timeout: 1s}]", "onRelease[0].timeout: timeout goes with command only"),
+        ("preStart: [{chmod: /a, mode: 0600}]", 'write it in quotes: "0600"'),
+        ("preStart: [{chmod: /a, mode: '4755'}]", "'4755' is not allowed"),
+        ("preStart: [{command: [a], timeout: 26s}]", "26 seconds are too long"),
+        ("onAllocate: [{command: [a], timeout: 0s}]", "0 seconds are out of range"),
+        ("onAllocate: [{truncate: a}]", "'a' is not an absolute path; it must start with '/' or {path}"),
+        ("onAllocate: [{truncate: /a/../b}]", "climbs with '..'"),
+        ("onAllocate: [{command: a b}]", "expected a list"),
+    ],
+)
+def test_a_wrong_action_is_refused(text: str, expected: str) -> None:
+    """With the path of the value and what is expected."""
+    assert any(expected in problem for problem in problems(ACTION % text)), problems(ACTION % text)
