@@ -72,6 +72,7 @@ class Reconciler:
         self._metrics = metrics
         self._drill = drill
         self._cdi_faults: Mapping[str, CdiFault] = {}
+        self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -82,7 +83,8 @@ class Reconciler:
     async def start(self) -> None:
         """Read, scan and arrange for the first time.
 
-        Strict, and raises ConfigError; with failOnInitError false the good part goes on and the rest is reported.
+        Strict, and raises ConfigError, also for what only this node tells, such as a path that is no device; a device
+        that merely is absent is no error. With failOnInitError false the good part goes on and the rest is reported.
         """
         broken: tuple[Problem, ...] = ()
         try:
@@ -94,12 +96,10 @@ class Reconciler:
             broken = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
         scan = await self.scanner.scan(self.scan, loaded.spec)
         base = inv.arrange(loaded.spec, self._options.node, scan.devices)
-        if loaded.spec.flags.fail_on_init_error and errors(base.problems):
-            raise ConfigError(errors(base.problems))
+        wrong = errors((*scan.problems, *base.problems))
+        if loaded.spec.flags.fail_on_init_error and wrong:
+            raise ConfigError(wrong)
         self._adopt(loaded, scan, base)
-        for problem in self.problems:
-            write = log.error if problem.is_error else log.warning
-            write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
         if broken:
             self._config.refused(ConfigError(broken))
 
@@ -171,6 +171,11 @@ class Reconciler:
         self.verdicts.scanned(self.scan, scan, self.served)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))
+        told, self._told = self._told, frozenset(self.problems)
+        for problem in dict.fromkeys(self.problems):
+            if problem not in told:
+                write = log.error if problem.is_error else log.warning
+                write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
 
     def _stamp(self, changes: Iterable[inv.Change]) -> None:
         now = time.time()
