@@ -3,7 +3,7 @@
 NVIDIA's rules, for any partitionable device and per declared resource:
 
     none     whole devices only; declared partitions are ignored
-    single   all devices of the resource are partitioned, all partitions are alike, and they carry the resource's own name
+    single   all devices of the resource are partitioned, all partitions are alike, and carry the resource's own name
     mixed    whole devices under the resource's name, partitions under `<domain>/<prefix><profile>`, `+` written `.`
 """
 
