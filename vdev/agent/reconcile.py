@@ -101,7 +101,7 @@ class Reconciler:
             raise ConfigError(wrong)
         self._adopt(loaded, scan, base)
         if broken:
-            self._config.refused(ConfigError(broken))
+            self._config.left_out(broken)
 
     async def reload(self) -> None:
         """Read the files again; adopt them when they are good, keep what is when they are not."""
@@ -198,6 +198,7 @@ class Reconciler:
             if change.old.by_id[each].health.healthy != health.healthy:
                 word = "Healthy" if health.healthy else "Unhealthy"
                 self._metrics.health_changes.labels(change.new.name, word).inc()
+                self._metrics.health_changed.labels(change.new.name).set_to_current_time()
 
     def _measure(self) -> None:
         held = self.holders.holders or {}

@@ -77,6 +77,11 @@ class ConfigSource:
         self._metrics.reload_ok.set(1)
         self._metrics.reload_time.set(self.status.applied_at)
 
+    def left_out(self, problems: tuple[Problem, ...]) -> None:
+        """The first reading is in force, but for what is wrong in it: failOnInitError is false."""
+        self.status.problems = problems
+        log.error("part of the configuration is left out", problems=[str(problem) for problem in problems])
+
     def unchanged(self) -> None:
         """The last reading says what is in force already."""
         self.in_force = self.chooser.chosen

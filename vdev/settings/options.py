@@ -68,7 +68,7 @@ OPTIONS = (
         env=("CONFIG_FILE", "VDEV_CONFIG_FILE"),
         kind=Kind.PATHS,
         metavar="FILE",
-        help="configuration file, or a directory from which the node takes one; repeat it to join the sections of several",
+        help="configuration file, or a directory from which the node takes one; repeat it to join files by section",
     ),
     Option(
         name="presets-dir",
