@@ -59,7 +59,7 @@ bench: $(VENV)/.test ## measure the budgets, as ratios in one run
 	$(BIN)/python -m bench
 
 docs: $(VENV)/.run ## write what docs/ has from the code: docs/reference and docs/metrics.md
-	$(BIN)/python docs/generate.py
+	PYTHONPATH=. $(BIN)/python docs/generate.py
 
 image: ## build the image vdev:dev (needs Docker)
 	docker build --tag vdev:dev --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) .
