@@ -209,3 +209,36 @@ async def test_a_burst_of_nodes_is_few_lists(kubelet, start_agent, shows, direct
     await asyncio.to_thread(burst)
     await shows(UART, 2000, 2000)
     assert 1000 > agent.agent.fleet.services[UART]._server._version - before
+
+
+async def test_the_kubelet_is_not_told_of_numa_nodes_that_are_excluded(kubelet, start_agent):
+    """`excludeTopology` keeps them from the list and from the plan; others are told."""
+    text = virtual(1).replace("count: 1", "count: 1, numa: 1")
+    hidden = "  - {name: other, resource: acme.dev/hidden, excludeTopology: true, virtual: {count: 1, numa: 1}}\n"
+    await start_agent(text + hidden)
+    told = {name: [device.numa for device in each.values()] for name, each in kubelet._process.table.devices.items()}
+    assert {NPU: [frozenset({1})], "acme.dev/hidden": [frozenset()]} == {
+        name: [frozenset(numa) for numa in each] for name, each in told.items()
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tmpfs needs root")
+@pytest.mark.parametrize("options", ["size=4096,nr_inodes=1", "ro"])
+async def test_a_full_or_read_only_tmpfs_for_cdi_is_said(kubelet, start_agent, directory, options):
+    """The agent serves on, is not ready, and says what the system said."""
+    cdi = directory / "cdi"
+    cdi.mkdir()
+    mount = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(cdi))
+    if await mount.wait():
+        pytest.skip("mounting a tmpfs needs more rights")
+    try:
+        text = virtual(1).replace("devices:", "flags: {plugin: {deviceListStrategy: cdi-cri}}\ndevices:")
+        agent = await start_agent(text, wait=False)
+        await kubelet.wait_until(lambda: agent.agent.state.cdi.trouble, what="the trouble")
+        said = agent.agent.state.cdi.trouble
+        assert "No space left on device" in said or "Read-only file system" in said
+        await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 1, what="the resource")
+        await agent.stop()
+    finally:
+        unmount = await asyncio.create_subprocess_exec("umount", str(cdi))
+        await unmount.wait()

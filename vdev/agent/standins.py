@@ -87,6 +87,9 @@ class StandIns:
         if not due and self._seen is not None and wanted == self._wanted:
             self._seen = inventories
             return
+        if not wanted and not self._wanted:  # what others have in the directory is not looked at without need
+            self._seen = inventories
+            return
         outcome = await asyncio.to_thread(self._work, wanted, {key: line.pty.path for key, line in self._lines.items()})
         self._seen, self._wanted = inventories, wanted
         self._connect(outcome.lines)

@@ -118,7 +118,8 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
     command = [
         *(sys.executable, "-m", "vdev", "run"),
         *("--config-file", str(config), "--kubelet-dir", str(directory / "kubelet")),
-        *("--cdi-dir", str(directory / "cdi"), "--run-dir", str(directory), "--node-name", "demo-node"),
+        *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
+        *("--run-dir", str(directory), "--node-name", "demo-node"),
         *("--log-format", "console"),
     ]
     with (directory / "plugin.log").open("wb") as log:

@@ -139,7 +139,7 @@ def _print_resource(new: Preview, resource: Resource) -> None:
 def _row(slot: Slot) -> tuple[str, ...]:
     device = slot.device
     health = "healthy" if slot.health.healthy else f"unhealthy ({slot.health.reason})"
-    numa = ",".join(map(str, device.raw.numa)) or "-"
+    numa = ",".join(map(str, device.raw.topology)) or "-"
     return (slot.id, device.ordinal, health, numa, device.profile or "-", " ".join(device.raw.paths) or "-")
 
 

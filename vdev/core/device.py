@@ -66,10 +66,10 @@ class RawDevice:
 
     `id` is stable: it depends on the entry's name and on the device's own identity (path, serial, port, index), never
     on list order or time. `index` counts within the entry. `memory` is in bytes, 0 when unknown. `numa` holds the NUMA
-    nodes it belongs to, empty when unknown. `health` is what discovery itself can tell (a required member is missing,
-    say); probes add to it later. `paths` are the host paths that tell a person what it is; `driver_nodes` are the
-    nodes that the real device of a preset has, handed out only under `passDeviceSpecs` and where they exist;
-    `partition_nodes` are those of each of its partitions.
+    nodes it belongs to, empty when unknown; with `numa_hidden` the kubelet is not told. `health` is what discovery
+    itself can tell (a required member is missing, say); probes add to it later. `paths` are the host paths that tell a
+    person what it is; `driver_nodes` are the nodes that the real device of a preset has, handed out only under
+    `passDeviceSpecs` and where they exist; `partition_nodes` are those of each of its partitions.
     """
 
     id: str
@@ -84,6 +84,12 @@ class RawDevice:
     driver_nodes: tuple[DeviceNode, ...] = ()
     partition_nodes: tuple[DeviceNode, ...] = ()
     health: Health = HEALTHY
+    numa_hidden: bool = False
+
+    @property
+    def topology(self) -> tuple[int, ...]:
+        """The NUMA nodes that the kubelet is told."""
+        return () if self.numa_hidden else self.numa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ def device_document(slot: Slot) -> dict[str, Any]:
         "id": slot.id,
         "health": "Healthy" if slot.health.healthy else "Unhealthy",
         "index": device.ordinal,
-        "numa": list(device.raw.numa),
+        "numa": list(device.raw.topology),
         "paths": list(device.raw.paths),
         "replicaOf": None if slot.replica is None else base_id(slot.id),
         "profile": device.profile or None,

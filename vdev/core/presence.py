@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from .device import Health
 
-QUICK = 0.2  # seconds; to go again this soon after a return is to flicker
+QUICK = 0.15  # seconds; to go again this soon after a return is to flicker
 TOLERATED = 5  # flickers in a row before returns are held back
 QUIET = 1.0  # seconds that a device which flickered must stay
 

@@ -34,7 +34,7 @@ def numa_size(numa: tuple[int, ...]) -> int:
 def slot_size(slot: Slot, *, healthy: bool | None = None) -> int:
     """Bytes that one slot adds to a list, with its own health or a given one."""
     works = slot.health.healthy if healthy is None else healthy
-    return _slot_size(len(slot.id.encode()), slot.device.raw.numa, works=works)
+    return _slot_size(len(slot.id.encode()), slot.device.raw.topology, works=works)
 
 
 @lru_cache(maxsize=1024)  # a list of tens of thousands of slots has a handful of sizes

@@ -5,6 +5,7 @@ simply not in the result: what a pod may still hold is kept by `core`. The sourc
 `usb`.
 """
 
+from dataclasses import replace
 from typing import assert_never
 
 from ..core import standin
@@ -34,18 +35,24 @@ def discover(
     caller for as long as the process lives, so that devices keep their index while others come and go. `device_dir` is
     the host's directory of what stands in for the nodes of virtual devices.
     """
-    numbering = numbering or Numbering()
     try:
-        match entry.source:
-            case VirtualSource():
-                return virtual.discover(entry, entry.source, host, node=node, device_dir=device_dir)
-            case GlobSource():
-                return glob.discover(entry, entry.source, host, numbering=numbering)
-            case SysfsSource():
-                return sysfs.discover(entry, entry.source, host, numbering=numbering)
-            case UsbSource():
-                return usb.discover(entry, entry.source, host, numbering=numbering)
-            case _:
-                assert_never(entry.source)
+        found = _discover(entry, host, node, numbering or Numbering(), device_dir)
     except (HostError, TemplateError) as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
+    if not entry.exclude_topology:
+        return found
+    return replace(found, devices=tuple(replace(device, numa_hidden=True) for device in found.devices))
+
+
+def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, device_dir: str) -> Found:
+    match entry.source:
+        case VirtualSource():
+            return virtual.discover(entry, entry.source, host, node=node, device_dir=device_dir)
+        case GlobSource():
+            return glob.discover(entry, entry.source, host, numbering=numbering)
+        case SysfsSource():
+            return sysfs.discover(entry, entry.source, host, numbering=numbering)
+        case UsbSource():
+            return usb.discover(entry, entry.source, host, numbering=numbering)
+        case _:
+            assert_never(entry.source)

@@ -31,6 +31,9 @@ class Metrics:
         self.health_changes = self._counter(
             "health_changes_total", "Devices that turned Healthy or Unhealthy", "resource", "health"
         )
+        self.health_changed = self._gauge(
+            "health_last_change_timestamp_seconds", "When a device last turned Healthy or Unhealthy", "resource"
+        )
         self.flaps = self._counter(
             "device_flaps_total",
             "Times that a device went away or its probe turned from success to failure",
@@ -65,5 +68,5 @@ class Metrics:
         """Drop the gauges of a resource that is gone."""
         for health in ("Healthy", "Unhealthy"):
             self.devices.remove(resource, health)
-        for gauge in (self.list_bytes, self.retired, self.held, self.registered, self.streams):
+        for gauge in (self.list_bytes, self.retired, self.held, self.registered, self.streams, self.health_changed):
             gauge.remove(resource)

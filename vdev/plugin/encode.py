@@ -39,7 +39,7 @@ def _topology(numa: tuple[int, ...]) -> bytes:
 def slot_piece(slot: Slot) -> bytes:
     """One slot as an element of `ListAndWatchResponse.devices`."""
     health = _HEALTHY if slot.health.healthy else _UNHEALTHY
-    return _field(1, _field(1, slot.id.encode()) + health + _topology(slot.device.raw.numa))
+    return _field(1, _field(1, slot.id.encode()) + health + _topology(slot.device.raw.topology))
 
 
 class ListEncoder:
