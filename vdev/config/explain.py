@@ -12,9 +12,11 @@ from . import docs
 from .load import Document
 from .place import Finding, Path, finding, show
 from .schema import ConfigFile
-from .types import PROBLEM, described
+from .tree import Tree
+from .types import PROBLEM, Section, described
 
 MAX_FINDINGS = 1000
+_FAR = 0.8  # how like a key of another section must be to be suggested; 1 is the same
 
 
 def findings(error: ValidationError, document: Document) -> Iterator[Finding]:
@@ -24,6 +26,36 @@ def findings(error: ValidationError, document: Document) -> Iterator[Finding]:
         yield _finding(detail, document, tuple(step for step in detail["loc"] if step != "[key]"))
     if len(details) > MAX_FINDINGS:
         yield finding(document.value_place(()), (), f"there are {len(details) - MAX_FINDINGS} more errors")
+
+
+def empty_values(document: Document) -> Iterator[Finding]:
+    """A finding for each key of `devices` and `faults` that has nothing behind it.
+
+    A whole section may be empty, and NVIDIA's own sections are read as NVIDIA's plugin reads them.
+    """
+    for section in ("devices", "faults"):
+        for path in _nothing(document.root.get(section), (section,)):
+            key, model = str(path[-1]), model_at(path[:-1])
+            if len(path) > 1 and model and key in _fields(model) and key not in _may_be_empty(model):
+                hint = "remove the key or give it one"
+                yield finding(document.value_place(path), path, f"{key!r} has no value", hint=hint)
+
+
+def _nothing(tree: Tree, path: Path) -> Iterator[Path]:
+    """The paths at which there is no value."""
+    match tree:
+        case None:
+            yield path
+        case list():
+            for index, item in enumerate(tree):
+                yield from _nothing(item, (*path, index))
+        case dict():
+            for key, value in tree.items():
+                yield from _nothing(value, (*path, key))
+
+
+def _may_be_empty(model: type[BaseModel]) -> frozenset[str]:
+    return model.may_be_empty if issubclass(model, Section) else frozenset()
 
 
 def _finding(detail: ErrorDetails, document: Document, path: Path) -> Finding:
@@ -56,7 +88,7 @@ def unknown_key(document: Document, path: Path) -> Finding:
     allowed = list(_fields(model)) if model else []
     hints = ["allowed: " + ", ".join(allowed)] if allowed else []
     homes = _homes()
-    near = get_close_matches(key, [*allowed, *homes], n=1)
+    near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_FAR)], n=1)
     if key in homes:
         hints.append(f"it belongs under {' or '.join(homes[key])}")
     elif near and near[0] in allowed:

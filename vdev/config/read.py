@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..core.problem import Severity
-from .explain import findings
+from .explain import empty_values, findings
 from .load import Document
 from .place import Finding, Path, finding, show
 from .schema import ConfigFile
@@ -76,15 +76,22 @@ def read(document: Document, report: Report) -> Reading:
     report.findings += document.problems
     tree: Any = dict(document.root)
     places: dict[Path, list[int]] = {}
+    empty = {each.path: each for each in empty_values(document)}
+    report.findings += empty.values()
+    broken = {unit_of(path) for path in empty}
     first = True
     while True:
         try:
-            return Reading(ConfigFile.model_validate(tree), places)
+            reading = Reading(ConfigFile.model_validate(tree), places)
         except ValidationError as error:
-            report.findings += findings(error, document) if first else ()
-            broken = {unit_of(_location(detail["loc"])) for detail in error.errors(include_url=False)}
-            tree = _without(tree, broken, places)
-            first = False
+            if first:
+                report.findings += (each for each in findings(error, document) if each.path not in empty)
+            broken |= {unit_of(_location(detail["loc"])) for detail in error.errors(include_url=False)}
+        else:
+            if not broken:
+                return reading
+        tree = _without(tree, broken, places)
+        first, broken = False, set()
 
 
 def unit_of(path: Path) -> Path:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from ..core.spec import NodeKind, Operator, PathType
 from .geometry import PartitioningModel
@@ -82,6 +82,13 @@ class GlobItem(Section):
     """How many devices of the entry one match may serve."""
     kinds: Annotated[list[Annotated[NodeKind, choice(NodeKind)]], OneOrMany(STRING)] = []
     """What may match. Default: char and block for devices, anything for mounts."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_text(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            refuse(f"expected a mapping, got {described(data)}", f"in a list, write {{path: {data}}}")
+        return data
 
 
 def path_item(value: object) -> list[Any]:

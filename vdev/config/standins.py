@@ -23,6 +23,8 @@ FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, wi
 class VirtualNode(Section):
     """A node or file that stands in for the device: exactly one of like, pty, file and directory."""
 
+    may_be_empty = frozenset({"like", "directory"})
+
     like: Annotated[Like | None, choice(Like), _LIKE_JSON] = None
     """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
     pty: Annotated[LineEnd | None, choice(LineEnd)] = None

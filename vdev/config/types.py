@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -53,9 +53,13 @@ def described(value: object) -> str:
 
 
 class Section(BaseModel):
-    """A mapping of the file: its keys are known, in camel case, and a key without a value counts as absent."""
+    """A mapping of the file: its keys are known, in camel case.
+
+    A key without a value counts as absent; where it must have one, `explain.empty_values` says so.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
 
     @model_validator(mode="before")
     @classmethod

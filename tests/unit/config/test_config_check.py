@@ -70,6 +70,21 @@ def errors(text: str) -> list[str]:
             "    glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",
             "mounts[0].hostPath: /x is taken in the container already, at f:4:43",
         ),
+        (
+            "    virtual: {count: }",
+            "f:4:22: devices[0].virtual.count: 'count' has no value; remove the key or give it one",
+        ),
+        ("    virtual: {memory: ~, count: 0}", "memory: 'memory' has no value"),
+        ("    virtual: {memory: ~, count: 0}", "count: 0 is out of range"),
+        ("    virtual:", "devices[0].virtual: 'virtual' has no value"),
+        ("    virtual: {}\n    onNodes:", "devices[0].onNodes: 'onNodes' has no value"),
+        ("    virtual: {}\n    container:", "devices[0].container: 'container' has no value"),
+        ("    virtual: {}\n    container: {env: }", "devices[0].container.env: 'env' has no value"),
+        ("    glob: [{path: }]", "devices[0].glob[0].path: 'path' has no value"),
+        (
+            "    glob: [/dev/null, /dev/zero]",
+            "glob[0]: expected a mapping, got the text '/dev/null'; in a list, write {path: ",
+        ),
         ("    sysfs: {}", "devices[0].sysfs: expected exactly one of class and bus"),
         (
             "    sysfs: {class: drm, match: {a: 1}}",
@@ -168,6 +183,37 @@ def test_names_are_unique() -> None:
 def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> None:
     """Near words of the same mapping come first, then the sections that have the key."""
     assert expected in "\n".join(errors(text))
+
+
+@pytest.mark.parametrize("line", ["    virtual:", "    virtual: {}\n    health: {probe: }"])
+def test_an_empty_value_is_said_once(line: str) -> None:
+    """Neither as missing, nor by what is missing because of it."""
+    (message,) = errors(HEAD + line)
+    assert "has no value" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flags:",
+        "flags: {plugin: , gfd: , migStrategy: }",
+        "sharing:",
+        "resources: {gpus: }",
+        "imex:",
+        "faults:",
+        "devices: [{name: a, resource: a.b/c, virtual: {node: {like: null}}}]",
+    ],
+)
+def test_sections_may_be_empty(text: str) -> None:
+    """Whole sections, NVIDIA's keys, and where null is the name of a device."""
+    config.load_text(text)
+
+
+def test_an_unknown_key_is_not_compared_with_far_sections() -> None:
+    """A faint likeness to a key of another section is no help."""
+    (message,) = errors(HEAD + "    glob: [{path: /dev/a, foo: 1}]")
+    assert "unknown key 'foo'; allowed: path, " in message
+    assert "did you mean" not in message
 
 
 def test_all_errors_come_at_once_sorted_by_place() -> None:
