@@ -58,6 +58,7 @@ def _panel(panel: Panel) -> str:
     ]
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 30}" text-anchor="end">{html.escape(panel.x)}</text>')
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="20" text-anchor="end">{html.escape(panel.y)}</text>')
+    at = float(_LEFT)
     for number, curve in enumerate(panel.curves):
         colour = _COLOURS[number % len(_COLOURS)]
         line = " ".join(f"{x_scale(x):.1f},{y_scale(y):.1f}" for x, y in curve.points)
@@ -65,9 +66,9 @@ def _panel(panel: Panel) -> str:
         parts += [
             f'<circle cx="{x_scale(x):.1f}" cy="{y_scale(y):.1f}" r="3" fill="{colour}"/>' for x, y in curve.points
         ]
-        at = _LEFT + number * 130
-        parts.append(f'<rect x="{at}" y="{_HEIGHT - 20}" width="10" height="10" fill="{colour}"/>')
-        parts.append(f'<text x="{at + 14}" y="{_HEIGHT - 11}">{html.escape(curve.name)}</text>')
+        parts.append(f'<rect x="{at:.0f}" y="{_HEIGHT - 20}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{at + 14:.0f}" y="{_HEIGHT - 11}">{html.escape(curve.name)}</text>')
+        at += 24 + 6 * len(curve.name)
     return "".join(parts)
 
 
