@@ -5,8 +5,21 @@
 `discovery`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .atomic import write_atomic
 from .root import FileInfo, HostRoot
-from .watch import Changes, Watcher
+
+if TYPE_CHECKING:
+    from .watch import Changes, Watcher
 
 __all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "write_atomic"]
+
+
+def __getattr__(name: str) -> Any:
+    """`watch` when it is asked for: it brings asyncio and inotify, which looking at a host once does without."""
+    if name in ("Changes", "Watcher"):
+        from . import watch
+
+        return getattr(watch, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
