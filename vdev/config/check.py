@@ -34,6 +34,7 @@ def entry(model: schema.Entry, path: Path, report: Report) -> None:
         for key, value in (("exclude", model.exclude), ("groupBy", model.group_by)):
             if value:
                 report.key_error((*path, key), f"{key} goes with glob only")
+    _nodes(model, path, report)
     _globs(model, path, report)
     if model.sysfs and (model.sysfs.class_ is None) == (model.sysfs.bus is None):
         report.error((*path, "sysfs"), "expected exactly one of class and bus")
@@ -57,6 +58,13 @@ def _sources(model: schema.Entry) -> tuple[tuple[str, object], ...]:
     return (("virtual", model.virtual), ("glob", model.glob), ("sysfs", model.sysfs), ("usb", model.usb))
 
 
+def _nodes(model: schema.Entry, path: Path, report: Report) -> None:
+    for number, name in enumerate(model.on_nodes):
+        if name != name.lower():
+            message = f"{name!r} matches no node of a cluster, whose names are in lower case"
+            report.warning((*path, "onNodes", number), message, f"write {name.lower()!r}")
+
+
 def _globs(model: schema.Entry, path: Path, report: Report) -> None:
     for number, item in enumerate(model.glob or ()):
         here = (*path, "glob", number)
@@ -69,8 +77,12 @@ def _globs(model: schema.Entry, path: Path, report: Report) -> None:
         report.error((*path, "glob"), "every path is optional, so nothing says when there is a device")
 
 
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
 def _dangerous(host_path: str, model: schema.Entry, path: Path, report: Report) -> None:
-    plain = "/" + "/".join(part for part in host_path.split("/") if part not in ("", "."))
+    plain = "/" + "/".join(_parts(host_path))
     if plain in DANGEROUS and not model.allow_dangerous:
         message = f"{plain} gives a container power over the whole host"
         report.error(path, message, "set allowDangerous: true on the entry if that is meant")
@@ -116,6 +128,8 @@ def _container(model: schema.Entry, path: Path, report: Report) -> None:
             members.append(((*at, shown), item.container_path or item.host_path))
             _dangerous(item.host_path, model, (*at, "hostPath"), report)
     for at, shown in members:
+        if not _parts(shown):
+            report.error(at, f"{shown} is the container's own root, which nothing can take the place of")
         if shown in taken:
             message = f"{shown} is taken in the container already, at {report.document.value_place(taken[shown])}"
             report.error(at, message, "give each a path of its own")

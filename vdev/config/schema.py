@@ -15,11 +15,14 @@ from .types import (
     PATH,
     STRING,
     AbsolutePath,
+    AnnotationKey,
     Duration,
     EnvName,
     Fault,
     Flag,
+    NodePattern,
     OneOrMany,
+    PathPattern,
     PathTemplate,
     Permissions,
     ResourceName,
@@ -139,7 +142,7 @@ class Container(Section):
     """Device nodes."""
     mounts: list[ContainerMount] = []
     """Bind mounts."""
-    annotations: dict[Word, TemplateText] = {}
+    annotations: dict[AnnotationKey, TemplateText] = {}
     """Annotations for the container's runtime; values may hold placeholders."""
 
 
@@ -214,7 +217,7 @@ class Entry(Section):
     """Name of the entry, unique in the configuration. Device ids begin with it, so changing it makes other devices."""
     resource: ResourceName
     """The extended resource that pods ask for, <domain>/<name>."""
-    on_nodes: Annotated[list[Word], OneOrMany(STRING)] = []
+    on_nodes: Annotated[list[NodePattern], OneOrMany(STRING)] = []
     """Patterns for names of nodes that have these devices. Default: every node."""
     virtual: Virtual | None = None
     """Devices that exist only here."""
@@ -224,7 +227,7 @@ class Entry(Section):
     """Real devices by their attributes in sysfs."""
     usb: Usb | None = None
     """Real USB devices by identity."""
-    exclude: Annotated[list[AbsolutePath], OneOrMany(PATH)] = []
+    exclude: Annotated[list[PathPattern], OneOrMany(PATH)] = []
     """For glob: patterns of paths that are left out."""
     group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
     """For glob with several patterns: the i-th match goes with the i-th (position), or those in which * matched the

@@ -13,11 +13,11 @@ from .types import (
     INTEGER,
     PATH,
     STRING,
-    AbsolutePath,
     AsWritten,
     Flag,
     Memory,
     OneOrMany,
+    PathPattern,
     PathTemplate,
     Permissions,
     Section,
@@ -65,7 +65,7 @@ class Virtual(Section):
 class GlobItem(Section):
     """One path pattern. Several patterns in one entry together form one device."""
 
-    path: AbsolutePath
+    path: PathPattern
     """Absolute path pattern with *, ? and [...]; a * does not match '/'."""
     container_path: PathTemplate = ""
     """Path in the container: a directory when it ends in '/', else a new name, which may hold placeholders.

@@ -25,7 +25,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from ..core import names, quantity, template
+from ..core import names, pattern, quantity, template
 from ..core.problem import did_you_mean
 from . import docs
 from .tree import Plain
@@ -89,6 +89,12 @@ def _text(value: object) -> object:
         refuse(f"expected a text, and {written} unquoted is a {kind} in YAML", f'write it in quotes: "{written}"')
     if not isinstance(value, str):
         refuse(f"expected a text, got {described(value)}")
+    return _without_nul(value)
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        refuse("the text has a NUL character (\\0), which neither a path nor an environment variable can hold")
     return str(value)
 
 
@@ -96,7 +102,7 @@ def _as_written(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):
-        return str(value)
+        return _without_nul(str(value))
     refuse(f"expected a text, a number or a boolean, got {described(value)}")
 
 
@@ -134,14 +140,14 @@ def ruled(problem_of: Callable[[str], str], **json: object) -> Rule:
     return Rule(lambda value: (problem_of(value), ""), tuple(json.items()))
 
 
-def matching(pattern: str, expected: str) -> Rule:
-    """The text matches the whole pattern; `expected` says it in words."""
-    compiled = re.compile(pattern)
+def matching(regex: str, expected: str) -> Rule:
+    """The text matches the whole regular expression; `expected` says it in words."""
+    compiled = re.compile(regex)
 
     def problem_of(value: str) -> tuple[str, str]:
         return ("", "") if compiled.fullmatch(value) else (f"{value!r} is not allowed", f"expected {expected}")
 
-    return Rule(problem_of, (("pattern", f"^(?:{pattern})$"),))
+    return Rule(problem_of, (("pattern", f"^(?:{regex})$"),))
 
 
 def between(least: int, most: int | None = None) -> Rule:
@@ -196,6 +202,15 @@ TemplateText = Annotated[Text, ruled(_template_problem)]
 
 AbsolutePath = Annotated[Text, ruled(_path_problem, pattern="^/")]
 """An absolute path."""
+
+PathPattern = Annotated[AbsolutePath, Rule(pattern.problem)]
+"""An absolute path pattern that can match something."""
+
+NodePattern = Annotated[Word, Rule(pattern.problem)]
+"""A pattern for names of nodes."""
+
+AnnotationKey = Annotated[Word, ruled(names.annotation_key_problem)]
+"""The key of an annotation, as Kubernetes takes it."""
 
 PathTemplate = Annotated[TemplateText, ruled(_path_problem, pattern="^/")]
 """An absolute path with placeholders."""

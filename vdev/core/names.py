@@ -15,6 +15,7 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DOMAIN = 244  # 253 less the "requests." that the kubelet puts in front
 _MAX_NAME = 63
+_MAX_PREFIX = 253  # of an annotation's key
 ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -43,6 +44,19 @@ def resource_name_problem(name: str) -> str:  # noqa: PLR0911 - one return per r
 def env_name_problem(name: str) -> str:
     """Why `name` is no environment variable, or the empty string."""
     return "" if _ENV.fullmatch(name) else f"{name!r} is no environment variable: letters, digits, '_', no digit first"
+
+
+def annotation_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for an annotation, or the empty string: a qualified name, compared in lower case."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not _DOMAIN.fullmatch(prefix.lower()) or len(prefix) > _MAX_PREFIX):
+        wrong = f"{prefix!r} before '/' is no DNS name of at most {_MAX_PREFIX} characters"
+    elif len(name) > _MAX_NAME or not _NAME_PART.fullmatch(name):
+        what = f"at most {_MAX_NAME} letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+        wrong = f"{name!r} must be {what}"
+    else:
+        return ""
+    return f"{key!r} is no key of an annotation: {wrong}"
 
 
 @lru_cache(maxsize=256)

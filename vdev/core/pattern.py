@@ -12,6 +12,8 @@ from functools import lru_cache
 
 _WILD = re.compile(r"[*?\[]")
 _DIGITS = re.compile(r"(\d+)")
+_BRACES = re.compile(r"\{[^{}]*,[^{}]*\}")  # {a,b} of shells
+_NOTHING = "((?!))"
 RECURSIVE = "**"
 
 
@@ -58,6 +60,32 @@ class Pattern:
 def parse(text: str) -> Pattern:
     """A pattern from its text."""
     return Pattern(text, tuple(component for component in text.split("/") if component))
+
+
+def problem(text: str) -> tuple[str, str]:
+    """Why a pattern cannot match what was meant by it, and what to write; two empty strings when nothing is wrong."""
+    plain = ""  # what stands outside sets
+    for component in text.split("/"):
+        place = 0
+        while place < len(component):
+            if component[place] != "[":
+                plain += component[place]
+                place += 1
+                continue
+            end = _set_end(component, place + 1)
+            if end < 0:
+                return f"the '[' in {component!r} is never closed", "write [[] for the character itself"
+            if _set(component[place + 1 : end]) == _NOTHING:
+                written = component[place : end + 1]
+                return f"{written} matches nothing: its range runs backwards", "write the lower character first"
+            place = end + 1
+        plain += "/"
+    if _BRACES.search(plain):
+        return (
+            f"braces are no wildcards, so {text!r} names one odd path",
+            "write each alternative out, or [{] for a brace",
+        )
+    return "", ""
 
 
 def matches_any(path: str, patterns: Iterable[str]) -> bool:
@@ -126,7 +154,7 @@ def _set(body: str) -> str:
             ranges.append(re.escape(inner[place]))
             place += 1
     if not ranges:
-        return "([^/])" if negated else "((?!))"  # only empty ranges: everything, or nothing
+        return "([^/])" if negated else _NOTHING  # only empty ranges: everything, or nothing
     text = "".join(ranges)
     if len(inner) == 1 and not negated:
         return re.escape(inner)  # `[*]` is a written character, no wildcard

@@ -85,6 +85,22 @@ def errors(text: str) -> list[str]:
             "    glob: [/dev/null, /dev/zero]",
             "glob[0]: expected a mapping, got the text '/dev/null'; in a list, write {path: ",
         ),
+        (
+            '    virtual: {}\n    container: {env: {A: "x\\0y"}}',
+            "f:5:26: devices[0].container.env.A: the text has a NUL",
+        ),
+        ('    virtual: {attributes: {a: "\\0"}}', "virtual.attributes.a: the text has a NUL"),
+        (
+            "    virtual: {}\n    container: {mounts: [{hostPath: /a, containerPath: /}]}",
+            "f:5:56: devices[0].container.mounts[0].containerPath: / is the container's own root",
+        ),
+        ('    virtual: {}\n    container: {annotations: {"bad key": x}}', "f:5:31: devices[0].container.annotations"),
+        ('    virtual: {}\n    container: {annotations: {"a_b/c": x}}', "'a_b' before '/' is no DNS name"),
+        ("    glob: /dev/{null,zero}", "braces are no wildcards, so '/dev/{null,zero}' names one odd path; write each"),
+        ("    glob: '/dev/['", "f:4:11: devices[0].glob: the '[' in '[' is never closed; write [[] for the character"),
+        ("    glob: /dev/a*\n    exclude: ['/dev/[b-a]']", "exclude[0]: [b-a] matches nothing: its range runs"),
+        ("    virtual: {}\n    onNodes: ['[']", "onNodes[0]: the '[' in '[' is never closed"),
+        ("    virtual: {}\n    onNodes: 'n-[z-a]'", "onNodes: [z-a] matches nothing"),
         ("    sysfs: {}", "devices[0].sysfs: expected exactly one of class and bus"),
         (
             "    sysfs: {class: drm, match: {a: 1}}",
@@ -207,6 +223,25 @@ def test_an_empty_value_is_said_once(line: str) -> None:
 def test_sections_may_be_empty(text: str) -> None:
     """Whole sections, NVIDIA's keys, and where null is the name of a device."""
     config.load_text(text)
+
+
+def test_a_node_pattern_in_capitals_is_a_warning() -> None:
+    """Kubernetes takes names of nodes in lower case only, but a person may plan for anything."""
+    (warning,) = config.load_text(HEAD + "    virtual: {}\n    onNodes: [Node-1]", "f").warnings
+    assert "onNodes[0]" in str(warning)
+    assert "write 'node-1'" in warning.hint
+
+
+@pytest.mark.parametrize("key", ["a", "example.com/a", "cdi.k8s.io/vdev_x", "Example.com/A.b-c", "a" * 63])
+def test_keys_of_annotations_are_kubernetes_own(key: str) -> None:
+    """What its API takes is taken."""
+    config.load_text(HEAD + f"    virtual: {{}}\n    container: {{annotations: {{{key}: x}}}}")
+
+
+@pytest.mark.parametrize("path", ["/dev/a[!b]", "/dev/[]]", "/dev/[{]a,b}", "/dev/{a}", "/dev/[a-a]", "/dev/[z-ab]"])
+def test_patterns_that_can_match_are_taken(path: str) -> None:
+    """Sets, and braces that are meant."""
+    config.load_text(HEAD + f"    glob: '{path}'")
 
 
 def test_an_unknown_key_is_not_compared_with_far_sections() -> None:
