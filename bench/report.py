@@ -72,10 +72,10 @@ def as_markdown(run: Run, seconds: float) -> str:
         _sentence(about),
         "",
     ]
-    groups: dict[str, list[Row]] = {}
+    groups: dict[tuple[str, str], list[Row]] = {}  # a column has one unit
     for row in run.rows:
-        groups.setdefault(row.group, []).append(row)
-    for group, rows in groups.items():
+        groups.setdefault((row.group, row.unit), []).append(row)
+    for (group, _), rows in groups.items():
         lines += _table(group, rows)
     kept = [row for row in run.rows if row.holds is not None]
     missed = [row for row in kept if not row.holds]
