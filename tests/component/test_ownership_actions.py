@@ -84,14 +84,14 @@ async def test_a_failure_is_told_and_stops_nothing(kubelet, start_agent, directo
     failing = "{command: [/bin/sh, -c, 'echo no such thing; exit 3']}"
     agent = await start_agent(config(f"onAllocate: [{failing}, {writes(told)}]"))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: lines(told), what="the second action")
+    await kubelet.wait_until(lambda: agent.agent.ownership.status()["done"], what="the second action")
+    assert lines(told)
     status = agent.agent.ownership.status()
     assert (1, 1) == (status["done"], status["failed"])
     assert "sh exited with 3: no such thing" == status["failures"][0]["reason"]
     assert "default/a" == status["failures"][0]["pod"]
-    sample = agent.metrics if hasattr(agent, "metrics") else agent.agent.metrics
     labels = {"resource": NPU, "occasion": "onAllocate", "result": "failed"}
-    assert 1 == sample.registry.get_sample_value("vdev_actions_total", labels)
+    assert 1 == agent.agent.metrics.registry.get_sample_value("vdev_actions_total", labels)
     assert any(each["event"] == "action failed" for each in agent.logs)
 
 

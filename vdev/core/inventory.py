@@ -189,7 +189,6 @@ def _nearly_too_large(resource: Resource, where: str) -> Problem:
     )
 
 
-
 def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
     """The inventory with probes' (or faults') verdicts by raw device id; a failed device fails all its replicas and
     partitions.

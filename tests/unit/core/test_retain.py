@@ -99,7 +99,9 @@ def test_what_overlaps_a_held_partition_waits(build):
 def test_what_pods_hold_and_nobody_knows_is_listed(build):
     """An id that a pod holds and the configuration lost while the plugin was down is listed as Unhealthy at once."""
     fresh = build.inventory(build.entry())
-    holdings = Holdings(holders={(GPU, "GPU-lost"): "default/train", ("other.dev/x", "x"): "default/train"}, read_at=0.0)
+    holdings = Holdings(
+        holders={(GPU, "GPU-lost"): "default/train", ("other.dev/x", "x"): "default/train"}, read_at=0.0
+    )
     kept = retain(EMPTY, fresh, {}, holdings, 0.0)
     assert {"GPU-gggg0": True, "GPU-gggg1": True, "GPU-lost": False} == states(kept.inventory)
     assert {GPU} == set(kept.inventory.resources)
