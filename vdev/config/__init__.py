@@ -31,6 +31,7 @@ from .load import Document, join, overlaid, read_file, read_text
 from .place import in_order, problem_document
 from .publish import json_schema, json_schema_text
 from .read import Report, read, stands_alone
+from .tree import Plain
 from .types import Duration
 
 __all__ = [
@@ -177,7 +178,7 @@ def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
 def duration(text: str, what: str) -> float:
     """Seconds of a duration as the file takes them, such as 10m or 30s. Raises UsageError, which names `what`."""
     try:
-        return DURATION.validate_python(text)
+        return DURATION.validate_python(Plain(text) if text.isdecimal() else text)
     except ValidationError as bad:
         details = bad.errors(include_url=False)[0]["ctx"]
         raise UsageError(f"{what}: {details['message']}; {details['hint']}") from bad

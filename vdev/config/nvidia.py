@@ -90,7 +90,12 @@ def comma_list(value: object) -> list[object]:
 
 
 def _interval(value: object) -> object:
-    return "infinite" if value == "infinite" else value
+    """NVIDIA takes a Go duration, the word infinite, or nanoseconds; the last is no number of seconds of ours."""
+    if value == "infinite":
+        return "infinite"
+    if isinstance(value, Plain) and value.isdecimal():
+        return int(value) / 1e9
+    return value
 
 
 class Gfd(Section):
