@@ -194,6 +194,5 @@ def test_each_mistake_has_its_own_sentence(load, text, message):
 def test_nanoseconds_are_an_interval():
     """NVIDIA's `sleepInterval` may be a whole number of nanoseconds; the file loads, with the key's warning."""
     loaded = config.load_text("version: v1\nflags: {gfd: {sleepInterval: 60000000000}}\n")
-    assert ["sleepInterval is accepted and not used: these are options of GPU feature discovery"] == [
-        problem.message for problem in loaded.problems
-    ]
+    assert not loaded.errors
+    assert any("sleepInterval is accepted and not used" in problem.message for problem in loaded.problems)
