@@ -58,10 +58,10 @@ def _preferred(wrong: Wrong, request: pb.PreferredAllocationRequest) -> pb.Prefe
 
 
 def device_list(fault: StreamFault, slots: Sequence[Slot], right: bytes) -> bytes:
-    """The list that a stream sends under this fault."""
+    """The list that a stream sends under this fault. Of duplicates there are no more than the kubelet receives."""
     match fault:
         case StreamFault.DUPLICATE_IDS:
-            return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
+            return right + _within(LIST_LIMIT - len(right), slots)
         case StreamFault.OVERSIZED:
             piece = _other(f"{BOGUS}-{0:030d}", healthy=False)
             extra = (_other(f"{BOGUS}-{number:030d}", healthy=False) for number in range(LIST_LIMIT // len(piece) + 1))
@@ -70,6 +70,17 @@ def device_list(fault: StreamFault, slots: Sequence[Slot], right: bytes) -> byte
             return right
         case _:
             assert_never(fault)
+
+
+def _within(room: int, slots: Sequence[Slot]) -> bytes:
+    """The slots' contrary entries, as many as fit: only `oversized`, which needs consent, may pass the limit."""
+    extra = bytearray()
+    for slot in slots:
+        piece = _other(slot.id, healthy=not slot.health.healthy)
+        if len(extra) + len(piece) > room:
+            break
+        extra += piece
+    return bytes(extra)
 
 
 def _other(each: str, *, healthy: bool) -> bytes:
