@@ -209,11 +209,11 @@ class ClusterDriver:
 
     async def advance_clock(self, seconds: float) -> None:
         """Not here: a real kubelet has its own time."""
-        raise NotImplementedError(seconds)
+        raise ScenarioError(f"a cluster's clock cannot be advanced by {seconds:g} s")
 
     async def device_node(self, path: str, *, make: bool) -> None:
         """Not here: the node's devices are left alone."""
-        raise NotImplementedError(path, make)
+        raise ScenarioError(f"{path} is not {'made' if make else 'removed'}: a cluster's devices are left alone")
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
         """Create a pod on the node; returns when the kubelet has decided on it."""

@@ -45,6 +45,7 @@ def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -
     for resource, entries in by_resource.items():
         _one_resource(result, spec, resource, entries, found)
     _unused_patterns(result, spec)
+    _mixed_names(result, spec)
     return result
 
 
@@ -219,6 +220,15 @@ def _unused_patterns(result: Advertised, spec: Spec) -> None:
                 result.problems.append(
                     warning(pattern.where, f"resources.{kind} pattern {pattern.pattern!r} matches nothing on this node")
                 )
+
+
+def _mixed_names(result: Advertised, spec: Spec) -> None:
+    """Say that a name stands for whole devices and for partitions: who asks for one may get the other."""
+    where = next((pattern.where for pattern in spec.mig_patterns), "")
+    for name, devices in result.devices.items():
+        if len({device.is_partition for device in devices}) > 1:
+            text = f"{name!r} names whole devices and partitions alike; a pod may get either"
+            result.problems.append(warning(where, text, "give resources.mig a name of its own"))
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -132,6 +132,17 @@ def test_mig_patterns_rename_profiles(build):
     assert {"nvidia.com/mig-small": 2, "nvidia.com/mig-2g.10gb": 1, "nvidia.com/mig-3g.20gb": 1} == counts(stock)
 
 
+def test_one_name_for_devices_and_partitions_is_reported(build):
+    """A pattern that gives partitions the whole devices' name mixes what `single` would refuse: a warning."""
+    stock = build.inventory(
+        build.entry(partitions={0: ("1g.5gb",)}),
+        mig=(NamePattern(pattern="*", name="nvidia.com/gpu", where="t:7:3"),),
+        mig_strategy=MigStrategy.MIXED,
+    )
+    assert {"nvidia.com/gpu": 2} == counts(stock)
+    assert [("t:7:3", False)] == [(problem.where, problem.is_error) for problem in stock.problems]
+
+
 def test_patterns_leave_other_vendors_alone(build):
     """A pattern for NVIDIA's names does not touch a device of another domain."""
     stock = build.inventory(
