@@ -432,7 +432,7 @@ async def test_drills_can_be_seen(start, shows, clock):
     assert (1, "active") == (faults["active"], faults["rules"][0]["state"])
     sample = agent.agent.metrics.registry.get_sample_value
     assert 1.0 == sample("vdev_faults_active", {"kind": "device"})
-    assert 1.0 == sample("vdev_faults_injected_total", {"kind": "device", "resource": "*"})
+    assert 1.0 == sample("vdev_faults_injected_total", {"kind": "device", "resource": NPU})
     lines = [each for each in agent.logs if each.get("injected")]
     assert {"fault begins", "device unhealthy"} <= {each["event"] for each in lines}
     assert {"x"} == {each["rule"] for each in lines}

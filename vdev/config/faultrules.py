@@ -16,7 +16,7 @@ from .place import Path
 from .read import Reading, Report
 from .tree import Tree
 
-_TEXT = "injected by vdev"
+_TEXT = "drill"  # the rule that injects it is said beside it
 
 
 def section(reading: Reading, spec: Spec, report: Report) -> core.FaultSpec:

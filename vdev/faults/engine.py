@@ -351,7 +351,14 @@ class Engine:
                 injected=True,
             )
             if active and rule.kind in (Kind.DEVICE, Kind.CDI, Kind.POD_RESOURCES):
-                self._note(run, rule.resource, quiet=True)
+                for resource in self._resources_of(run):
+                    self._note(run, resource, quiet=True)
+
+    def _resources_of(self, run: Run) -> Iterable[str]:
+        """The resources whose devices the rule hits now; for other kinds what the rule says."""
+        if run.rule.kind is not Kind.DEVICE:
+            return (run.rule.resource,)
+        return sorted({name for name, _ in self._hit(run, self.clock.now())}) or (run.rule.resource,)
 
     def _strike(self, run: Run) -> None:
         match run.rule.effect:

@@ -72,7 +72,7 @@ def test_the_example():
     assert dead.effect == Verdict(healthy=False, reason="XID 79: fallen off the bus")
     assert dead.when == When(at=60, lasts=30, every=300)
     assert dead.aim == Aim(wants=(Want(entry="a100", indices=(range(3, 4),)),))
-    assert flapping.effect == Flap(20, 5, "injected by vdev")
+    assert flapping.effect == Flap(20, 5, "drill")
     assert flapping.when.jitter == 0.2
     assert some.nodes == Nodes(share=0.1)
     assert some.aim == Aim(pick=1)
