@@ -71,6 +71,8 @@ def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: Path,
         report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
     if model.devices is not None:
         _select(model.devices, (*path, "devices"), report)
+    if model.on_nodes is not None and model.on_nodes.share == 0:
+        report.error((*path, "onNodes", "share"), "a share of no nodes can never fire")
 
 
 def _call(model: schema.FaultRule, given: frozenset[str], path: Path, report: Report) -> None:

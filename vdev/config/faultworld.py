@@ -2,20 +2,24 @@
 rules that contradict each other.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 
 from ..core import faults as core
+from ..core.inventory import Inventory
 from ..core.problem import did_you_mean
 from ..core.spec import EntrySpec, Spec, VirtualSource
 from ..core.timeline import Dice, Firing, spans
 from .compile import partition_names
+from .faultscene import NOWHERE, Scene, meant, scene
 from .place import Path
 from .read import Report
 
 _NVIDIA_IDS = ("GPU-", "MIG-")
+_NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(::\d+)?")
 _LOOKED_AT = 50  # spans of each rule that are compared with another's
 
 Placed = Sequence[tuple[Path, core.Rule]]
@@ -28,6 +32,9 @@ class World:
     entries: tuple[EntrySpec, ...]
     resources: frozenset[str]
     profiles: frozenset[str]
+    spec: Spec
+    cdi: bool
+    stage: Scene = NOWHERE
 
 
 def world(spec: Spec) -> World:
@@ -40,12 +47,14 @@ def world(spec: Spec) -> World:
         profile.partition("@")[0] for entry in spec.entries for each in entry.partitions.values() for profile in each
     }
     profiles |= {each.name for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
-    return World(spec.entries, frozenset(resources), frozenset(profiles))
+    cdi = any(each.is_cdi for each in spec.flags.device_list_strategies)
+    return World(spec.entries, frozenset(resources), frozenset(profiles), spec, cdi)
 
 
 def check(rules: Placed, around: World, report: Report) -> None:
     """The rules against the world, and against each other."""
     first: dict[str, Path] = {}
+    around = replace(around, stage=scene(around.spec, [rule for _, rule in rules])) if rules else around
     for path, rule in rules:
         if rule.name in first:
             at = report.document.value_place((*first[rule.name], "name"))
@@ -53,8 +62,14 @@ def check(rules: Placed, around: World, report: Report) -> None:
         first.setdefault(rule.name, path)
         _resource(rule, path, around, report)
         if rule.kind is core.Kind.DEVICE or rule.triggered:
+            before = len(report.findings)
             for number, want in enumerate(rule.aim.wants):
                 _want(rule, want, number, path, around, report)
+            if len(report.findings) == before and around.stage.nodes:
+                _whole(rule, path, around, report)
+        if rule.kind is core.Kind.CDI and not around.cdi:
+            hint = "set flags.plugin.deviceListStrategy to cdi-cri or cdi-annotations"
+            report.warning((*path, "cdi"), "no CDI file is written, so the rule has nothing to break", hint)
     for (_, one), (path, other) in combinations(rules, 2):
         _pair(one, other, path, report)
 
@@ -73,7 +88,7 @@ def _unknown(kind: str, word: str, known: frozenset[str], path: Path, report: Re
 
 
 def _want(rule: core.Rule, want: core.Want, number: int, path: Path, around: World, report: Report) -> None:  # noqa: PLR0917
-    base = (*path, "devices")
+    base, stage = (*path, "devices"), around.stage
 
     def at(key: str) -> Path:
         """The item of the list, or the key of the mapping."""
@@ -91,20 +106,71 @@ def _want(rule: core.Rule, want: core.Want, number: int, path: Path, around: Wor
         _unknown("resource", want.resource, around.resources, at("resource"), report)
     if want.profile and not any(fnmatchcase(name, want.profile) for name in around.profiles):
         _unknown("profile", want.profile, around.profiles, at("profile"), report)
-    if want.id and not _may_be_id(want.id, around.entries):
+    if want.id and not _may_be_id(want.id, around.entries, stage):
         known = frozenset(each.name for each in around.entries)
         _unknown("device", want.id, known, at("id"), report)
     counts = [each.source.count for each in entries if isinstance(each.source, VirtualSource)]
     if len(counts) == len(entries):
         _index(want, max(counts), at("index"), report)
         _numa(want, entries, at("numa"), report)
+        if want.partition is not None and stage.nodes and not any(each.stop > max(counts) for each in want.indices):
+            _partition(want, stage, at("index"), report)
     _nodes(rule, entries, path, report)
 
 
 def _index(want: core.Want, count: int, path: Path, report: Report) -> None:
-    if want.indices and all(each.start >= count for each in want.indices):
-        index = want.indices[0].start
+    beyond = [each for each in want.indices if each.stop > count]
+    if beyond:
+        index = max(beyond[0].start, count)
         report.error(path, f"there is no device {index}; the entry has {count}", f"expected 0 to {count - 1}")
+
+
+def _partition(want: core.Want, stage: Scene, path: Path, report: Report) -> None:
+    """A partition's number on its device."""
+    parts = {
+        slot.device.sort_key[-1]
+        for node in stage.nodes.values()
+        for resource in node.resources.values()
+        for slot in resource.slots
+        if slot.device.is_partition
+        and fnmatchcase(slot.device.raw.entry, want.entry)
+        and any(slot.device.raw.index in each for each in want.indices)
+    }
+    if want.partition not in parts:
+        index = want.indices[0].start
+        there = ", ".join(f"{index}:{each}" for each in sorted(parts))
+        message = f"there is no partition {index}:{want.partition}, so the rule can never fire"
+        report.error(path, message, f"there are {there}" if there else "the device has no partitions")
+
+
+def _whole(rule: core.Rule, path: Path, around: World, report: Report) -> None:
+    """All conditions together, where every device that they could mean is known."""
+    wants, stage = rule.aim.wants, around.stage
+    if any(
+        fnmatchcase(entry.name, want.entry or "*")
+        for entry in around.entries
+        for want in wants
+        if entry.name not in stage.known
+    ) or any(want.id and not _is_known(want.id, stage) for want in wants):
+        return
+    for want in wants:
+        if not stage.meant(replace(rule, aim=core.Aim(wants=(want,)))):
+            message = "no device meets all of the conditions, so the rule can never fire"
+            report.error((*path, "devices"), message, "devices and resource must hold together")
+            return
+    most = max(_units(rule, node, each) for node, each in stage.nodes.items())
+    if rule.aim.pick is not None and rule.aim.pick > most:
+        report.error((*path, "devices", "pick"), f"{rule.aim.pick} cannot be picked of {most}")
+
+
+def _units(rule: core.Rule, node: str, around: Inventory) -> int:
+    """How many things the rule can pick from: replicas by id, partitions or whole devices."""
+    keys = meant(rule, around, node)
+    slots = [slot for name, each in around.resources.items() for slot in each.slots if (name, slot.id) in keys]
+    if any(want.id for want in rule.aim.wants):
+        return len(slots)
+    fine = rule.resource != "*" or any(w.profile or w.resource or w.partition is not None for w in rule.aim.wants)
+    return len({slot.device.id if fine else slot.device.raw.id for slot in slots})
 
 
 def _numa(want: core.Want, entries: Sequence[EntrySpec], path: Path, report: Report) -> None:
@@ -114,13 +180,28 @@ def _numa(want: core.Want, entries: Sequence[EntrySpec], path: Path, report: Rep
         report.error(path, f"no device is on NUMA node {want.numa[0]}, so the rule can never fire", there)
 
 
-def _may_be_id(text: str, entries: Sequence[EntrySpec]) -> bool:
-    """Ids begin with the entry's name, or are NVIDIA's."""
+def _may_be_id(text: str, entries: Sequence[EntrySpec], stage: Scene) -> bool:
+    """Ids begin with the entry's name, or are NVIDIA's, which depend on the node's name; those of virtual devices are
+    known.
+    """
     if any(mark in text for mark in "*?["):
         return True
     if text.startswith(_NVIDIA_IDS):
-        return any(entry.is_nvidia for entry in entries)
-    return any(text.startswith(f"{entry.name[:40]}-") for entry in entries)
+        return any(entry.is_nvidia for entry in entries) and _NVIDIA_ID.fullmatch(text) is not None
+    others = [entry for entry in entries if entry.name not in stage.known]
+    return any(text.startswith((f"{entry.name[:40]}-", f"{entry.name[:40]}_")) for entry in others) or _is_known(
+        text, stage
+    )
+
+
+def _is_known(text: str, stage: Scene) -> bool:
+    return any(
+        fnmatchcase(each, text)
+        for node in stage.nodes.values()
+        for resource in node.resources.values()
+        for slot in resource.slots
+        for each in (slot.id, slot.device.id, slot.device.raw.id)
+    )
 
 
 def _nodes(rule: core.Rule, entries: Sequence[EntrySpec], path: Path, report: Report) -> None:
