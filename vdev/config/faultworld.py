@@ -72,6 +72,9 @@ def check(rules: Placed, around: World, report: Report) -> None:
             report.warning((*path, "cdi"), "no CDI file is written, so the rule has nothing to break", hint)
     for (_, one), (path, other) in combinations(rules, 2):
         _pair(one, other, path, report)
+        why = contrary(one, other, around.stage)
+        if why:
+            report.error(path, f"{one.name!r} and {other.name!r} {why}", "give them times of their own")
 
 
 # --- one rule and the world ------------------------------------------------------------------------------------------
@@ -226,9 +229,6 @@ def _pair(one: core.Rule, other: core.Rule, path: Path, report: Report) -> None:
         report.error((*path, "at"), message)
     elif _same_calls(one, other) and _unconditional(one):
         report.error(path, f"the rule can never fire: {one.name!r} takes all of its calls", "limit one of them in time")
-    elif _opposed(one, other) and _overlap(one, other):
-        hint = "give them times of their own"
-        report.error(path, f"{one.name!r} says the contrary of the same devices at the same time", hint)
 
 
 def _by_chance(rule: core.Rule) -> bool:
@@ -247,23 +247,77 @@ def _unconditional(rule: core.Rule) -> bool:
     return rule.when == core.When()
 
 
-def _opposed(one: core.Rule, other: core.Rule) -> bool:
-    """Whether both speak of the same devices and cannot both be true."""
-    if (one.aim, one.resource) != (other.aim, other.resource):
-        return False
-    match one.effect, other.effect:
+def contrary(one: core.Rule, other: core.Rule, stage: Scene, *, later: float = 0.0) -> str:
+    """Why both cannot be true, or "" when they can; `other` is read so many seconds after `one`.
+
+    Chance and triggers are given the benefit of the doubt, and so are devices that only a node can tell.
+    """
+    if _by_chance(one) or _by_chance(other) or not _opposed(one.effect, other.effect):
+        return ""
+    if one.nodes != other.nodes and min(one.nodes.share, other.nodes.share) < core.ALWAYS:
+        return ""
+    if one.kind is core.Kind.DEVICE:
+        what = "the same devices" if _same_devices(one, other, stage) else ""
+    else:
+        what = "the same resource" if _same_resources(one, other, stage) else ""
+    return f"say the contrary of {what} at the same time" if what and _overlap(one, other, later) else ""
+
+
+def _opposed(one: core.Effect, other: core.Effect) -> bool:
+    """Whether both effects cannot be there at once."""
+    match one, other:
         case core.Verdict(healthy=first), core.Verdict(healthy=second):
             return first != second
-        case (core.Verdict(), core.Remove()) | (core.Remove(), core.Verdict()):
+        case (core.Verdict(), core.Remove() | core.Flap()) | (core.Remove() | core.Flap(), core.Verdict()):
             return True
+        case core.Flap(), core.Flap():
+            return (one.up, one.down) != (other.up, other.down)
+        case core.Register(delay=first), core.Register(delay=second) if not (one.never or other.never):
+            return one != other and bool(first) == bool(second)  # what comes late can be wrong, too
+        case (core.Register(), core.Register()) | (core.Stream(), core.Stream()) | (core.Socket(), core.Socket()):
+            return one != other
+        case core.Cdi(), core.Cdi():
+            return one != other
     return False
 
 
-def _overlap(one: core.Rule, other: core.Rule) -> bool:
-    """Whether their first spans, without jitter's luck, share a moment."""
-    dice, zero = Dice(0, ""), Firing(0.0)
-    first, second = (
-        [span for _, span in zip(range(_LOOKED_AT), spans(each, dice, zero, 0.0), strict=False)]
-        for each in (one, other)
+def _both(one: core.Rule, other: core.Rule, node: str) -> bool:
+    """Whether both rules are for the node of that name."""
+    return all(
+        not globs or any(fnmatchcase(node, each) for each in globs) for globs in (one.nodes.globs, other.nodes.globs)
     )
-    return any(a.start < b.end and b.start < a.end for a in first for b in second if a.real and b.real)
+
+
+def _same_devices(one: core.Rule, other: core.Rule, stage: Scene) -> bool:
+    if (one.aim, one.resource, one.nodes) == (other.aim, other.resource, other.nodes):
+        return True
+    if any(each is not None for rule in (one, other) for each in (rule.aim.pick, rule.aim.share)):
+        return False  # their lots may differ
+    return any(
+        not meant(one, each, node).isdisjoint(meant(other, each, node))
+        for node, each in stage.nodes.items()
+        if _both(one, other, node)
+    )
+
+
+def _same_resources(one: core.Rule, other: core.Rule, stage: Scene) -> bool:
+    if (one.resource, one.nodes) == (other.resource, other.nodes):
+        return True
+    return any(
+        one.concerns(name) and other.concerns(name)
+        for node, each in stage.nodes.items()
+        if _both(one, other, node)
+        for name in each.resources
+    )
+
+
+def _overlap(one: core.Rule, other: core.Rule, later: float) -> bool:
+    """Whether their first spans, without jitter's luck, share a moment. A flap counts from its first fall on."""
+    dice = Dice(0, "")
+    first, second = (
+        [span for _, span in zip(range(_LOOKED_AT), spans(each, dice, Firing(zero), later), strict=False)]
+        for each, zero in ((one, 0.0), (other, later))
+    )
+    return any(
+        (a.start < b.end and b.start < a.end) or a.start == b.start for a in first for b in second if a.real and b.real
+    )

@@ -198,7 +198,42 @@ def test_bad_rule(rule, place, what):
         (
             "name: x, devices: [acme], at: 5s, for: 10s, health: Healthy",
             "name: y, devices: [acme], at: 10s, for: 10s, health: Unhealthy",
-            "says the contrary",
+            "'x' and 'y' say the contrary",
+        ),
+        (
+            'name: x, devices: ["acme/*"], health: Unhealthy',
+            'name: y, devices: ["acme/0"], health: Healthy',
+            "'x' and 'y' say the contrary",
+        ),
+        (
+            "name: x, devices: [acme-0], health: Unhealthy",
+            'name: y, devices: ["acme/0"], health: Healthy',
+            "'x' and 'y' say the contrary",
+        ),
+        (
+            'name: x, devices: ["a100/0"], health: Unhealthy',
+            'name: y, devices: ["a100/0:1"], health: Healthy',
+            "'x' and 'y' say the contrary",
+        ),
+        (
+            "name: x, devices: [acme], health: Healthy",
+            'name: y, devices: ["acme/0"], flap: {up: 5s, down: 5s}',
+            "'x' and 'y' say the contrary",
+        ),
+        (
+            "name: x, devices: [acme], flap: {up: 6s, down: 5s}",
+            'name: y, devices: ["acme/0"], flap: {up: 5s, down: 5s}',
+            "'x' and 'y' say the contrary",
+        ),
+        (
+            "name: x, register: {never: true}",
+            "name: y, register: {twice: true}, resource: acme.dev/npu",
+            "'x' and 'y' say the contrary",
+        ),
+        (
+            "name: x, stream: {close: true}, for: 5s",
+            "name: y, stream: {stall: true}",
+            "'x' and 'y' say the contrary",
         ),
     ],
 )
@@ -215,6 +250,11 @@ def test_rules_apart_in_time_do_not_contradict():
         "name: x, devices: [acme], at: 5s, for: 5s, health: Healthy",
         "name: y, devices: [acme], at: 10s, health: Unhealthy",
     )
+
+
+def test_a_late_registration_can_be_wrong_too():
+    """A registration can come late and twice."""
+    assert faults("name: x, register: {delay: 5s}", "name: y, register: {twice: true}")
 
 
 def test_seed_must_be_a_number():
