@@ -274,9 +274,12 @@ def _opposed(one: core.Effect, other: core.Effect) -> bool:
             return (one.up, one.down) != (other.up, other.down)
         case core.Register(delay=first), core.Register(delay=second) if not (one.never or other.never):
             return one != other and bool(first) == bool(second)  # what comes late can be wrong, too
-        case (core.Register(), core.Register()) | (core.Stream(), core.Stream()) | (core.Socket(), core.Socket()):
-            return one != other
-        case core.Cdi(), core.Cdi():
+        case (
+            (core.Register(), core.Register())
+            | (core.Stream(), core.Stream())
+            | (core.Socket(), core.Socket())
+            | (core.Cdi(), core.Cdi())
+        ):
             return one != other
     return False
 
