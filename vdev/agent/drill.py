@@ -11,6 +11,8 @@ from typing import Any
 import structlog
 
 from .. import config
+from ..config.faultscene import NOWHERE, scene
+from ..config.faultworld import contrary
 from ..core import cdi
 from ..core.faults import CdiFault, FaultSpec, Kind, Process, Rule
 from ..core.forecast import words
@@ -99,7 +101,7 @@ class Drill:
         """What the control socket offers; everything but the list needs permission."""
         return {
             "fault-list": self._list,
-            "fault-add": self._may(lambda ask: {"added": self.store.add(str(ask["rules"]))}),
+            "fault-add": self._may(self._add),
             "fault-clear": self._may(self._clear),
             "fault-trigger": self._may(self._trigger),
             "device-set": self._may(self._set_device),
@@ -119,6 +121,22 @@ class Drill:
 
     async def _list(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         return self.status()
+
+    def _add(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        text = str(request["rules"])
+        new = self._parse(text, "<live>").rules
+        names, now = {rule.name for rule in new}, self.engine.clock.now()
+        runs = [run for name, run in self.engine.runs.items() if run.live and name not in names]
+        stage = scene(self.spec, (*new, *(run.rule for run in runs))) if runs else NOWHERE
+        for run in runs:
+            for rule in new:
+                why = contrary(run.rule, rule, stage, later=now - run.loaded_at)
+                if why:
+                    raise UsageError(
+                        f"the rules {run.rule.name!r}, from {run.source}, and {rule.name!r} {why}; "
+                        f"clear {run.rule.name!r} first, or give them times of their own"
+                    )
+        return {"added": self.store.add(text)}
 
     def _clear(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("all"):
