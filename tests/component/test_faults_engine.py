@@ -1,8 +1,12 @@
-"""What the engine remembers and counts: the resources that were hit."""
+"""What the engine remembers and counts: other seeds, and the resources that were hit."""
+
+from dataclasses import replace
+
+import pytest
 
 from vdev.core import inventory
 from vdev.core.device import Device, RawDevice, Slot
-from vdev.core.faults import FaultSpec, Rule, Verdict, When
+from vdev.core.faults import Aim, Chance, FaultSpec, Nodes, Rule, Verdict, When
 from vdev.faults import Engine, ManualClock
 from vdev.observe.metrics import Metrics
 
@@ -18,6 +22,25 @@ def stock(*names):
             for name, raw in raws.items()
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (SICK, True),
+        (replace(SICK, when=replace(SICK.when, jitter=0.1)), False),
+        (replace(SICK, chance=Chance(probability=0.9)), False),
+        (replace(SICK, aim=Aim(pick=1)), False),
+        (replace(SICK, nodes=Nodes(share=0.9)), False),
+    ],
+)
+def test_another_seed_restarts_what_draws_lots(rule, expected):
+    """A rule without chance goes on when the seed changes."""
+    engine = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: None)
+    engine.load("configuration", FaultSpec(seed=1, rules=(rule,)))
+    before = engine.runs["x"]
+    engine.load("configuration", FaultSpec(seed=2, rules=(rule,)))
+    assert expected == (engine.runs["x"] is before)
 
 
 def test_the_metric_names_the_resources_hit():

@@ -17,6 +17,7 @@ from ..core import aim
 from ..core.aim import Afflictions
 from ..core.device import Health
 from ..core.faults import (
+    ALWAYS,
     Call,
     CallFault,
     Cdi,
@@ -85,6 +86,19 @@ class Run:
         return self.here and not self.cleared
 
 
+def by_lot(rule: Rule) -> bool:
+    """Whether the seed matters to the rule."""
+    when, chance, aimed, effect = rule.when, rule.chance, rule.aim, rule.effect
+    return bool(
+        when.jitter
+        or chance.probability < ALWAYS
+        or aimed.pick is not None
+        or aimed.share is not None
+        or rule.nodes.share < ALWAYS
+        or (isinstance(effect, Call) and effect.delay is not None and effect.delay.median < effect.delay.most)
+    )
+
+
 class Engine:
     """All rules of this node. `on_change` is called when a look is due before `next_change`.
 
@@ -111,6 +125,8 @@ class Engine:
     def load(self, source: str, faults: FaultSpec) -> None:
         """The rules of a source are these now: a changed one starts anew, an equal one goes on, a missing one heals.
 
+        Another seed changes the rules that draw lots.
+
         Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
         """
         dice = Dice(faults.seed, self._node)
@@ -122,7 +138,8 @@ class Engine:
         kept = {name: run for name, run in self.runs.items() if run.source != source}
         for rule in faults.rules:
             old = self.runs.get(rule.name)
-            kept[rule.name] = old if old and old.rule == rule and old.dice == dice else self._begin(rule, source, dice)
+            same = old is not None and old.rule == rule and (old.dice == dice or not by_lot(rule))
+            kept[rule.name] = old if old and same else self._begin(rule, source, dice)
         for name, run in self.runs.items():
             if kept.get(name) is not run:
                 self._end(run)
