@@ -119,8 +119,8 @@ async def test_only_our_dead_sockets_are_removed(kubelet, start_agent):
     assert "vdev-gpu-00000000-dead.sock" not in names
 
 
-async def test_a_refused_resource_does_not_stop_the_others(kubelet, start_agent, shows):
-    """A path that is too long for a socket is said clearly, and everything else of the process goes on."""
+async def test_a_path_too_long_for_a_socket_is_said(kubelet, start_agent):
+    """A directory too deep for a socket is named with the limit, and the process waits and ends cleanly."""
     deep = kubelet.root / ("d" * 100)
     await asyncio.to_thread(deep.mkdir)
     agent = await start_agent(CONFIG, plugin_dir=deep, wait=False)

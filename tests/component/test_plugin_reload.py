@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from vdev import config
 from vdev.sim import manifest
 
 TWO = """
@@ -92,13 +93,19 @@ async def test_a_pipe_in_place_of_the_file_changes_nothing(kubelet, start_agent,
     await shows(NPU, 3, 3)
 
 
-async def test_sighup_reads_again(kubelet, start_agent, shows):
-    """SIGHUP is a reload, also where nothing changed."""
-    agent = await start_agent(TWO)
+async def test_sighup_reads_again(kubelet, start_agent):
+    """SIGHUP is a reload, also where no file changed; and what says the same changes nothing."""
+    readings = []
+
+    def load(files, **options):
+        readings.append(files)
+        return config.load(files, **options)
+
+    await start_agent(TWO, load=load)
+    before = len(readings)
     os.kill(os.getpid(), signal.SIGHUP)
-    agent.edit(THREE)
-    await shows(NPU, 3, 3)
-    assert 1 == kubelet.metrics.registrations[NPU]
+    await kubelet.wait_until(lambda: len(readings) > before, what="another reading")
+    assert {NPU: 1, OTHER: 1} == dict(kubelet.metrics.registrations)
 
 
 async def test_an_unchanged_resource_gets_no_message(kubelet, start_agent, shows):
@@ -158,7 +165,7 @@ async def test_a_removed_file_changes_nothing(kubelet, start_agent, shows):
     await shows(NPU, 3, 3)
 
 
-async def test_options_change_by_a_new_registration(kubelet, start_agent, shows):
+async def test_what_containers_get_changes_without_a_registration(kubelet, start_agent, shows):
     """What a container gets changes without a registration: only the next allocation differs."""
     agent = await start_agent(TWO)
     agent.edit(TWO.replace("virtual: {count: 2}", 'virtual: {count: 2}, container: {env: {X: "1"}}'))
