@@ -181,6 +181,7 @@ class _Builder:
         )
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
+        lacking = ""
         for item, match in pairs:
             own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
             values = facts(bare, self._entry.resource) | own | {"path": match.path}
@@ -189,13 +190,26 @@ class _Builder:
                 mounts.append(Mount(match.path, inside, item.read_only))
             elif match.info.kind is NodeKind.DIRECTORY:
                 self.watched.add(match.info.path)
+                below, reason = self._below(match.info.path)
                 nodes += [
                     DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions)
-                    for path, info in nodes_below(self._host, match.info.path)
+                    for path, info in below
                 ]
+                lacking = lacking or ("" if item.optional else reason)
             else:
                 nodes.append(DeviceNode(match.info.path, inside, item.permissions))
-        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts))
+        if not (nodes or mounts):  # of optional directories alone
+            lacking = lacking or "none of its directories has a device node"
+        health = Health(healthy=False, reason=lacking) if lacking and bare.health.healthy else bare.health
+        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health)
+
+    def _below(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
+        """The device nodes in a directory, and what is wrong when there are none."""
+        try:
+            below = list(nodes_below(self._host, directory))
+        except HostError as broken:
+            return [], str(broken)
+        return below, "" if below else f"{directory} has no device node"
 
     def _health(self, members: Group) -> Health:
         missing = members.missing(self._items)

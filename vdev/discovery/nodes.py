@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..core.device import HEALTHY, DeviceNode, Health, RawDevice
 from ..core.facts import facts
-from ..core.spec import EntrySpec, SysfsSource, UsbSource
+from ..core.spec import ContainerSpec, EntrySpec, SysfsSource, UsbSource
 from ..hostfs import HostRoot
 from .members import Numa, container_path, looked_at
 from .systree import SysTree
@@ -28,8 +28,8 @@ class NodeFinder:
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
         """The raw device at a sysfs directory.
 
-        It is unhealthy while a node that it should have is missing. With children, `container_path` renames the first
-        child's node, else the device's own; a directory takes all of them.
+        It is unhealthy while a node that it should have is missing, or when a container would get nothing of it. With
+        children, `container_path` renames the first child's node, else the device's own; a directory takes all of them.
         """
         own = self.tree.node(directory)
         wanted = [own] if own else []
@@ -44,6 +44,7 @@ class NodeFinder:
             else:
                 lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
                 self.watched.add(self.tree.node_directory(subsystem))
+        lacking = lacking or self._without_use(directory, wanted)
         numa = self.numa.of_directory(directory)
         bare = RawDevice(
             id=device_id,
@@ -67,6 +68,21 @@ class NodeFinder:
             nodes_found.append(DeviceNode(info.path, inside, self.source.permissions))
         health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
         return replace(bare, nodes=tuple(nodes_found), health=health)
+
+    def _without_use(self, directory: str, wanted: list[str]) -> str:
+        """Why the device is of no use to a container; empty when it gives a node, or what needs none.
+
+        A network interface needs none, and what the entry's `container` says may do without.
+        """
+        name = posixpath.basename(directory)
+        if wanted:
+            return ""
+        if isinstance(self.source, UsbSource):
+            return f"{name} has no device node: sysfs tells neither its name nor the numbers of bus and device"
+        is_net = "net" in (self.source.subsystem, *self.source.children)
+        if is_net or self.entry.container != ContainerSpec():
+            return ""
+        return f"{name} has no device node, and neither children nor container give anything else"
 
     def _child(self, directory: str, subsystem: str, bus: str) -> tuple[list[str], list[str]]:
         """Nodes and names of what a child subsystem has below the device."""

@@ -88,13 +88,20 @@ class SysTree:
         return ""
 
     def node(self, device: str) -> str:
-        """The host path of the device's node, as the kernel names it; empty for a device without one."""
-        if not self.text(device, "dev"):
-            return ""
-        for line in self.text(device, "uevent").splitlines():
+        """The host path of the device's node, as the kernel names it; empty for a device without one.
+
+        A USB device has its node by the numbers of bus and device, also where sysfs shows no `dev` and `uevent`.
+        """
+        has_number = bool(self.text(device, "dev"))
+        for line in self.text(device, "uevent").splitlines() if has_number else ():
             key, _, value = line.partition("=")
             if key == "DEVNAME":
                 return posixpath.join("/dev", value)
+        bus, number = self.text(device, "busnum"), self.text(device, "devnum")
+        if bus.isdecimal() and number.isdecimal():
+            return f"/dev/bus/usb/{int(bus):03}/{int(number):03}"
+        if not has_number:
+            return ""
         return f"/dev/{_DIRECTORIES.get(self.subsystem(device), '')}{posixpath.basename(device)}"
 
     def node_directory(self, subsystem: str) -> str:

@@ -1,7 +1,7 @@
 """Devices by path patterns: what matches, what forms one device, what is refused."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from vdev.core.device import DeviceNode, Mount
 from vdev.core.problem import Severity
 from vdev.core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from vdev.discovery import Found, Numbering
+from vdev.errors import HostError
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import inspect
 
@@ -319,6 +320,36 @@ def test_a_directory_of_nodes_can_be_one_device(fake: FakeHost) -> None:
     found = find(fake, GlobPath(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), container_path="/dev/sound"))
     expected = [("/dev/snd/controlC0", "/dev/sound/controlC0"), ("/dev/snd/seq/x", "/dev/sound/seq/x")]
     assert expected == [(node.host_path, node.container_path) for node in found.devices[0].nodes]
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_directory_without_nodes_is_an_unhealthy_device(fake: FakeHost, optional: bool) -> None:
+    """There is nothing to hand out; once a node appears, the device is whole."""
+    (fake.root / "dev/snd").mkdir()
+    item = GlobPath(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), optional=optional)
+    reason = "none of its directories has a device node" if optional else "/dev/snd has no device node"
+    assert [reason] == [device.health.reason for device in find(fake, item).devices]
+    assert "/dev/snd" in find(fake, item).watch
+    fake.node("snd/timer")
+    assert [""] == [device.health.reason for device in find(fake, item).devices]
+
+
+def test_a_directory_that_cannot_be_read_breaks_its_device_alone(
+    fake: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other devices of the entry stay."""
+    fake.node("a/x")
+    fake.node("b/x")
+    real = fake.host.entries
+
+    def broken(path: str) -> Iterator[tuple[str, bool]]:
+        if path == "/dev/a":
+            raise HostError("cannot list /dev/a: Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(fake.host, "entries", broken)
+    found = find(fake, GlobPath(path="/dev/[ab]", kinds=(NodeKind.DIRECTORY,)))
+    assert ["cannot list /dev/a: Permission denied", ""] == [device.health.reason for device in found.devices]
 
 
 @pytest.mark.parametrize(

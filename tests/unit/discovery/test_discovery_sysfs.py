@@ -7,7 +7,8 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.spec import Condition, EntrySpec, Operator, SysfsSource
+from vdev.core.spec import Condition, ContainerSpec, EntrySpec, Operator, SysfsSource
+from vdev.core.template import parse
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError
 
@@ -215,3 +216,34 @@ def test_devices_without_node_name_in_uevent_are_found_where_udev_puts_them(tmp_
     fake.plug("virtual/input/input0/event0", **{"class": "input", "node": {"path": "input/event0", "number": "13:64"}})
     (tmp_path / "sys/devices/virtual/input/input0/event0/uevent").write_text("MAJOR=13\nMINOR=64\n")
     assert {"e-event0": ["/dev/input/event0"]} == nodes(find(fake, by_class("input")))
+
+
+@pytest.mark.parametrize(
+    ("source", "container", "reason"),
+    [
+        (
+            by_bus("pci", where("driver", "vfio-pci")),
+            ContainerSpec(),
+            "0000:86:01.0 has no device node, and neither children nor container give anything else",
+        ),
+        (by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)), ContainerSpec(), ""),
+        (by_bus("pci", where("driver", "vfio-pci")), ContainerSpec(env=(("VF", parse("{attributes.name}")),)), ""),
+        (by_class("net"), ContainerSpec(), ""),
+    ],
+    ids=["nothing", "children", "container", "interface"],
+)
+def test_a_device_that_gives_a_container_nothing_is_unhealthy(
+    server: FakeHost, source: SysfsSource, container: ContainerSpec, reason: str
+) -> None:
+    """A node, an interface or what the entry adds is of use; a bare PCI function is not."""
+    entry = EntrySpec(name="e", resource="example.com/e", source=source, container=container)
+    assert reason == discovery.discover(entry, server.host, node="n").devices[0].health.reason
+
+
+def test_a_usb_device_found_by_its_bus_has_its_node_by_number(desk: FakeHost) -> None:
+    """Also where sysfs is shown without `dev`."""
+    desk.remove(f"/sys/devices/{CAMERA}/dev")
+    desk.file(f"/sys/devices/{CAMERA}/busnum", "1")
+    desk.file(f"/sys/devices/{CAMERA}/devnum", "4")
+    found = find(desk, by_bus("usb", where("idVendor", "046d")))
+    assert [["/dev/bus/usb/001/004"]] == list(nodes(found).values())

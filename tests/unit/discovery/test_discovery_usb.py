@@ -164,3 +164,27 @@ def test_a_host_without_usb_is_a_warning(tmp_path: Path) -> None:
     """No bus, no device, no crash."""
     found = find(FakeHost(tmp_path), SDR)
     assert ((), 1) == (found.devices, len(found.problems))
+
+
+def test_the_bus_node_follows_from_bus_and_device_number(tmp_path: Path) -> None:
+    """Where sysfs is shown without `dev` and `uevent`, the numbers of bus and device still name the node."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-3", 5)
+    for name in ("dev", "uevent"):
+        fake.remove(f"/sys/devices/{BUS}/1-3/{name}")
+    found = find(fake, SDR)
+    assert {"e-A1": ["/dev/bus/usb/001/005"]} == nodes(found)
+    assert found.devices[0].health.healthy
+    fake.remove("/dev/bus/usb/001/005")
+    assert "/dev/bus/usb/001/005 is missing" == find(fake, SDR).devices[0].health.reason
+
+
+@pytest.mark.parametrize("devnum", [None, "", "x"])
+def test_a_device_whose_node_nothing_names_is_unhealthy(tmp_path: Path, devnum: str | None) -> None:
+    """It could not be handed to a container, and says why."""
+    fake = FakeHost(tmp_path)
+    fake.plug(f"{BUS}/1-3", bus="usb", idVendor="0bda", idProduct="2838", busnum=1)
+    if devnum is not None:
+        fake.file(f"/sys/devices/{BUS}/1-3/devnum", devnum)
+    reason = "1-3 has no device node: sysfs tells neither its name nor the numbers of bus and device"
+    assert [((), reason)] == [(device.nodes, device.health.reason) for device in find(fake, SDR).devices]
