@@ -7,7 +7,7 @@ import asyncio
 import functools
 import shutil
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,22 @@ import vdev
 import vdev.sim
 from vdev import config
 from vdev.agent import Agent, Options, status
+from vdev.core.intervals import Intervals
 from vdev.hostfs import HostRoot
 from vdev.sim import Kubelet
 
-SETTLE = 0.2  # seconds that a removed device stays listed; five in production, since nobody waits for it
+# What a test would only wait for. Nothing here decides who wins a race that a test is about.
+QUICK = {
+    "retire_settle": 0.2,
+    "retire_recheck": 0.1,
+    "kubelet_grace": 0.2,
+    "admission": 0.1,
+    "look_at_holders_for_actions": 0.2,
+    "look_at_lock": 0.05,
+    "retry_virtual_node": 0.1,
+    "empty_list": 0.3,
+}
+INTERVALS = frozenset(each.name for each in fields(Intervals))
 
 
 @dataclass(slots=True)
@@ -79,7 +91,7 @@ async def start_agent(kubelet, directory, _inotify):
 
     With `wait` it returns once every resource is registered and listed. A second one of the same test finds what the
     first left in the directory of CDI specifications. `overrides` are values that stand over the file's; `options`
-    those of `vdev.agent.Options`.
+    those of `vdev.agent.Options`, and of its intervals.
     """
     started = []
 
@@ -96,11 +108,10 @@ async def start_agent(kubelet, directory, _inotify):
             pod_resources_socket=kubelet.pod_resources_socket,
             cdi_dir=directory / "cdi",
             host=HostRoot(Path("/")),
-            retire_settle=SETTLE,
-            kubelet_grace=SETTLE,
             device_dir=directory / "devices",
         )
-        agent = Agent(replace(chosen, **options))
+        intervals = QUICK | {name: options.pop(name) for name in INTERVALS & options.keys()}
+        agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options))
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
         started.append(running)
         if wait:

@@ -19,7 +19,7 @@ from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe import control
 from ..observe.metrics import Metrics
-from ..plugin.link import POLL, KubeletLink
+from ..plugin.link import KubeletLink
 from ..plugin.service import State
 from . import ownership, source
 from .alone import Claim
@@ -27,7 +27,7 @@ from .choose import Chooser
 from .desk import FrontDesk
 from .drill import Drill
 from .fleet import Fleet
-from .holdings import ATTENTIVE, SLOW, HolderTracker
+from .holdings import HolderTracker
 from .options import Options
 from .ownership import Ownership
 from .reconcile import Reconciler
@@ -36,10 +36,6 @@ from .status import status
 from .window import Window
 
 log = structlog.get_logger(__name__)
-
-_ADMISSION = 0.5  # seconds after an Allocate; the kubelet names a pod as a holder only when it has admitted it
-_FIRST_READING = 1.0  # seconds that the first list waits for the kubelet to say who holds what
-_RESCAN = 30.0  # seconds between looks at all devices when no event comes
 
 
 @dataclass(slots=True)
@@ -65,14 +61,15 @@ class Agent:
             allocate_deadline=options.allocate_deadline,
             on_allocated=self._ask_holders_soon,
         )
-        self.config = ConfigSource(Chooser(options.files, options.node), options.load, self.metrics)
+        chooser = Chooser(options.files, options.node, intervals=options.intervals)
+        self.config = ConfigSource(chooser, options.load, self.metrics)
         self.health = HealthMonitor(options.host)
         self.drill = Drill(options, self.metrics, wake=self._mark)
         self.holders = HolderTracker(
             options.pod_resources_socket,
             self.desk,
             generation=lambda: self.link.generation,
-            grace=options.kubelet_grace,
+            intervals=options.intervals,
             is_down=lambda: self.drill.engine.pod_resources_down,
         )
         self.state = Reconciler(options, self.config, self.holders, self.health, self.metrics, drill=self.drill)
@@ -106,7 +103,7 @@ class Agent:
                 http = await asyncio.to_thread(_http)
                 await stack.enter_async_context(http.serving(self.options.http_address, Window(self)))
             await self.state.start()
-            claim = Claim(self.options.plugin_dir, waiting=self._wait_for)
+            claim = Claim(self.options.plugin_dir, waiting=self._wait_for, period=self.options.intervals.look_at_lock)
             stack.callback(claim.release)
             if not await claim.take(self._stop):
                 return 0
@@ -127,10 +124,17 @@ class Agent:
     async def _work(self, watcher: Watcher) -> None:
         self.turned_at, self.waiting = time.monotonic(), ""
         with contextlib.suppress(TimeoutError):  # before the first list, so that nothing that a pod holds misses in it
-            async with asyncio.timeout(_FIRST_READING):
+            async with asyncio.timeout(self.options.intervals.first_reading):
                 await self._read_holders()
         async with asyncio.TaskGroup() as group:
-            self.fleet = fleet = Fleet(group, self.link, self.desk, on_state=self._on_state, faults=self.drill.engine)
+            self.fleet = fleet = Fleet(
+                group,
+                self.link,
+                self.desk,
+                on_state=self._on_state,
+                faults=self.drill.engine,
+                intervals=self.options.intervals,
+            )
             work = {
                 "ownership actions": self.ownership.run(),
                 "reconcile": self._reconcile(watcher, fleet),
@@ -253,19 +257,21 @@ class Agent:
 
     async def _look_at_kubelet(self) -> None:
         while True:
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(self.options.intervals.look_at_kubelet)
             await self.link.look()
 
     async def _look_again(self) -> None:
         while True:
-            await asyncio.sleep(_RESCAN)
+            await asyncio.sleep(self.options.intervals.look_at_devices)
             self.state.standins.recheck()
             self._mark(scan=frozenset(self.state.scan.entries), faults=True)
 
     async def _look_at_holders(self) -> None:
         """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
+        intervals = self.options.intervals
         while True:
-            pace = ATTENTIVE if ownership.concerns(self.state.spec) else SLOW
+            acts = ownership.concerns(self.state.spec)
+            pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pace):
                     await self._asked.wait()
@@ -276,7 +282,8 @@ class Agent:
     def _ask_holders_soon(self) -> None:
         """Ask who holds what once the pods of this moment's requests are admitted: one question for all of them."""
         if self._asking is None:
-            self._asking = asyncio.get_running_loop().call_later(_ADMISSION, self._ask_holders)
+            loop = asyncio.get_running_loop()
+            self._asking = loop.call_later(self.options.intervals.admission, self._ask_holders)
 
     def _ask_holders(self) -> None:
         self._asking = None

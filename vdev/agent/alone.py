@@ -16,7 +16,6 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-_PERIOD = 0.5  # seconds between attempts
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM)
 
 
@@ -26,10 +25,11 @@ class Claim:
     Where the system cannot lock, it is given at once: what is wrong with the directory shows when sockets are made.
     """
 
-    def __init__(self, directory: Path, *, waiting: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, *, waiting: Callable[[str], None], period: float) -> None:
         self.waited = False
         self._directory = directory
         self._waiting = waiting  # is told what is waited for, and "" at the end
+        self._period = period  # seconds between attempts
         self._held: int | None = None
 
     async def take(self, stopping: asyncio.Event) -> bool:
@@ -47,7 +47,7 @@ class Claim:
                 log.warning("waiting", reason=trouble)
                 self._waiting(trouble)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PERIOD):
+                async with asyncio.timeout(self._period):
                     await stopping.wait()
         return False
 

@@ -20,8 +20,9 @@ import yaml
 from ..core import cdi, inject
 from ..core.device import base_id
 from ..core.faults import CdiFault
+from ..core.intervals import Intervals
 from ..core.inventory import Inventory
-from ..core.retain import RECHECK, Holdings
+from ..core.retain import Holdings
 from ..errors import HostError
 from ..hostfs import write_atomic
 
@@ -37,16 +38,15 @@ Name = tuple[str, str]  # kind, device name
 class CdiFiles:
     """One directory's files of ours, and what they say.
 
-    `settle` and `blind` are seconds: how long a device that is not wanted stays at least, and how long when nobody can
-    tell who holds it. `trouble` says what keeps containers from getting their devices, or is empty.
+    A device that is not wanted stays as long as `intervals` says of one that vanished. `trouble` says what keeps
+    containers from getting their devices, or is empty.
     """
 
-    def __init__(self, directory: Path, *, settle: float, blind: float) -> None:
+    def __init__(self, directory: Path, intervals: Intervals) -> None:
         self.directory = directory
         self.trouble = ""
         self.due = True  # whether `write` has something to do even if the inventory stays as it is
-        self._settle = settle
-        self._blind = blind
+        self._intervals = intervals
         self._present: list[cdi.Document] | None = None
         self._texts: dict[str, bytes] = {}
         self._since: dict[Name, float] = {}  # when a device was first not wanted
@@ -126,12 +126,12 @@ class CdiFiles:
 
     def _is_settled(self, since: float, holdings: Holdings, now: float) -> bool:
         if holdings.holders is None:
-            return now - since >= self._blind
-        return holdings.read_at - since >= self._settle
+            return now - since >= self._intervals.retire_blind
+        return holdings.read_at - since >= self._intervals.retire_settle
 
     def _look_again(self, since: float, holdings: Holdings, now: float) -> float:
-        due = since + (self._settle if holdings.holders is not None else self._blind)
-        return due if due > now else now + RECHECK
+        due = since + (self._intervals.retire_settle if holdings.holders is not None else self._intervals.retire_blind)
+        return due if due > now else now + self._intervals.retire_recheck
 
     def _put(self, texts: dict[str, bytes]) -> None:
         """Write what differs, and remove what is in no document."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..core import choice
+from ..core.intervals import PRODUCTION, Intervals
 from ..core.problem import error
 from ..errors import ConfigError
 
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-
-PERIOD = 30.0  # seconds between readings of the label
 _ATTEMPTS = 3  # readings before the first choice, where the API server does not answer
-_PAUSE = 1.0  # seconds between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +45,18 @@ class Chooser:
     """Chooses again at each reading. `label_of` makes the node's label, where a directory is given."""
 
     def __init__(
-        self, given: Sequence[Path], node: str, *, label_of: "Callable[[str], NodeLabel] | None" = None
+        self,
+        given: Sequence[Path],
+        node: str,
+        *,
+        label_of: "Callable[[str], NodeLabel] | None" = None,
+        intervals: Intervals = PRODUCTION,
     ) -> None:
         self.given = tuple(given)
         self.chosen = Chosen()
         self._node = node
         self._label_of = label_of or _label_of
+        self._intervals = intervals
         self._label: NodeLabel | None = None
 
     async def choose(self) -> Chosen:
@@ -60,7 +64,7 @@ class Chooser:
         directories = await asyncio.to_thread(lambda: frozenset(filter(_is_directory, self.given)))
         if directories and self._label is None:
             self._label = await asyncio.to_thread(self._label_of, self._node)
-            await _first_reading(self._label)
+            await self._first_reading(self._label)
         chosen = await asyncio.to_thread(self._choose, directories)
         if chosen != self.chosen:
             for why in chosen.why:
@@ -68,12 +72,20 @@ class Chooser:
         self.chosen = chosen
         return chosen
 
-    async def follow_label(self, on_change: Callable[[], None], *, period: float = PERIOD) -> None:
-        """Read the label every `period` seconds, for ever, and tell of its changes; idle without a directory."""
+    async def follow_label(self, on_change: Callable[[], None]) -> None:
+        """Read the label at a slow pace, for ever, and tell of its changes; idle without a directory."""
         while True:
-            await asyncio.sleep(period)
+            await asyncio.sleep(self._intervals.look_at_label)
             if self._label is not None and await self._label.read():
                 on_change()
+
+    async def _first_reading(self, label: "NodeLabel") -> None:
+        """Read the label before the first choice, with some patience: a choice without it would be another one."""
+        for _ in range(_ATTEMPTS):
+            await label.read()
+            if not label.unanswered:
+                return
+            await asyncio.sleep(self._intervals.retry_label)
 
     def _choose(self, directories: frozenset[Path]) -> Chosen:
         files, reasons, problems = [], [], []
@@ -92,15 +104,6 @@ class Chooser:
         if problems:
             raise ConfigError(tuple(problems))
         return Chosen(tuple(files), tuple(reasons))
-
-
-async def _first_reading(label: "NodeLabel") -> None:
-    """Read the label before the first choice, with some patience: a choice without it would be another one."""
-    for _ in range(_ATTEMPTS):
-        await label.read()
-        if not label.unanswered:
-            return
-        await asyncio.sleep(_PAUSE)
 
 
 def _label_of(node: str) -> "NodeLabel":

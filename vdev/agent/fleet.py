@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory import Added, Change, Changed, Removed
 from ..plugin.hooks import NO_FAULTS, Hooks
 from ..plugin.link import KubeletLink
@@ -27,6 +28,7 @@ class Fleet:
         *,
         on_state: Callable[[str, State], None],
         faults: Hooks = NO_FAULTS,
+        intervals: Intervals = PRODUCTION,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group = group
@@ -34,6 +36,7 @@ class Fleet:
         self._desk = desk
         self._on_state = on_state
         self._faults = faults
+        self._intervals = intervals
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -43,7 +46,12 @@ class Fleet:
                 case Added(resource):
                     log.info("resource added", resource=resource.name, devices=len(resource.slots))
                     service = ResourceService(
-                        resource, self._link, self._desk, on_state=self._on_state, faults=self._faults
+                        resource,
+                        self._link,
+                        self._desk,
+                        on_state=self._on_state,
+                        faults=self._faults,
+                        intervals=self._intervals,
                     )
                     self._start(resource.name, service)
                 case Changed(new=new):

@@ -9,24 +9,22 @@ from pathlib import Path
 
 import structlog
 
+from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory import Resource
-from ..core.retain import GRACE, Holdings, Key
+from ..core.retain import Holdings, Key
 from ..plugin import podresources
 from .desk import FrontDesk
 
 log = structlog.get_logger(__name__)
 
-SLOW = 30.0  # seconds between readings when nothing happens
-ATTENTIVE = 2.0  # seconds between them where something is done when a device changes hands
-_RATE_LIMIT_PAUSE = 0.2  # seconds; the kubelet refills 100 calls a second
 _ATTEMPTS = 5
 
 
 class HolderTracker:
     """The last answer of the PodResources API; `refresh` asks again. `is_down` makes it answer nobody, on demand.
 
-    A kubelet that has just started answers before it knows its pods. So for `grace` seconds, after its `generation`
-    changed or it could not be asked, its answers only add to who was known to hold what.
+    A kubelet that has just started answers before it knows its pods. So for `intervals.kubelet_grace` seconds, after
+    its `generation` changed or it could not be asked, its answers only add to who was known to hold what.
     """
 
     def __init__(
@@ -35,14 +33,14 @@ class HolderTracker:
         desk: FrontDesk,
         *,
         generation: Callable[[], int],
-        grace: float = GRACE,
+        intervals: Intervals = PRODUCTION,
         is_down: Callable[[], bool] = lambda: False,
     ) -> None:
         self.holders: Mapping[Key, str] | None = None
         self._socket = socket
         self._desk = desk
         self._generation = generation
-        self._grace = grace
+        self._intervals = intervals
         self._is_down = is_down
         self._read_at = float("-inf")
         self._answered_at = float("-inf")
@@ -58,7 +56,7 @@ class HolderTracker:
             try:
                 holders = None if self._is_down() else await podresources.holders(self._socket)
             except podresources.RateLimited:
-                await asyncio.sleep(_RATE_LIMIT_PAUSE)
+                await asyncio.sleep(self._intervals.retry_rate_limited)
                 continue
             holders = self._believed(holders, asked)
             changed = holders != self.holders
@@ -72,7 +70,7 @@ class HolderTracker:
         seen, self._seen = self._seen, self._generation()
         restarted = seen != self._seen
         if self._last and (restarted or self._known is False):
-            self._doubt_until = now + self._grace
+            self._doubt_until = now + self._intervals.kubelet_grace
         if answer is None:
             return None
         self._last = {**self._last, **answer} if now < self._doubt_until else answer

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..config import Loaded
-from ..core import retain, standin
+from ..core import standin
+from ..core.intervals import Intervals
 from ..faults import Clock, SystemClock
 from ..hostfs import HostRoot
 
@@ -20,8 +21,8 @@ class Options:
     go; `kubelet_socket` None means to serve without registering. `run_dir` is where the control socket goes; None:
     there is none. `http_address` is where the HTTP side listens; empty: nowhere. `fault_injection`: people may inject
     faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
-    go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist. A kubelet
-    that started less than `kubelet_grace` seconds ago may not know its pods yet.
+    go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
+    `intervals` says how long the agent waits for what.
     """
 
     node: str
@@ -35,11 +36,9 @@ class Options:
     run_dir: Path | None = None
     http_address: str = ""
     allocate_deadline: float = 5.0
-    retire_settle: float = retain.SETTLE
-    retire_blind: float = retain.BLIND
     device_dir: Path = Path(standin.DIRECTORY)
-    kubelet_grace: float = retain.GRACE
     fault_injection: bool = False
     fault_dir: Path | None = None
+    intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = field(default_factory=SystemClock)
     exit: Callable[[int], object] = os._exit

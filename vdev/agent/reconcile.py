@@ -62,9 +62,9 @@ class Reconciler:
         self.retired: Mapping[retain.Key, retain.Retired] = {}
         self.warnings: tuple[Problem, ...] = ()
         self.changed_at: dict[retain.Key, float] = {}  # seconds since the epoch, of a device's last change
-        self.cdi = CdiFiles(options.cdi_dir, settle=options.retire_settle, blind=options.retire_blind)
+        self.cdi = CdiFiles(options.cdi_dir, options.intervals)
         self.scanner = Scanner(options.host, options.node, options.device_dir)
-        self.standins = StandIns(options.device_dir, options.host)
+        self.standins = StandIns(options.device_dir, options.host, intervals=options.intervals)
         self.holders = holders
         self._options = options
         self._config = config
@@ -141,8 +141,16 @@ class Reconciler:
         verdicts = {**self.verdicts.current(), **self.standins.failed}
         fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
         holdings = self.holders.snapshot(tuple(self.served.resources.values()))
-        settle, blind = self._options.retire_settle, self._options.retire_blind
-        kept = retain.retain(self.served, fresh, self.retired, holdings, time.monotonic(), settle=settle, blind=blind)
+        kept = retain.retain(
+            self.served,
+            fresh,
+            self.retired,
+            holdings,
+            time.monotonic(),
+            settle=self._options.intervals.retire_settle,
+            blind=self._options.intervals.retire_blind,
+            recheck=self._options.intervals.retire_recheck,
+        )
         if kept.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = kept.retired

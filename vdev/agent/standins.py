@@ -23,6 +23,7 @@ from ..core import inject, standin
 from ..core.device import Health, RawDevice
 from ..core.dialogue import Dialogue
 from ..core.facts import facts
+from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory import Inventory
 from ..core.spec import EntrySpec, VirtualSource
 from ..core.standin import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
@@ -33,7 +34,6 @@ from .lines import Line
 
 log = structlog.get_logger(__name__)
 
-RETRY = 5.0  # seconds after which what could not be made is tried again
 _CLOSED = "closed"  # what the links of ended lines lead to; never made
 
 
@@ -60,11 +60,12 @@ class StandIns:
     `again_at` is the (monotonic) time at which to call `settle` again, or None.
     """
 
-    def __init__(self, directory: Path, host: HostRoot) -> None:
+    def __init__(self, directory: Path, host: HostRoot, *, intervals: Intervals = PRODUCTION) -> None:
         self.directory = directory
         self.failed: Mapping[str, Health] = {}
         self.again_at: float | None = None
         self._host = host
+        self._retry = intervals.retry_virtual_node
         self._wanted: Mapping[str, _Wanted] = {}
         self._lines: dict[str, Line] = {}
         self._seen: tuple[Inventory, ...] | None = None
@@ -94,7 +95,7 @@ class StandIns:
         self._seen, self._wanted = inventories, wanted
         self._connect(outcome.lines)
         self._say(outcome.failed)
-        self.again_at = time.monotonic() + RETRY if outcome.failed else None
+        self.again_at = time.monotonic() + self._retry if outcome.failed else None
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""

@@ -84,6 +84,7 @@ def retain(
     *,
     settle: float = SETTLE,
     blind: float = BLIND,
+    recheck: float = RECHECK,
 ) -> Retained:
     """What to serve instead of `fresh`, given what is served now and which of that pods may hold."""
     waiting = _waiting(served, fresh, retired, now) | _orphans(served, fresh, holdings, now)
@@ -95,7 +96,8 @@ def retain(
     listable = _withhold(served, fresh, kept)
     inventory = _block(listable, kept, holdings)
     inventory = _list_retired(inventory, kept)
-    again = [_look_again(each, holdings, now, settle, blind) for each in kept.values()]
+    wait = settle if holdings.holders is not None else blind
+    again = [_look_again(each.since, now, wait, recheck) for each in kept.values()]
     if listable is not fresh:
         again.append(now + HANDOVER)
     again_at = min(again, default=None)
@@ -123,12 +125,12 @@ def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, *, settle: 
     return holdings.read_at - each.since >= settle and not holdings.may_hold(key)
 
 
-def _look_again(each: Retired, holdings: Holdings, now: float, settle: float, blind: float) -> float:
-    due = each.since + (settle if holdings.holders is not None else blind)
+def _look_again(since: float, now: float, wait: float, recheck: float) -> float:
+    due = since + wait
     if due > now:
         return due
     # The longer it is held, the less often it is looked at: a training job may hold it for days.
-    return now + min(MOST_RECHECK, max(RECHECK, (now - each.since) / 10))
+    return now + min(MOST_RECHECK, max(recheck, (now - since) / 10))
 
 
 def _withhold(served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> Inventory:

@@ -17,7 +17,6 @@ from ..core import names
 
 log = structlog.get_logger(__name__)
 
-POLL = 5.0  # seconds between looks when no event comes: inotify can be missing or lose events
 MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 _OURS = "vdev-*.sock"
 

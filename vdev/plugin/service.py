@@ -20,6 +20,7 @@ from pathlib import Path
 import structlog
 
 from ..core.faults import SocketFault, StreamFault
+from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory import Resource
 from ..errors import RegistrationRefused, SocketError
 from . import registration
@@ -28,11 +29,6 @@ from .link import KubeletLink
 from .server import Desk, ResourceServer
 
 log = structlog.get_logger(__name__)
-
-_FIRST_STREAM = 15.0  # seconds within which a kubelet that took a registration must open its stream
-_SETTLE = 0.2  # seconds that a kubelet has to notice the end of a stream, before the same one is registered with again
-_STEADY = 10.0  # seconds that a stream must live for the next pause to be the shortest again
-_EMPTY_LIST = 1.0  # seconds that a kubelet has to take in the empty list of a resource that goes
 
 
 class State(StrEnum):
@@ -50,8 +46,8 @@ class State(StrEnum):
 class Backoff:
     """Growing, jittered pauses between attempts, in seconds."""
 
-    first: float = 0.2
-    most: float = 10.0
+    first: float
+    most: float
 
     def pause(self, attempt: int) -> float:
         """The pause after failed attempt number `attempt` (0 for the first)."""
@@ -79,8 +75,8 @@ class ResourceService:
         desk: Desk,
         *,
         on_state: Callable[[str, State], None],
-        backoff: Backoff = Backoff(),
         faults: Hooks = NO_FAULTS,
+        intervals: Intervals = PRODUCTION,
     ) -> None:
         self.resource = resource
         self.state = State.STARTING
@@ -89,7 +85,8 @@ class ResourceService:
         self._link = link
         self._desk = desk
         self._on_state = on_state
-        self._backoff = backoff
+        self._intervals = intervals
+        self._backoff = Backoff(intervals.retry_first, intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
         self._spoilt: Path | None = None
@@ -171,7 +168,7 @@ class ResourceService:
                         await self._register(server)
                     since = loop.time()
                     ended = await self._until_dropped(server, generation, opened)
-                    attempt = attempt + 1 if ended and loop.time() - since < _STEADY else 0
+                    attempt = attempt + 1 if ended and loop.time() - since < self._intervals.steady else 0
                     if ended:  # a kubelet that ends streams again and again is asked less and less often
                         await self._sleep(self._backoff.pause(attempt), generation)
                 except _Held as held:
@@ -202,7 +199,7 @@ class ResourceService:
         listened = self.streams > 0
         self.update(replace(self.resource, slots=()))  # also for a kubelet that restarts in the meantime
         if listened:
-            await asyncio.sleep(_EMPTY_LIST)
+            await asyncio.sleep(self._intervals.empty_list)
         self.stop()
 
     async def _serving(self) -> ResourceServer:
@@ -260,25 +257,26 @@ class ResourceService:
 
         True when the kubelet ended the stream, false for everything else.
         """
-        deadline = asyncio.get_running_loop().time() + _FIRST_STREAM
+        patience = self._intervals.first_stream
+        deadline = asyncio.get_running_loop().time() + patience
         while not self._stopping:
             self._wake.clear()
             if self._renew:
                 log.info("options changed; serving and registering anew", resource=self.name)
                 await self._close()
-                await self._sleep(_SETTLE, generation)
+                await self._sleep(self._intervals.end_of_stream, generation)
                 return False
             if self._link.generation != generation or not await asyncio.to_thread(server.owns_socket):
                 log.info("socket or kubelet is another one; serving and registering anew", resource=self.name)
                 await self._close()
-                await self._sleep(_SETTLE, generation)
+                await self._sleep(self._intervals.end_of_stream, generation)
                 return False
             if self.state is State.REGISTERED and server.streams == 0 and server.stream_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
                 return True
             left = deadline - asyncio.get_running_loop().time()
             if self.state is State.REGISTERED and server.stream_opened == opened and left <= 0:
-                raise SocketError(f"the kubelet took {self.name} but opened no stream within {_FIRST_STREAM:g} s")
+                raise SocketError(f"the kubelet took {self.name} but opened no stream within {patience:g} s")
             await self._wait(left if self.state is State.REGISTERED and server.stream_opened == opened else None)
         return False
 

@@ -4,6 +4,7 @@ import pytest
 import structlog
 
 from vdev.agent.choose import Chooser
+from vdev.core.intervals import Intervals
 from vdev.errors import ConfigError
 
 
@@ -84,10 +85,11 @@ async def test_trouble_with_the_label_is_in_the_reason(directory):
 async def test_a_change_of_the_label_is_told(directory):
     """The label is read again and again; only its changes are told."""
     label, told = Label(), asyncio.Event()
-    chooser = Chooser([directory], "worker-2", label_of=lambda _: label)
+    quick = Intervals(look_at_label=0.001)
+    chooser = Chooser([directory], "worker-2", label_of=lambda _: label, intervals=quick)
     await chooser.choose()
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        task = group.create_task(chooser.follow_label(told.set, period=0.001))
+        task = group.create_task(chooser.follow_label(told.set))
         while label.reads < 3:  # noqa: ASYNC110  # readings without a change, whose end nobody tells
             await asyncio.sleep(0.001)
         assert not told.is_set()
