@@ -23,7 +23,7 @@ def findings(error: ValidationError, document: Document) -> Iterator[Finding]:
     """One finding for each error, as far as anybody reads."""
     details = error.errors(include_url=False)
     for detail in details[:MAX_FINDINGS]:
-        yield _finding(detail, document, tuple(step for step in detail["loc"] if step != "[key]"))
+        yield _finding(detail, document)
     if len(details) > MAX_FINDINGS:
         yield finding(document.value_place(()), (), f"there are {len(details) - MAX_FINDINGS} more errors")
 
@@ -58,7 +58,8 @@ def _may_be_empty(model: type[BaseModel]) -> frozenset[str]:
     return model.may_be_empty if issubclass(model, Section) else frozenset()
 
 
-def _finding(detail: ErrorDetails, document: Document, path: Path) -> Finding:
+def _finding(detail: ErrorDetails, document: Document) -> Finding:
+    path, is_key = document.located(detail["loc"])
     known = document.known(path)
     match detail["type"]:
         case "extra_forbidden":
@@ -77,7 +78,7 @@ def _finding(detail: ErrorDetails, document: Document, path: Path) -> Finding:
             message, hint = f"expected a mapping, got {described(detail['input'])}", _keys_hint(path)
         case _:
             message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {described(detail['input'])}", ""
-    place = document.key_place(known) if detail["loc"][-1:] == ("[key]",) else document.value_place(known)
+    place = document.key_place(known) if is_key else document.value_place(known)
     return finding(place, known, message, hint=hint)
 
 

@@ -50,6 +50,14 @@ class Document:
             path = path[:-1]
         return path
 
+    def located(self, loc: Path) -> tuple[Path, bool]:
+        """The path that a location of pydantic's means, and whether its key is meant rather than its value.
+
+        Pydantic marks a key by a last step `[key]`; a file may have a key that is called so.
+        """
+        marked = loc[-1:] == ("[key]",) and loc not in self.values
+        return (loc[:-1], True) if marked else (loc, False)
+
     def value_place(self, path: Path) -> Place:
         """Where the value of `path` stands, or the nearest value around it."""
         return self.values.get(self.known(path)) or Place(self.files[0] if self.files else "")

@@ -14,6 +14,7 @@ from ..errors import ConfigError
 from .geometry import PartitioningModel, ProfileModel
 from .load import Document
 from .place import Finding, Path, finding
+from .sources import Count
 from .types import (
     PROBLEM,
     AsWritten,
@@ -58,7 +59,7 @@ class PresetModel(Section):
     """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
     visible_devices_env: EnvName | None = None
     """The variable that tells the vendor's runtime which devices a container gets."""
-    count: Annotated[Whole, between(1)] | None = None
+    count: Count | None = None
     """How many devices a node has."""
     memory: Memory | None = None
     """Memory of each device, as a Kubernetes quantity such as 16Gi."""
@@ -97,7 +98,7 @@ def validated(document: Document) -> PresetModel:
 
 def _finding(detail: ErrorDetails, document: Document) -> Finding:
     """Pydantic's error at its place in the file, in our words."""
-    path = tuple(step for step in detail["loc"] if step != "[key]")
+    path, _ = document.located(detail["loc"])
     known, kind = document.known(path), detail["type"]
     if kind == "extra_forbidden":
         allowed = _keys(path[:-1])

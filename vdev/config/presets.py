@@ -20,6 +20,7 @@ from ..errors import ConfigError
 from .load import Document, read_bytes
 from .place import Finding, Place, finding
 from .preset_form import NodeModel, PresetModel, problem_at, validated
+from .sources import MAX_LINKED
 
 _SUFFIXES = (".yaml", ".yml")
 _LINK = 100  # the score of one link, on NVIDIA's scale
@@ -189,6 +190,8 @@ def _nodes(models: Sequence[NodeModel] | None) -> tuple[PresetNode, ...]:
 
 def _links(rows: list[list[int]], count: int, score: int) -> dict[tuple[int, int], int]:
     """Scores by pair. `count` rows of `count` numbers are scores, as in the configuration; anything else is groups."""
+    if rows and count > MAX_LINKED:
+        raise ValueError(f"links are for at most {MAX_LINKED} devices, and the preset has a count of {count}")
     if rows and len(rows) == count and all(len(row) == count for row in rows):
         for one, other in combinations(range(count), 2):
             if rows[one][other] != rows[other][one]:

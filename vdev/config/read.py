@@ -3,7 +3,7 @@
 An item of `devices`, of a sharing block or of `resources` can be left out alone; any other error concerns everything.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,7 +86,7 @@ def read(document: Document, report: Report) -> Reading:
         except ValidationError as error:
             if first:
                 report.findings += (each for each in findings(error, document) if each.path not in empty)
-            broken |= {unit_of(_location(detail["loc"])) for detail in error.errors(include_url=False)}
+            broken |= {unit_of(detail["loc"]) for detail in error.errors(include_url=False)}
         else:
             if not broken:
                 return reading
@@ -105,10 +105,6 @@ def unit_of(path: Path) -> Path:
 def stands_alone(unit: Path) -> bool:
     """Whether the unit can be left out without changing what the rest means: timelines are applied whole or not."""
     return unit[:-1] in _ITEMS and unit[0] != "faults"
-
-
-def _location(loc: Iterable[str | int]) -> Path:
-    return tuple(step for step in loc if step != "[key]")
 
 
 def _without(tree: dict[str, Tree], broken: set[Path], places: dict[Path, list[int]]) -> dict[str, Tree]:

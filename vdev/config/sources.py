@@ -32,6 +32,7 @@ from .types import (
     refuse,
 )
 
+MAX_LINKED = 256  # devices with fast links; the largest known domain, an NVL72 rack, has 72
 MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids
 
 Count = Annotated[Whole, between(1, MAX_COUNT)]
@@ -192,7 +193,7 @@ class Sysfs(Section):
     """A class below /sys/class, such as video4linux."""
     bus: Word | None = None
     """A bus below /sys/bus, such as usb or pci."""
-    match: dict[str, Condition] = {}
+    match: dict[Text, Condition] = {}
     """What attribute files must hold, by their path relative to the device, with ../ for parents. A value is a pattern,
     or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
     children: list[Word] = []

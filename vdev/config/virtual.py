@@ -21,7 +21,6 @@ from .read import Report
 
 FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
 _REST = ("*", "all")  # the keys for all devices that no other key names
-MAX_LINKED = 256  # the largest known domain of fast links, an NVL72 rack, has 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,8 @@ def _links(rows: list[list[int]], count: int, path: Path, report: Report) -> dic
 
     No group list of that shape would say anything: each of its groups would hold every device.
     """
-    if rows and count > MAX_LINKED:
-        report.error(path, f"links are for at most {MAX_LINKED} devices, and the entry has {count}")
+    if rows and count > sources.MAX_LINKED:
+        report.error(path, f"links are for at most {sources.MAX_LINKED} devices, and the entry has {count}")
         return {}
     if len(rows) == count and all(len(row) == count for row in rows):
         return _scores(rows, path, report)

@@ -71,8 +71,11 @@ class HostRoot:
     def resolve(self, host_path: str, *, follow: bool = True) -> str:
         """The host path without links and `..`; with `follow=False` a link at the end stays.
 
-        What does not exist stays as it is written. Raises HostError when the links form a loop.
+        What does not exist stays as it is written. Raises HostError when the links form a loop, and for a path with
+        a NUL character, which no file has.
         """
+        if "\0" in host_path:
+            raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
         pending = _parts(host_path)
         pending.reverse()
         done: list[str] = []

@@ -1,0 +1,276 @@
+"""Files of the right shape with one hostile key or value, at every place: a configuration or ConfigError, never more.
+
+`test_config_fuzz` damages text; here the YAML is sound, so that what is behind the parser is reached: the schema, the
+checks across keys, the trial of `vdev validate`, and `vdev plan`.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from vdev import config
+from vdev.cli.preview import preview
+from vdev.cli.prove import prove
+from vdev.config.presets import load_preset
+from vdev.core.spec import Spec
+from vdev.errors import ConfigError
+
+EVERYTHING = yaml.safe_load((Path(__file__).parent / "everything.yaml").read_text())
+"""A valid file that has every key of the schema."""
+
+Steps = tuple[str | int, ...]
+
+
+def steps(tree: Any, at: Steps = ()) -> Iterator[Steps]:
+    """The way to every value below the top."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for step, value in items:
+        yield (*at, step)
+        yield from steps(value, (*at, step))
+
+
+def at(tree: Any, place: Steps) -> Any:
+    """The value at a place."""
+    for step in place:
+        tree = tree[step]
+    return tree
+
+
+PLACES = list(steps(EVERYTHING))
+MAPPINGS = [(), *(place for place in PLACES if isinstance(at(EVERYTHING, place), dict) and "match" not in place[:-1])]
+KEYS = sorted({step for place in PLACES for step in place if isinstance(step, str)})
+TEXTS = [
+    *(
+        "",
+        "[key]",
+        "0",
+        "*",
+        "**",
+        "[",
+        "[]",
+        "[!",
+        "[b-a]",
+        "{",
+        "{id}",
+        "{{",
+        "~",
+        "on",
+        "null",
+        ".",
+        "..",
+        "/",
+        "//",
+    ),
+    *("/..", "../..", "\0", "a\0b", "\n", "\x7f", "\x85", "\u202e", "İ", "ﬀ", "🦆", "٣", "²", "x" * 300),
+    *(
+        "/" + "x" * 300,
+        "/" + "x/" * 3000,
+        "-1",
+        "0x10",
+        "1e9",
+        "1e999",
+        "nan",
+        ".inf",
+        "0-1",
+        "1-0",
+        "0:0",
+        "::",
+        "a/0",
+    ),
+    *("0-999999999", "99999999999h", "100%", "99999999999999999999Ei", "GPU-", "MIG-GPU-0/0/0", "1g.5gb@9", "@", "<<"),
+    *("&a", "*a", "%s", "{0}", "gpu", "nvidia.com/gpu", "a.b/" + "c" * 63, "9" * 5000),
+]
+NUMBERS = [0, 1, -1, 2, 49, 2**31, 2**63, 2**64, 10**30, -(10**30), 0.5, -0.0, 1e308, 200_001, True, False, None]
+SCALARS = st.sampled_from([*TEXTS, *NUMBERS])
+NAMES = st.sampled_from([*KEYS, *TEXTS])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
+    max_leaves=4,
+)
+HARD = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def changed(tree: Any, place: Steps, change: Callable[[Any, str | int], None]) -> Any:
+    """A copy of the tree after a change at one place; a place that is gone changes nothing."""
+    copy = json.loads(json.dumps(tree))
+    inner = copy
+    try:
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]]
+    except (KeyError, IndexError, TypeError):
+        return copy
+    change(inner, place[-1])
+    return copy
+
+
+def put(value: Any) -> Callable[[Any, str | int], None]:
+    """The change that sets a value."""
+    return lambda parent, step: parent.__setitem__(step, value)
+
+
+def added(name: str, value: Any) -> Callable[[Any, str | int], None]:
+    """The change that adds a key, or an item in a list."""
+    return lambda parent, _: parent.append(value) if isinstance(parent, list) else parent.__setitem__(name, value)
+
+
+def renamed(name: str) -> Callable[[Any, str | int], None]:
+    """The change that gives a key another name."""
+    return lambda parent, step: None if isinstance(parent, list) else parent.__setitem__(name, parent.pop(step))
+
+
+def removed(parent: Any, step: str | int) -> None:
+    """The change that takes it away."""
+    del parent[step]
+
+
+CHANGES = st.one_of(
+    st.builds(put, VALUES), st.builds(added, NAMES, VALUES), st.builds(renamed, NAMES), st.just(removed)
+)
+
+
+def refused(act: Callable[[], object]) -> bool:
+    """Whether it refuses, in sentences that can be printed; any other exception is the test's failure."""
+    try:
+        act()
+    except ConfigError as error:
+        for problem in error.problems:
+            str(problem).encode()
+        return bool(error.problems)
+    return False
+
+
+def survives(text: str, file: Path) -> None:
+    """Loaded whole and in part, shown, tried, and planned."""
+    file.write_text(text)
+
+    def shown() -> None:
+        loaded = config.load([file])
+        config.render(loaded.origins).encode()
+        for problem in prove(loaded.spec):
+            str(problem).encode()
+
+    whole, part = refused(shown), refused(lambda: config.load([file], partial=True))
+    assert whole or not part
+    preview([file], node="n1", host_root=file.parent, overrides={})
+
+
+def test_the_file_has_every_key_of_the_schema(tmp_path: Path) -> None:
+    """Else the tests below miss places; and it is valid, so that one change is the only thing wrong."""
+    schema = config.json_schema()
+    models = [schema, *schema["$defs"].values()]
+    missing = {key for model in models for key in model.get("properties", {})} - {*KEYS, "mps", "bus", "presetsDir"}
+    assert missing == set()
+    assert not refused(lambda: config.load_text(json.dumps(EVERYTHING)))
+
+
+@HARD
+@given(st.lists(st.tuples(st.sampled_from(PLACES), CHANGES), min_size=1, max_size=3))
+def test_a_hostile_value_anywhere_is_answered(tmp_path_factory, changes) -> None:
+    """One to three places of a valid file changed."""
+    tree = EVERYTHING
+    for place, change in changes:
+        tree = changed(tree, place, change)
+    survives(json.dumps(tree), tmp_path_factory.getbasetemp() / "hostile.yaml")
+
+
+@pytest.mark.parametrize("place", MAPPINGS, ids=str)
+def test_a_key_that_is_called_as_pydantics_mark_is_shown_at_its_place(place: Steps) -> None:
+    """Pydantic ends the location of a wrong key in `[key]`; a file may have such a key in every mapping."""
+    tree = json.loads(json.dumps(EVERYTHING))
+    at(tree, place)["[key]"] = [1]
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(json.dumps(tree), "f")
+    errors = [str(problem) for problem in caught.value.problems if problem.is_error]
+    assert errors
+    assert all('["[key]"' in error for error in errors)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"[key]": 1',
+        'partitioning: {profiles: {"[key]": {"[key]": 1}}}',
+        "count: 5000\nlinks: [[" + ",".join(map(str, range(5000))) + "]]",
+        "count: 1000000000000",
+        "base: p",
+        'base: "\\0"',
+        "deviceNodes: [{path: '/dev/x{index'}]",
+    ],
+)
+def test_a_hostile_preset_is_answered(text: str, tmp_path: Path) -> None:
+    """Files of presets are read in the same way, by every entry that names them."""
+    (tmp_path / "p.yaml").write_text(text)
+    assert refused(lambda: load_preset("p", (tmp_path,)))
+    entry = "devices: [{name: a, resource: a.b/c, virtual: {preset: p}}]"
+    assert refused(lambda: config.load_text(entry, preset_dirs=(tmp_path,)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"[key]": 1', 'rules: {"[key]": 1}', 'rules: [{"[key]": 1}]', 'faults: {"[key]": 1}', "rules: 1", "{}", "[]", "~"],
+)
+def test_hostile_rules_from_outside_are_answered(text: str) -> None:
+    """Rules that come over the control socket or from the fault directory."""
+    assert refused(lambda: config.load_rules(text, "f", Spec()))
+
+
+TAGS = [
+    "int",
+    "float",
+    "bool",
+    "null",
+    "str",
+    "binary",
+    "seq",
+    "map",
+    "set",
+    "omap",
+    "timestamp",
+    "python/object:os.system",
+]
+
+
+@HARD
+@given(
+    st.sampled_from(PLACES), st.sampled_from(TAGS), st.sampled_from(['""', "x", "٣", "²", "9" * 5000, "[]", "{}", "*a"])
+)
+@example(("faults", "seed"), "int", '""')
+def test_any_tag_in_any_place_is_answered(tmp_path_factory, place: Steps, tag: str, content: str) -> None:
+    """A tag promises a type that the content does not have."""
+    text = json.dumps(changed(EVERYTHING, place, put("MARK"))).replace('"MARK"', f"!!{tag} {content}", 1)
+    survives(text, tmp_path_factory.getbasetemp() / "tag.yaml")
+
+
+@HARD
+@given(st.sampled_from(PLACES), st.sampled_from(PLACES))
+@example(("devices",), ("devices", 0))
+def test_aliases_and_merge_keys_anywhere_are_answered(tmp_path_factory, source: Steps, target: Steps) -> None:
+    """A value anchored in one place and used in another, also inside itself, as a value and as a merge."""
+    anchored = changed(
+        EVERYTHING, source, lambda parent, step: parent.__setitem__(step, ["ANCHOR", parent[step], "END"])
+    )
+    for use in (put("ALIAS"), added("MERGE", "ALIAS")):
+        text = json.dumps(changed(anchored, target, use))
+        text = text.replace('["ANCHOR", ', "&a ").replace(', "END"]', "").replace('"ALIAS"', "*a")
+        survives(text.replace('"MERGE"', "<<"), tmp_path_factory.getbasetemp() / "alias.yaml")
+
+
+@pytest.mark.parametrize("opening", ["[", "{", "- ", "? ", "[{a: ", "{? ["])
+@pytest.mark.parametrize("depth", [65, 5000, 100_000])
+def test_deep_nesting_is_refused(opening: str, depth: int) -> None:
+    """However deep, in every style."""
+    assert refused(lambda: config.load_text("devices: " + "\n" * (opening in "- ? ") + opening * depth))
+
+
+def test_a_condition_on_an_attribute_with_nul_is_refused() -> None:
+    """No file has such a name, and looking for it would be an exception."""
+    text = 'devices: [{name: a, resource: a.b/c, sysfs: {class: tty, match: {"\\0": x}}}]'
+    assert refused(lambda: config.load_text(text))
