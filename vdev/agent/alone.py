@@ -6,7 +6,6 @@ the directory itself, which all pods and processes of a node share, and leaves n
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -15,8 +14,6 @@ from pathlib import Path
 import structlog
 
 log = structlog.get_logger(__name__)
-
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM)
 
 
 class Claim:
@@ -74,8 +71,6 @@ def _take(directory: Path) -> tuple[int | None, str]:
         return None, f"another vdev serves {directory}; it must end first"
     except OSError as failed:
         os.close(held)
-        if failed.errno not in _NO_LOCKS:
-            raise
         log.debug("directory not locked", directory=str(directory), reason=failed.strerror)
         return None, ""
     return held, ""

@@ -16,6 +16,7 @@ from ..core import choice
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.problem import error
 from ..errors import ConfigError
+from ..hostfs.look import is_directory
 
 if TYPE_CHECKING:
     from .nodelabel import NodeLabel
@@ -61,7 +62,7 @@ class Chooser:
 
     async def choose(self) -> Chosen:
         """The files as they are now. Raises ConfigError where a directory has none for this node."""
-        directories = await asyncio.to_thread(lambda: frozenset(filter(_is_directory, self.given)))
+        directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self.given)))
         if directories and self._label is None:
             self._label = await asyncio.to_thread(self._label_of, self._node)
             await self._first_reading(self._label)
@@ -110,14 +111,6 @@ def _label_of(node: str) -> "NodeLabel":
     from .nodelabel import Account, NodeLabel  # TLS and HTTP, which nodes with plain files do without
 
     return NodeLabel(node, choice.LABEL, Account.in_cluster())
-
-
-def _is_directory(path: Path) -> bool:
-    """Whether files are chosen from the path; one that cannot be looked at is read, which says why it cannot be."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
 
 
 def _names(directory: Path) -> list[str]:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import structlog
 
+from ..hostfs.look import exists
+
 log = structlog.get_logger(__name__)
 
 _TIMEOUT = 5.0  # seconds for one request
@@ -42,11 +44,11 @@ class Account:
     def in_cluster(cls, environ: Mapping[str, str] = os.environ, directory: Path = _ACCOUNT) -> "Account | None":
         """The pod's own; None outside a cluster, or where the pod has no token."""
         host, token = environ.get("KUBERNETES_SERVICE_HOST"), directory / "token"
-        if not host or not token.exists():
+        port = environ.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host or not port.isdecimal() or not exists(token):
             return None
         ca = directory / "ca.crt"
-        port = int(environ.get("KUBERNETES_SERVICE_PORT", "443"))
-        return cls(host, port, token, ca if ca.exists() else None)
+        return cls(host, int(port), token, ca if exists(ca) else None)
 
 
 class NodeLabel:

@@ -16,6 +16,7 @@ import structlog
 from ..config import Loaded
 from ..core.problem import Problem
 from ..errors import ConfigError
+from ..hostfs.look import is_directory
 from ..observe.metrics import Metrics
 from .choose import Chooser, Chosen
 
@@ -134,7 +135,7 @@ def _directories(path: Path) -> Iterator[Path]:
         if target.startswith("/"):
             here = Path("/")
         pending += [each for each in reversed(target.split("/")) if each not in ("", ".")]
-    yield here if _is_directory(here) else here.parent
+    yield here if is_directory(here) else here.parent
 
 
 def _link(path: Path) -> str:
@@ -143,10 +144,3 @@ def _link(path: Path) -> str:
         return str(path.readlink())
     except (OSError, ValueError):  # no link, not ours to see, or a name that no file can have
         return ""
-
-
-def _is_directory(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False

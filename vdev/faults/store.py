@@ -14,12 +14,15 @@ import structlog
 
 from ..core.faults import FaultSpec
 from ..core.problem import Problem, error
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError, HostError, UsageError
+from ..hostfs import HostRoot
+from ..hostfs.look import listed
 from .engine import Engine
 
 log = structlog.get_logger(__name__)
 
 LIVE = "live"
+_LIMIT = 4 * 2**20  # bytes of a file that are read
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 Parse = Callable[[str, str], FaultSpec]
@@ -117,11 +120,12 @@ def name_of(device: str) -> str:
 def _read(directory: Path) -> dict[str, str]:
     """The texts of the directory's files. One that vanishes meanwhile counts as gone."""
     texts = {}
-    for path in sorted(directory.glob("*")) if directory.is_dir() else ():
+    for path in sorted(listed(directory)):
         if path.suffix in _SUFFIXES and not path.name.startswith("."):
             try:
-                if path.is_file():  # a pipe would keep its reader waiting
-                    texts[path.name] = path.read_text(errors="replace")
-            except OSError:
+                text = HostRoot().read_text(str(path), limit=_LIMIT)
+            except HostError:  # a directory, say
                 continue
+            if text is not None:
+                texts[path.name] = text
     return texts

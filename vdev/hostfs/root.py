@@ -102,7 +102,7 @@ class HostRoot:
         """What a link points to, or the empty string for everything that is no link."""
         try:
             return os.readlink(self._prefix + resolved)
-        except OSError:
+        except (OSError, ValueError):  # no link, not ours to see, or a name that no file can have
             return ""
 
     def path(self, host_path: str, *, follow: bool = True) -> Path:
@@ -129,8 +129,8 @@ class HostRoot:
             kind, major, minor = self._inspect(Path(self._prefix + resolved))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as cause:
-            raise HostError(f"cannot look at {host_path}: {cause.strerror}") from cause
+        except (OSError, ValueError) as cause:
+            raise HostError(f"cannot look at {host_path}: {_reason(cause)}") from cause
         return FileInfo(resolved, kind, major, minor)
 
     def exists(self, host_path: str) -> bool:
@@ -164,8 +164,8 @@ class HostRoot:
                 yield from ((each.name, each.is_dir(follow_symlinks=False)) for each in found)
         except (FileNotFoundError, NotADirectoryError):
             return
-        except OSError as cause:
-            raise HostError(f"cannot list {host_path}: {cause.strerror}") from cause
+        except (OSError, ValueError) as cause:
+            raise HostError(f"cannot list {host_path}: {_reason(cause)}") from cause
 
     def read_text(self, host_path: str, *, limit: int = _READ_LIMIT) -> str | None:
         """The text of a file, stripped, at most `limit` bytes; None when it is not there. Never waits at a pipe.
@@ -173,12 +173,21 @@ class HostRoot:
         Raises HostError when it cannot be read.
         """
         try:
-            with open(os.open(self.path(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                return (file.read(limit) or b"").decode(errors="replace").strip("\0 \t\r\n")
+            handle = os.open(self.path(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                with open(handle, "rb", closefd=False) as file:  # raises for a directory, and then closes nothing
+                    return (file.read(limit) or b"").decode(errors="replace").strip("\0 \t\r\n")
+            finally:
+                os.close(handle)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as cause:
-            raise HostError(f"cannot read {host_path}: {cause.strerror}") from cause
+        except (OSError, ValueError) as cause:
+            raise HostError(f"cannot read {host_path}: {_reason(cause)}") from cause
+
+
+def _reason(cause: OSError | ValueError) -> str:
+    """Why a call failed; a ValueError is about a name that no file can have, such as one with a NUL in it."""
+    return (cause.strerror if isinstance(cause, OSError) else "") or str(cause)
 
 
 def _parts(path: str) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from ..core import names
+from ..hostfs.look import listed
 
 log = structlog.get_logger(__name__)
 
@@ -95,8 +96,8 @@ def _identity(path: Path | None) -> tuple[int, int, int] | None:
 
 def _leftovers(directory: Path) -> list[Path]:
     removed = []
-    for path in directory.glob(_OURS):
-        if _is_dead(path):
+    for path in listed(directory):
+        if path.match(_OURS) and _is_dead(path):
             try:
                 path.unlink()
             except OSError:

@@ -22,6 +22,7 @@ from ..core.faults import CallFault, Rpc, StreamFault
 from ..core.inventory import Resource
 from ..core.wire import LIST_LIMIT
 from ..errors import SocketError, VdevError
+from ..hostfs.look import is_directory
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from . import wrong
 from .encode import ListEncoder, container_response
@@ -372,7 +373,7 @@ def _no_descriptor_left() -> str:
 
 def _why_not_bound(path: Path, failed: Exception) -> str:
     directory = path.parent
-    if not directory.is_dir():
+    if not is_directory(directory):
         return f"{directory} does not exist; is --kubelet-dir right, and mounted?"
     if not os.access(directory, os.W_OK):
         if os.geteuid() == 0:

@@ -144,3 +144,14 @@ def test_the_account_of_a_pod(tmp_path):
     (tmp_path / "token").write_text("x")
     assert Account("10.0.0.1", 6443, tmp_path / "token", None) == Account.in_cluster(environ, tmp_path)
     assert None is Account.in_cluster({}, tmp_path)
+
+
+def test_an_account_that_cannot_be_looked_at_is_none(tmp_path):
+    """A token behind a name that no file can have is no token, and a port that is no number no account."""
+    (tmp_path / "token").symlink_to("n" * 300)
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert Account.in_cluster(environ, tmp_path) is None
+    (tmp_path / "token").unlink()
+    (tmp_path / "token").touch()
+    assert Account.in_cluster({**environ, "KUBERNETES_SERVICE_PORT": "https"}, tmp_path) is None
+    assert Account.in_cluster(environ, tmp_path) is not None

@@ -108,3 +108,24 @@ def test_entries_of_a_directory(host: HostRoot) -> None:
     (host.root / "dev/link").symlink_to("sub")
     assert {("sub", True), ("link", False)} == set(host.entries("/dev"))
     assert [] == list(host.entries("/missing"))
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "a\0b"], ids=["too long", "with a NUL"])
+def test_a_name_that_no_file_can_have(host: HostRoot, name: str) -> None:
+    """It is not there, or the reason is said as for every path that cannot be looked at."""
+    path = f"/dev/{name}"
+    assert not host.exists(path)
+    assert not host.is_present(path)
+    assert "" == host.link(path)
+    for look in (host.info, host.read_text, lambda path: list(host.entries(path))):
+        with pytest.raises(HostError, match="cannot"):
+            look(path)
+
+
+def test_reading_a_directory_leaves_no_descriptor_open(host: HostRoot) -> None:
+    """A directory in a file's place is refused, and again, without end."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(HostError, match="cannot read"):
+            host.read_text("/dev")
+    assert before == len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,24 @@
+"""Looks at paths that a person gave, without an exception: pathlib's own raise for names that are too long, for
+directories that must not be entered, and for disks that fail. Blocks.
+"""
+
+import os
+from pathlib import Path
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there, as far as this process can see."""
+    return os.path.exists(path)
+
+
+def is_directory(path: Path) -> bool:
+    """Whether a directory is there, as far as this process can see."""
+    return os.path.isdir(path)
+
+
+def listed(directory: Path) -> list[Path]:
+    """What is in a directory; nothing where it cannot be listed."""
+    try:
+        return [directory / name for name in os.listdir(directory)]
+    except OSError:
+        return []
