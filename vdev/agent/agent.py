@@ -163,7 +163,7 @@ class Agent:
                 await self.state.reload()
             if due.scan:
                 await self.state.rescan(due.scan)
-            if due.faults:
+            if due.faults or self.drill.due:
                 await self.drill.look_at_files()
             again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
             self._look_again_at(again_at)
@@ -247,6 +247,8 @@ class Agent:
         }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
+        if not self.drill.directories <= watcher.paths:
+            self._mark(faults=True)  # a file may have come after the last look and before this watch
         contents = self._configured | self.health.contents | self.drill.directories
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)

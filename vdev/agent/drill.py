@@ -19,10 +19,11 @@ from ..core.forecast import words
 from ..core.inventory import Inventory
 from ..core.problem import Problem, warning
 from ..core.spec import Spec
-from ..errors import UsageError
+from ..errors import HostError, UsageError
 from ..faults import Engine
 from ..faults.engine import CONFIGURATION, Run
 from ..faults.store import Store, name_of
+from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
 from .fleet import Fleet
 from .options import Options
@@ -43,6 +44,9 @@ class Drill:
         self._wake = wake
         self._timer: Callable[[], None] | None = None
         self._inventory = Inventory()
+        self._here = HostRoot()
+        self._seen: Mapping[str, str] = {}  # the files that were looked at last, by rule
+        self._hidden: Mapping[str, str] = {}  # rules whose file cannot be looked at, and why
 
     def adopt(self, spec: Spec) -> None:
         """The configuration says this now."""
@@ -55,14 +59,30 @@ class Drill:
         own = {self.store.directory} if self.store.directory is not None else set()
         return frozenset({*own, *(Path(file).parent for file in self.engine.files.values())})
 
+    @property
+    def due(self) -> bool:
+        """Whether a rule waits for a file that has not been looked at yet."""
+        return self.engine.files != self._seen
+
     async def look_at_files(self) -> None:
         """Read the fault directory, and see which of the files that rules wait for are there."""
         await self.store.scan()
         files = self.engine.files
-        if files:
-            present = await asyncio.to_thread(lambda: {name: Path(file).exists() for name, file in files.items()})
-            for name, there in present.items():
+        found = await asyncio.to_thread(self._look, files) if files else {}
+        self._seen, now = files, self.engine.files
+        for name, there in found.items():
+            if not isinstance(there, HostError) and now.get(name) == files[name]:  # else it was cleared meanwhile
                 self.engine.saw_file(name, there=there)
+        self._hidden = {name: str(why) for name, why in found.items() if isinstance(why, HostError)}
+
+    def _look(self, files: Mapping[str, str]) -> dict[str, bool | HostError]:
+        found: dict[str, bool | HostError] = {}
+        for name, file in files.items():
+            try:
+                found[name] = self._here.info(file) is not None
+            except HostError as failed:
+                found[name] = failed
+        return found
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, CdiFault]:
         """What becomes of the CDI files, by file name; asks the engine, so only after its look."""
@@ -199,7 +219,12 @@ class Drill:
             for name, run in self.engine.runs.items()
             if run.live and run.rule.kind is Kind.DEVICE and not run.targets
         )
-        return (*self.store.problems, *idle)
+        hidden = (
+            warning(run.rule.where, f"the fault rule {name!r} waits for a file that cannot be seen: {why}")
+            for name, why in self._hidden.items()
+            if (run := self.engine.runs.get(name)) is not None
+        )
+        return (*self.store.problems, *idle, *hidden)
 
 
 def _document(run: Run, now: float) -> dict[str, Any]:

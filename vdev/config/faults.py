@@ -16,9 +16,9 @@ from ..core.faults import Code, Rpc
 from .tree import Plain
 from .types import (
     STRING,
-    AbsolutePath,
     Duration,
     Fault,
+    FilePath,
     Flag,
     OneOrMany,
     Rule,
@@ -320,7 +320,7 @@ class FaultRule(Section):
     """What times count from: load (the rule was read) or start (the plugin started). Default: load."""
     on_allocate: Flag = False
     """Times count from each allocation of one of the devices to a pod, and only these devices fail."""
-    on_file: AbsolutePath | None = None
+    on_file: FilePath | None = None
     """Times count from the appearance of this file; when it goes, so does the fault."""
     manual: Flag = False
     """Times count from `vdev fault trigger`."""

@@ -92,6 +92,9 @@ def _text(value: object) -> object:
     return _without_nul(value)
 
 
+MAX_NAME = 255  # bytes of a file's name, on every file system of Linux
+
+
 def _without_nul(value: str) -> str:
     if "\0" in value:
         refuse("the text has a NUL character (\\0), which neither a path nor an environment variable can hold")
@@ -177,6 +180,14 @@ def _path_problem(value: str) -> str:
     return ""
 
 
+def _file_problem(value: str) -> str:
+    longest = max(value.split("/"), key=lambda name: len(name.encode()))
+    size = len(longest.encode())
+    if size > MAX_NAME:
+        return f"no file can have the name {longest[:20]}…: it has {size} bytes, and {MAX_NAME} are allowed"
+    return _path_problem(value)
+
+
 def _permissions_problem(value: str) -> str:
     if not value or set(value) - set("rwm") or len(set(value)) != len(value):
         return f"{value!r} are no permissions; expected one or more of r (read), w (write) and m (mknod), each once"
@@ -202,6 +213,9 @@ TemplateText = Annotated[Text, ruled(_template_problem)]
 
 AbsolutePath = Annotated[Text, ruled(_path_problem, pattern="^/")]
 """An absolute path."""
+
+FilePath = Annotated[Text, ruled(_file_problem, pattern="^/")]
+"""The absolute path of a file."""
 
 PathPattern = Annotated[AbsolutePath, Rule(pattern.problem)]
 """An absolute path pattern that can match something."""

@@ -244,6 +244,17 @@ def test_rules_that_contradict_each_other(one, other, what):
     assert what in text
 
 
+def test_a_file_with_an_impossible_name():
+    """A rule that could only wait for ever is refused."""
+    rule = f"name: x, devices: [acme/0], onFile: /run/{'n' * 300}, health: Unhealthy"
+    assert f"{FIRST}:" in (text := refused(rule))
+    assert (
+        "rules[0].onFile: no file can have the name nnnnnnnnnnnnnnnnnnnn…: it has 300 bytes, and 255 are allowed"
+        in text
+    )
+    assert faults(rule.replace("n" * 300, "n" * 255)).rules
+
+
 def test_rules_apart_in_time_do_not_contradict():
     """The same devices may be well now and sick later."""
     assert faults(

@@ -1,0 +1,90 @@
+"""Rules that wait for a file: it may be there already, and no name of a file may end the agent."""
+
+import asyncio
+
+import pytest
+
+from vdev.agent.status import status
+from vdev.faults import ManualClock
+
+NPU = "acme.dev/npu"
+DEVICES = """version: v1
+devices:
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 4}}
+"""
+
+
+def config(file):
+    """Devices of which one fails while the file is there."""
+    rule = f"{{name: x, devices: [acme/1], onFile: '{file}', health: Unhealthy}}"
+    return f"{DEVICES}faults: {{rules: [{rule}]}}\n"
+
+
+@pytest.fixture
+def flag(directory):
+    """A file that is there, in a directory where nothing else happens."""
+    path = directory / "flags" / "flag"
+    path.parent.mkdir()
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def unseen(directory):
+    """A file that cannot be looked at: a link to a name that no file can have."""
+    path = directory / "unseen"
+    path.symlink_to("n" * 300)
+    return path
+
+
+async def test_the_file_is_there_at_the_start(start_agent, shows, flag):
+    """The fault begins with the agent."""
+    await start_agent(config(flag))
+    await shows(NPU, 4, 3)
+
+
+async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
+    """The fault begins when a new configuration brings the rule, though nothing happens to the file."""
+    agent = await start_agent(DEVICES)
+    await shows(NPU, 4, 4)
+    agent.edit(config(flag))
+    await shows(NPU, 4, 3)
+
+
+async def test_the_rule_turns_to_a_file_that_is_there(start_agent, shows, flag):
+    """The same rule with another file of a directory that is watched already."""
+    agent = await start_agent(config(flag.with_name("absent")))
+    await shows(NPU, 4, 4)
+    agent.edit(config(flag))
+    await shows(NPU, 4, 3)
+
+
+async def test_a_rule_of_a_person_sees_the_file(start_agent, shows, flag):
+    """A rule that is added by hand begins at once."""
+    agent = await start_agent(DEVICES, fault_injection=True)
+    text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
+    await agent.agent.drill.commands["fault-add"]({"rules": text})
+    await shows(NPU, 4, 3)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at the start", "at a reload"])
+async def test_a_file_that_cannot_be_seen(start_agent, shows, kubelet, unseen, late):
+    """It is a problem that names the rule, and everything else goes on."""
+    agent = await start_agent(DEVICES if late else config(unseen))
+    if late:
+        agent.edit(config(unseen))
+    await kubelet.wait_until(lambda: "waits for a file that cannot be seen" in str(status(agent.agent)["problems"]))
+    agent.edit(config(unseen).replace("count: 4", "count: 5"))
+    await shows(NPU, 5, 5)
+
+
+async def test_a_rule_is_cleared_while_files_are_looked_at(start_agent, shows, flag):
+    """What was found out for a rule that is gone is dropped."""
+    agent = await start_agent(DEVICES, fault_injection=True, clock=ManualClock(1000.0))
+    drill = agent.agent.drill
+    await drill.commands["fault-add"]({"rules": f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"})
+    looking = asyncio.create_task(drill.look_at_files())
+    await asyncio.sleep(0)  # into the thread
+    await drill.commands["fault-clear"]({"name": "x"})
+    await looking
+    await shows(NPU, 4, 4)
