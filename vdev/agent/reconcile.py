@@ -135,7 +135,7 @@ class Reconciler:
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
         at which to look again for what may be dropped, or None.
         """
-        self.verdicts.probe(self.scan)
+        self.verdicts.probe(self.scan, self.base.left_out)
         faults = self._drill.engine.look(self.base)
         await self.standins.settle(self.base, self.served)
         verdicts = {**self.verdicts.current(), **self.standins.failed}

@@ -40,13 +40,14 @@ class Verdicts:
         report, there = self.monitor.reports.get(raw), self._presence.get(raw)
         return (report.flaps if report else 0) + (there.losses if there else 0)
 
-    def probe(self, scan: Scan) -> None:
-        """Probe the devices of this scan, and no others."""
+    def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
+        """Probe the devices of this scan but those left out, and no others."""
         targets = {
             raw.id: Target(entry.health, raw, entry.resource)
             for name, entry in scan.entries.items()
             if entry.health is not None
             for raw in scan.devices[name]
+            if raw.id not in left_out
         }
         self._resources = {raw: target.resource for raw, target in targets.items()}
         self.monitor.update(targets)

@@ -30,10 +30,7 @@ def entry(model: schema.Entry, path: Path, report: Report) -> None:
     if len(given) != 1:
         what = "says not where its devices come from" if not given else f"has {' and '.join(given)}"
         report.error(path, f"the entry {what}", "expected exactly one of virtual, glob, sysfs and usb")
-    if model.glob is None:
-        for key, value in (("exclude", model.exclude), ("groupBy", model.group_by)):
-            if value:
-                report.key_error((*path, key), f"{key} goes with glob only")
+    _keys_of_sources(model, path, report)
     _nodes(model, path, report)
     _globs(model, path, report)
     if model.sysfs and (model.sysfs.class_ is None) == (model.sysfs.bus is None):
@@ -56,6 +53,16 @@ def entry(model: schema.Entry, path: Path, report: Report) -> None:
 
 def _sources(model: schema.Entry) -> tuple[tuple[str, object], ...]:
     return (("virtual", model.virtual), ("glob", model.glob), ("sysfs", model.sysfs), ("usb", model.usb))
+
+
+def _keys_of_sources(model: schema.Entry, path: Path, report: Report) -> None:
+    if model.glob is None:
+        for key, value in (("exclude", model.exclude), ("groupBy", model.group_by)):
+            if value:
+                report.key_error((*path, key), f"{key} goes with glob only")
+    if model.virtual and model.shared:
+        hint = "to offer a virtual device several times, use sharing"
+        report.key_error((*path, "shared"), "shared goes with glob, sysfs and usb only", hint)
 
 
 def _nodes(model: schema.Entry, path: Path, report: Report) -> None:

@@ -67,6 +67,7 @@ def entry(model: schema.Entry, path: Path, dirs: Sequence[FilePath], report: Rep
         geometry=geometry,
         partitions=partitions(model.partitions if is_known else {}, geometry, count, (*path, "partitions"), report),
         exclude_topology=model.exclude_topology,
+        shared=model.shared,
         on_allocate=actions.compiled(model.on_allocate, templates.parse, (*path, "onAllocate")),
         on_release=actions.compiled(model.on_release, templates.parse, (*path, "onRelease")),
         pre_start=actions.compiled(model.pre_start, templates.parse, (*path, "preStart")),

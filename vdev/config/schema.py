@@ -234,6 +234,9 @@ class Entry(Section):
     same text belong together (name). Default: position."""
     allow_dangerous: Flag = False
     """Whether paths that give a container power over the whole host, such as /dev/mem, may be handed out."""
+    shared: Flag = False
+    """Whether a device may be handed out here although another entry has it, too. Default: the first entry in the file
+    has it, alone."""
     container: Container = Container()
     """What each container gets besides the device list."""
     health: Health | None = None

@@ -70,6 +70,9 @@ class RawDevice:
     itself can tell (a required member is missing, say); probes add to it later. `paths` are the host paths that tell a
     person what it is; `driver_nodes` are the nodes that the real device of a preset has, handed out only under
     `passDeviceSpecs` and where they exist; `partition_nodes` are those of each of its partitions.
+
+    `owns` names the host's nodes that it is, by kind and numbers; `uses` names others that it hands out and that
+    another device may be. Neither has nodes that serve many devices. See `claims`.
     """
 
     id: str
@@ -85,6 +88,8 @@ class RawDevice:
     partition_nodes: tuple[DeviceNode, ...] = ()
     health: Health = HEALTHY
     numa_hidden: bool = False
+    owns: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
 
     @property
     def topology(self) -> tuple[int, ...]:

@@ -5,13 +5,14 @@ pod's status for ever. So what the fresh inventory no longer has is *retired*: l
 names it, it has been listed so for a while, and the kubelet's PodResources answer, read after that while, says that no
 pod has it (or, without that answer, for ten minutes).
 
-And what overlaps a retired device that a pod may still hold (a new partition over an old one, say) is Unhealthy until
-then.
+And what overlaps a retired device that a pod may still hold (a new partition over an old one, or the same node under
+another name) is Unhealthy until then.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from .claims import same
 from .device import UNKNOWN_ENTRY, Device, Health, RawDevice, Slot
 from .inventory import Inventory, Resource
 
@@ -158,12 +159,15 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
     held: dict[str, list[tuple[Key, Slot]]] = {}
     for key, each in kept.items():
         if holdings.may_hold(key):
-            held.setdefault(each.slot.device.raw.id, []).append((key, each.slot))
+            for thing in _things(each.slot):
+                held.setdefault(thing, []).append((key, each.slot))
     if not held:
         return fresh
     resources = {}
     for name, resource in fresh.resources.items():
-        slots = tuple(_blocked(slot, held.get(slot.device.raw.id, ()), holdings) for slot in resource.slots)
+        slots = tuple(
+            slot if held.keys().isdisjoint(_things(slot)) else _blocked(slot, held, holdings) for slot in resource.slots
+        )
         resources[name] = (
             resource
             if all(a is b for a, b in zip(slots, resource.slots, strict=True))
@@ -172,8 +176,14 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
     return replace(fresh, resources=resources)
 
 
-def _blocked(slot: Slot, held: Iterable[tuple[Key, Slot]], holdings: Holdings) -> Slot:
-    for key, other in held:
+def _things(slot: Slot) -> tuple[str, ...]:
+    """What a slot may share with another one: the raw device, and the host's nodes."""
+    raw = slot.device.raw
+    return (raw.id, *raw.owns, *raw.uses)
+
+
+def _blocked(slot: Slot, held: Mapping[str, Iterable[tuple[Key, Slot]]], holdings: Holdings) -> Slot:
+    for key, other in (each for thing in _things(slot) for each in held.get(thing, ())):
         if overlaps(slot, other):
             reason = f"overlaps {other.id}, which {holdings.by_whom(key)} still holds"
             return replace(slot, health=Health(healthy=False, reason=reason))
@@ -183,7 +193,7 @@ def _blocked(slot: Slot, held: Iterable[tuple[Key, Slot]], holdings: Holdings) -
 def overlaps(one: Slot, other: Slot) -> bool:
     """Whether two slots stand for the same hardware and cannot both be handed out; replicas of one device can."""
     if one.device.raw.id != other.device.raw.id:
-        return False
+        return same(one.device.raw, other.device.raw)
     if one.device.id == other.device.id:
         return one.replica is None or other.replica is None
     a, b = one.device.slices, other.device.slices

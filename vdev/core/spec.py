@@ -324,6 +324,7 @@ class EntrySpec:
         default_factory=dict
     )  # device index -> profiles, layouts resolved
     exclude_topology: bool = False
+    shared: bool = False  # its devices may be nodes that devices of other entries are, too
     pre_start: tuple[ActionSpec, ...] = ()
     on_allocate: tuple[ActionSpec, ...] = ()
     on_release: tuple[ActionSpec, ...] = ()

@@ -39,9 +39,11 @@ def discover(
         found = _discover(entry, host, node, numbering or Numbering(), device_dir)
     except (HostError, TemplateError) as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
-    if not entry.exclude_topology:
-        return found
-    return replace(found, devices=tuple(replace(device, numa_hidden=True) for device in found.devices))
+    if entry.exclude_topology:
+        found = replace(found, devices=tuple(replace(device, numa_hidden=True) for device in found.devices))
+    if entry.shared:
+        found = replace(found, devices=tuple(replace(device, owns=(), uses=()) for device in found.devices))
+    return found
 
 
 def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, device_dir: str) -> Found:

@@ -14,7 +14,7 @@ from . import group
 from .danger import Danger
 from .found import Candidate, Check, Found, Problems
 from .group import Group, Match
-from .members import Numa, container_path, nodes_below
+from .members import Numa, container_path, node_key, nodes_below
 from .numbering import Numbering
 from .walk import Walk
 
@@ -181,16 +181,20 @@ class _Builder:
         )
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
+        keys: list[tuple[GlobPath, str]] = []
         lacking = ""
         for item, match in pairs:
             own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
             values = facts(bare, self._entry.resource) | own | {"path": match.path}
             inside = container_path(item.container_path, match.path, values)
+            if match.info.is_device:
+                keys.append((item, node_key(match.info)))
             if item.type is PathType.MOUNT:
                 mounts.append(Mount(match.path, inside, item.read_only))
             elif match.info.kind is NodeKind.DIRECTORY:
                 self.watched.add(match.info.path)
                 below, reason = self._below(match.info.path)
+                keys += [(item, node_key(info)) for _, info in below]
                 nodes += [
                     DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions)
                     for path, info in below
@@ -201,7 +205,17 @@ class _Builder:
         if not (nodes or mounts):  # of optional directories alone
             lacking = lacking or "none of its directories has a device node"
         health = Health(healthy=False, reason=lacking) if lacking and bare.health.healthy else bare.health
-        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health)
+        owns, uses = self._claims(keys)
+        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
+
+    def _claims(self, keys: Sequence[tuple[GlobPath, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The nodes that a device is, and others that it has for itself: neither optional ones nor those with a limit.
+
+        It is what matched the first of these patterns.
+        """
+        alone = [item for item in self._items if not item.optional and item.limit == 1]
+        owns = tuple(dict.fromkeys(key for item, key in keys if item in alone[:1]))
+        return owns, tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
 
     def _below(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
         """The device nodes in a directory, and what is wrong when there are none."""

@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterator
 
 from ..core import template
+from ..core.spec import NodeKind
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 
@@ -45,6 +46,16 @@ def looked_at(host: HostRoot, path: str) -> FileInfo | None:
         return host.info(path)
     except HostError:
         return None
+
+
+def node_key(info: FileInfo) -> str:
+    """What a device node is, whatever it is called: its kind and numbers.
+
+    Of major 1 are /dev/null and its like: software, and what people put in the place of a node that they lack. Those
+    are told apart by path.
+    """
+    is_software = info.kind is NodeKind.CHAR and info.major == 1
+    return info.path if is_software else f"{info.kind} {info.major}:{info.minor}"
 
 
 class Numa:

@@ -8,7 +8,7 @@ from ..core.device import HEALTHY, DeviceNode, Health, RawDevice
 from ..core.facts import facts
 from ..core.spec import ContainerSpec, EntrySpec, SysfsSource, UsbSource
 from ..hostfs import HostRoot
-from .members import Numa, container_path, looked_at
+from .members import Numa, container_path, looked_at, node_key
 from .systree import SysTree
 
 _GROUP_OWNER = "/dev/vfio/vfio"  # opened together with every VFIO group
@@ -28,6 +28,7 @@ class NodeFinder:
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
         """The raw device at a sysfs directory.
 
+        It is its own node; without one the nodes of its children, and without these its place in sysfs.
         It is unhealthy while a node that it should have is missing, or when a container would get nothing of it. With
         children, `container_path` renames the first child's node, else the device's own; a directory takes all of them.
         """
@@ -56,6 +57,7 @@ class NodeFinder:
         )
         renamed = wanted[first_child] if len(wanted) > first_child else own
         nodes_found = []
+        keys: dict[str, str] = {}  # by path
         for path in bare.paths if wanted else ():
             self.watched.add(posixpath.dirname(path))
             info = looked_at(self.host, path)
@@ -66,8 +68,12 @@ class NodeFinder:
             values = facts(bare, self.entry.resource) | {"path": path, "attributes.base": posixpath.basename(path)}
             inside = container_path(to, path, values) if path == renamed or to.endswith("/") else path
             nodes_found.append(DeviceNode(info.path, inside, self.source.permissions))
+            if path != _GROUP_OWNER:
+                keys[path] = node_key(info)
         health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
-        return replace(bare, nodes=tuple(nodes_found), health=health)
+        owns = (keys.pop(own),) if own in keys else tuple(keys.values()) or (directory,)
+        uses = tuple(key for key in keys.values() if key not in owns)
+        return replace(bare, nodes=tuple(nodes_found), health=health, owns=owns, uses=uses)
 
     def _without_use(self, directory: str, wanted: list[str]) -> str:
         """Why the device is of no use to a container; empty when it gives a node, or what needs none.

@@ -36,6 +36,7 @@ def errors(text: str) -> list[str]:
         ("    virtual: {}\n    glob: /dev/x", "devices[0]: the entry has virtual and glob; expected exactly one of"),
         ("    exclude: [/dev/x]", "devices[0]: the entry says not where its devices come from"),
         ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy goes with glob only"),
+        ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared goes with glob, sysfs and usb only"),
         ("    glob: ttyUSB*", "f:4:11: devices[0].glob: 'ttyUSB*' is not an absolute path"),
         ("    glob: /dev/../etc/*", "climbs with '..'"),
         ("    glob: []", "devices[0].glob: the list is empty"),

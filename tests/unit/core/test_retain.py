@@ -128,6 +128,26 @@ def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
     assert not overlaps(plain[1], shared[0])
 
 
+def test_a_node_that_is_held_under_another_name_waits(build):
+    """The entry was renamed, or another one took the node over: who holds it holds the node."""
+    old = build.entry("old", "a.b/old", nvidia=False, count=1, geometry=None)
+    new = build.entry("new", "a.b/new", nvidia=False, count=1, geometry=None)
+    here, elsewhere = ("char 188:0",), ("char 188:1",)
+    before = build.inventory(old, found={"old": build.raws(old, owns=here)})
+    holdings = Holdings(holders={("a.b/old", "old-0"): "default/train"}, read_at=0.0)
+    for nodes, reason in (
+        ({"owns": here}, "overlaps old-0, which pod default/train still holds"),
+        ({"owns": elsewhere, "uses": here}, "overlaps old-0, which pod default/train still holds"),
+        ({"owns": elsewhere}, ""),
+        ({}, ""),
+    ):
+        after = build.inventory(new, found={"new": build.raws(new, **nodes)})
+        kept = retain(before, after, {}, holdings, 0.0)
+        assert reason == kept.inventory.resources["a.b/new"].by_id["new-0"].health.reason
+        free = retain(kept.inventory, after, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
+        assert {"new-0": True} == states(free.inventory, "a.b/new")
+
+
 @given(
     served=st.sets(st.integers(0, 9)),
     fresh=st.sets(st.integers(0, 9)),

@@ -1,0 +1,66 @@
+"""A node that two entries reach, on a kubelet: who has it, before and after an edit and a plug."""
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev.sim import manifest
+
+ANY, STICK = "example.com/serial", "example.com/zigbee"
+GENERIC = f"  - {{name: serial, resource: {ANY}, glob: /dev/ttyUSB*}}\n"
+BY_ID = f"  - {{name: zigbee, resource: {STICK}, glob: /dev/serial/by-id/*}}\n"
+
+
+def config(*entries):
+    return "version: v1\ndevices:\n" + "".join(entries)
+
+
+@pytest.fixture
+def host(directory):
+    """Two serial adapters, of which one has a name."""
+    fake = FakeHost(directory / "host")
+    fake.node("ttyUSB0", "188:0")
+    fake.node("ttyUSB1", "188:1")
+    fake.link("/dev/serial/by-id/zigbee", "../../ttyUSB1")
+    return fake
+
+
+async def test_a_held_node_changes_owner_when_its_pod_is_gone(kubelet, start_agent, shows, host):
+    """An edit gives the node to another entry: it stays listed where it is held, and is nobody else's until then."""
+    agent = await start_agent(config(GENERIC), host=host.host)
+    await kubelet.run_pod(manifest("a", {ANY: 2}))
+    agent.edit(config(BY_ID, GENERIC))
+    await shows(STICK, 1, 0)
+    await shows(ANY, 2, 1)
+    taken = agent.agent.state.served.resources[STICK].by_id["zigbee-zigbee"]
+    assert "overlaps serial-ttyUSB1, which pod default/a still holds" == taken.health.reason
+    assert "serial-ttyUSB1 (/dev/ttyUSB1) is not advertised" in agent.agent.state.problems[-1].message
+    await kubelet.delete_pod("a")
+    await shows(STICK, 1, 1)
+    await shows(ANY, 1, 1)
+    assert [] == kubelet.errors
+
+
+async def test_the_order_of_the_file_decides_and_not_that_of_the_plugs(kubelet, start_agent, shows, host):
+    """Whichever entry is scanned first after a plug, the node goes to the one that is first in the file."""
+    await start_agent(config(BY_ID, GENERIC), host=host.host)
+    for _ in range(2):
+        await shows(STICK, 1, 1)
+        await shows(ANY, 1, 1)
+        host.remove("/dev/serial/by-id/zigbee")
+        await shows(ANY, 2, 2)  # without its name it is one of many
+        host.link("/dev/serial/by-id/zigbee", "../../ttyUSB1")
+    await shows(STICK, 1, 1)
+    await shows(ANY, 1, 1)
+    assert [] == kubelet.errors
+
+
+async def test_what_another_entry_has_is_not_probed(kubelet, start_agent, shows, host, directory):
+    """A probe has side effects, and one per device is enough."""
+    probed = directory / "probed"
+    health = f"health: {{probe: command, command: [/bin/sh, -c, 'echo $0 >> {probed}', '{{id}}'], interval: 100ms}}"
+    entries = [each.rstrip("}\n") + f", {health}}}\n" for each in (BY_ID, GENERIC)]
+    await start_agent(config(*entries), host=host.host)
+    await kubelet.wait_until(
+        lambda: probed.exists() and probed.read_text().count("serial-ttyUSB0") > 2, what="some probes"
+    )
+    assert {"serial-ttyUSB0", "zigbee-zigbee"} == set(probed.read_text().split())

@@ -1,0 +1,206 @@
+"""Entries that reach one node of the host: who has it, and what is said."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev import config, discovery
+from vdev.core.inventory import Inventory, arrange
+
+KIT = Path(__file__).parents[2] / "kit"
+
+ZIGBEE = "/dev/serial/by-id/*Zigbee*"
+
+
+def planned(fake: FakeHost, tmp_path: Path, *entries: str) -> Inventory:
+    """What a node with this host advertises for entries `a`, `b` and so on, of resources called alike."""
+    lines = [
+        f"  - {{name: {name}, resource: example.com/{name}, {entry}}}"
+        for name, entry in zip("abc", entries, strict=False)
+    ]
+    path = tmp_path / "vdev.yaml"
+    path.write_text("\n".join(["version: v1", "devices:", *lines, ""]))
+    spec = config.load([path]).spec
+    found = {entry.name: discovery.discover(entry, fake.host, node="n") for entry in spec.entries}
+    return arrange(spec, "n", {name: each.devices for name, each in found.items()})
+
+
+def paths(stock: Inventory) -> dict[str, list[str]]:
+    """The nodes that each entry's devices are found by."""
+    return {
+        name.removeprefix("example.com/"): [slot.device.raw.paths[0].removeprefix("/dev/") for slot in resource.slots]
+        for name, resource in stock.resources.items()
+    }
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> FakeHost:
+    return FakeHost(tmp_path / "desk").add((KIT / "workstation.yaml").read_text())
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> FakeHost:
+    return FakeHost(tmp_path / "server").add((KIT / "server.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "left", "told"),
+    [
+        (
+            "glob: /dev/ttyUSB1",
+            'glob: "/dev/ttyUSB*"',
+            {"a": ["ttyUSB1"], "b": ["ttyUSB0", "ttyUSB2"]},
+            "b-ttyUSB1 (/dev/ttyUSB1) is not advertised: "
+            "it is the same device as a-ttyUSB1 (/dev/ttyUSB1) of the entry 'a', which comes first",
+        ),
+        (
+            'glob: "/dev/ttyUSB*"',
+            "glob: /dev/ttyUSB1",
+            {"a": ["ttyUSB0", "ttyUSB1", "ttyUSB2"], "b": []},
+            "b-ttyUSB1 (/dev/ttyUSB1) is not advertised: it is the same device as a-ttyUSB1",
+        ),
+        (
+            'glob: "/dev/ttyUSB[2]"',
+            f'glob: "{ZIGBEE}"',
+            {"a": ["ttyUSB2"], "b": []},
+            "it is the same device as a-ttyUSB2 (/dev/ttyUSB2) of the entry 'a'",
+        ),
+        (
+            'usb: {vendor: "1a86", children: [tty]}',
+            'usb: {class: "ff"}',
+            {"a": ["bus/usb/001/010", "bus/usb/001/011"], "b": ["bus/usb/001/012"]},
+            "b_1-1.1 (/dev/bus/usb/001/010) is not advertised (and 1 more alike): "
+            "it is the same device as a_1-1.1 (/dev/bus/usb/001/010) of the entry 'a', which comes first",
+        ),
+        (
+            'usb: {vendor: "1a86", children: [tty]}',
+            'glob: "/dev/ttyUSB*"',
+            {"a": ["bus/usb/001/010", "bus/usb/001/011"], "b": ["ttyUSB2"]},
+            "b-ttyUSB0 (/dev/ttyUSB0) is not advertised (and 1 more alike): it is the same device as a_1-1.1 (",
+        ),
+        (
+            'glob: "/dev/ttyUSB0"',
+            'usb: {vendor: "1a86", children: [tty]}',
+            {"a": ["ttyUSB0"], "b": ["bus/usb/001/011"]},
+            "b_1-1.1 (/dev/bus/usb/001/010) is not advertised: it is the same device as a-ttyUSB0 (/dev/ttyUSB0)",
+        ),
+        (
+            'sysfs: {class: video4linux, match: {index: "0"}}',
+            'glob: "/dev/video*"',
+            {"a": ["video0"], "b": ["video1"]},
+            "it is the same device as a_1-4-1.0 (/dev/video0) of the entry 'a'",
+        ),
+    ],
+    ids=["glob", "glob-first", "link", "usb", "child", "of-a-child", "sysfs"],
+)
+def test_the_first_entry_in_the_file_has_the_node(
+    desk: FakeHost, tmp_path: Path, first: str, second: str, left: dict[str, list[str]], told: str
+) -> None:
+    """The others do without it, and one problem names both devices and what can be done."""
+    stock = planned(desk, tmp_path, first, second)
+    assert left == paths(stock)
+    (problem,) = stock.problems
+    assert told in problem.message
+    assert problem.where.endswith("devices[1]")
+    assert "exclude it from one of the two entries, or say shared: true in 'b'" in problem.hint
+
+
+def test_functions_of_one_iommu_group_are_one_device_to_two_entries(server: FakeHost, tmp_path: Path) -> None:
+    """/dev/vfio/41 opens for one pod at a time; /dev/vfio/vfio is in every such device and is none."""
+    group = server.root / "sys/devices/pci0000:80/0000:80:03.0/0000:86:01.1/iommu_group"
+    entries = [
+        f'sysfs: {{bus: pci, match: {{driver: vfio-pci, iommu_group: "{number}"}}, children: [vfio]}}'
+        for number in (41, 42)
+    ]
+    assert {"a": ["vfio/41"], "b": ["vfio/42"]} == paths(planned(server, tmp_path, *entries))
+    group.unlink()
+    group.symlink_to(server.root / "sys/kernel/iommu_groups/41")
+    both = "sysfs: {bus: pci, match: {driver: vfio-pci}, children: [vfio]}"
+    stock = planned(server, tmp_path, "glob: /dev/vfio/41", both)
+    assert {"a": ["vfio/41"], "b": []} == paths(stock)
+    assert "b_0000-86-01.0 (/dev/vfio/41) is not advertised (and 1 more alike)" in stock.problems[0].message
+
+
+def test_another_node_with_the_same_numbers_is_the_same_device(tmp_path: Path) -> None:
+    """Whatever it is called; but clones of /dev/null stand for what they are called."""
+    fake = FakeHost(tmp_path)
+    for name in ("modem", "ttyS4"):
+        fake.node(name, "4:68")
+    for name in ("null", "fake0"):
+        fake.node(name, "1:3")
+    assert {"a": ["ttyS4"], "b": []} == paths(planned(fake, tmp_path, "glob: /dev/ttyS4", "glob: /dev/modem"))
+    assert {"a": ["null"], "b": ["fake0"]} == paths(planned(fake, tmp_path, "glob: /dev/null", "glob: /dev/fake0"))
+
+
+def sound(fake: FakeHost) -> None:
+    for number, name in enumerate(("controlC0", "pcmC0D0c", "pcmC0D0p", "timer")):
+        fake.node(f"snd/{name}", f"116:{number}")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [
+        (
+            'glob: [{path: "/dev/snd/pcmC*D0c"}, {path: "/dev/snd/controlC*"}, {path: /dev/snd/timer, optional: true}]',
+            'glob: [{path: "/dev/snd/pcmC*D0p"}, {path: "/dev/snd/controlC*"}, {path: /dev/snd/timer, optional: true}]',
+            {"a": ["snd/pcmC0D0c"], "b": ["snd/pcmC0D0p"]},
+        ),
+        (
+            'glob: [{path: "/dev/snd/pcmC*D0c"}, {path: /dev/snd/timer, limit: 8}]',
+            "glob: /dev/snd/timer",
+            {"a": ["snd/pcmC0D0c"], "b": ["snd/timer"]},
+        ),
+        ("glob: {path: /dev/snd/timer, limit: 2}", "glob: /dev/snd/timer", {"a": ["snd/timer"], "b": ["snd/timer"]}),
+        (
+            'glob: [{path: "/dev/snd/pcmC*D0c"}, {path: "/dev/snd/controlC*"}]',
+            'glob: "/dev/snd/controlC*"',
+            {"a": ["snd/pcmC0D0c"], "b": []},
+        ),
+        ("glob: {path: /dev/snd, kinds: [directory]}", "glob: /dev/snd/timer", {"a": ["snd"], "b": []}),
+        (
+            'glob: {path: "/dev/snd/timer", type: mount}',
+            "glob: {path: /dev/snd, type: mount}",
+            {"a": ["snd/timer"], "b": ["snd"]},
+        ),
+    ],
+    ids=["third-node", "limit", "limit-alone", "required", "directory", "mounts"],
+)
+def test_helpers_may_be_in_many_devices(tmp_path: Path, first: str, second: str, left: dict[str, list[str]]) -> None:
+    """A device is what matched its first pattern. Nodes that no device is, that are optional or have a limit, do not
+    count; nor does what is mounted.
+    """
+    fake = FakeHost(tmp_path)
+    sound(fake)
+    stock = planned(fake, tmp_path, first, second)
+    assert left == paths(stock)
+    assert bool(stock.problems) == (not left["b"])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_shared_entry_has_it_too(desk: FakeHost, tmp_path: Path, which: int) -> None:
+    """It is enough that one of the two says so."""
+    entries = ["glob: /dev/kvm", "glob: /dev/kvm"]
+    entries[which] += ", shared: true"
+    stock = planned(desk, tmp_path, *entries)
+    assert ({"a": ["kvm"], "b": ["kvm"]}, ()) == (paths(stock), stock.problems)
+
+
+def test_an_entry_keeps_what_it_has_while_its_device_is_broken(tmp_path: Path) -> None:
+    """A sound card that lacks its control is Unhealthy, and no other entry's."""
+    fake = FakeHost(tmp_path)
+    fake.node("snd/pcmC0D0c", "116:1")
+    fake.node("snd/pcmC1D0c", "116:2")
+    fake.node("snd/controlC1", "116:3")
+    group = 'glob: [{path: "/dev/snd/pcmC*D0c"}, {path: "/dev/snd/controlC*"}], groupBy: name'
+    stock = planned(fake, tmp_path, group, 'glob: "/dev/snd/pcm*"')
+    assert {"a": ["snd/pcmC0D0c", "snd/pcmC1D0c"], "b": []} == paths(stock)
+    assert 1 == stock.resources["example.com/a"].healthy
+
+
+def test_of_three_the_first_has_it(desk: FakeHost, tmp_path: Path) -> None:
+    """What is left out takes nothing from others."""
+    stock = planned(desk, tmp_path, "glob: /dev/kvm", 'usb: {vendor: "1050", children: [hidraw]}', 'glob: "/dev/[kh]*"')
+    assert {"a": ["kvm"], "b": ["bus/usb/001/007"], "c": []} == paths(stock)
+    owners = {problem.message.partition("of the entry ")[2].partition(",")[0] for problem in stock.problems}
+    assert {"'a'", "'b'"} == owners

@@ -1,0 +1,93 @@
+"""One node of the host is one device: of the entries that reach it, the first in the file has it.
+
+A device is certain nodes (`RawDevice.owns`), and may hand out others with them (`RawDevice.uses`). Two devices are the
+same thing twice when one hands out what the other is; that both hand out a third node, such as the control node of a
+sound card, is no conflict. Of entries that are `shared` discovery tells neither.
+
+What is decided follows from the entries and from what is there now, never from what was found first.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+
+from .device import RawDevice
+from .problem import Problem, warning
+from .spec import EntrySpec
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The devices that each entry has, the ids of those that it does not have although it found them, and why."""
+
+    devices: Mapping[str, Sequence[RawDevice]]
+    left_out: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+
+def same(one: RawDevice, other: RawDevice) -> bool:
+    """Whether two devices are the same thing: one hands out what the other is."""
+    return _meet(one.owns, other.owns) or _meet(one.owns, other.uses) or _meet(one.uses, other.owns)
+
+
+def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
+    return bool(some and others) and not set(some).isdisjoint(others)
+
+
+def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Claims:
+    """Which of the devices that were found, by entry, each entry has; `entries` are in the order of the file."""
+    if not _reach_one_node(found):
+        return Claims(found)
+    owners: dict[str, RawDevice] = {}
+    users: dict[str, RawDevice] = {}
+    devices: dict[str, Sequence[RawDevice]] = {}
+    twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)
+    for entry in entries:
+        had = []
+        for raw in found.get(entry.name, ()):
+            others = (owners.get(key) or users.get(key) for key in raw.owns)
+            others_used = (owners.get(key) for key in raw.uses)
+            other = next((each for each in chain(others, others_used) if each and each.entry != raw.entry), None)
+            if other is not None:
+                twins[entry.name, other.entry].append((raw, other))
+                continue
+            had.append(raw)
+            for key in raw.owns:
+                owners.setdefault(key, raw)
+            for key in raw.uses:
+                users.setdefault(key, raw)
+        devices[entry.name] = tuple(had)
+    where = {entry.name: entry.where for entry in entries}
+    return Claims(
+        devices=devices,
+        left_out=frozenset(raw.id for pairs in twins.values() for raw, _ in pairs),
+        problems=tuple(_problem(where[loser], pairs) for (loser, _), pairs in twins.items()),
+    )
+
+
+def _reach_one_node(found: Mapping[str, Sequence[RawDevice]]) -> bool:
+    """Whether any two entries reach one node at all; quick, because nearly always none do."""
+    total, union = 0, set[str]()
+    for raws in found.values():
+        keys = set(chain.from_iterable(map(attrgetter("owns"), raws)))
+        keys.update(chain.from_iterable(map(attrgetter("uses"), raws)))
+        total += len(keys)
+        union |= keys
+    return len(union) < total
+
+
+def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
+    raw, other = pairs[0]
+    more = f" (and {len(pairs) - 1} more alike)" if len(pairs) > 1 else ""
+    return warning(
+        where,
+        f"{_shown(raw)} is not advertised{more}: "
+        f"it is the same device as {_shown(other)} of the entry {other.entry!r}, which comes first",
+        f"exclude it from one of the two entries, or say shared: true in {raw.entry!r} if pods may have it from both",
+    )
+
+
+def _shown(raw: RawDevice) -> str:
+    return f"{raw.id} ({raw.paths[0]})" if raw.paths else raw.id
