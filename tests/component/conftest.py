@@ -22,7 +22,7 @@ from vdev import config
 from vdev.agent import Agent, Options, status
 from vdev.core.intervals import Intervals
 from vdev.hostfs import HostRoot
-from vdev.sim import Kubelet
+from vdev.sim import Kubelet, Timings
 
 # What a test would only wait for. Nothing here decides who wins a race that a test is about.
 QUICK = {
@@ -80,8 +80,9 @@ def directory():
 
 @pytest.fixture
 async def kubelet(directory):
-    """A kubelet of 1.36 that runs; its node status follows at once."""
-    async with Kubelet(directory / "kubelet", rate_limit=False) as running:
+    """A kubelet of 1.36 that runs; its node status follows at once, and its pods come soon after a restart."""
+    timings = Timings(lead=0.01, sources=0.1)
+    async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
         yield running
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from vdev.sim import Kubelet, ManualClock
+from vdev.sim import Kubelet, LeapClock, Timings
 
 _serial = itertools.count(1)
 
@@ -173,14 +173,14 @@ async def _answer(answer, context):
 
 @pytest.fixture
 def clock():
-    """A clock that the test moves."""
-    return ManualClock()
+    """A clock that the test may put forward."""
+    return LeapClock()
 
 
 @pytest.fixture
 async def kubelet(clock):
     """A kubelet of 1.36 in a directory of its own; its node status follows at once, its grace the test's clock."""
-    async with Kubelet(clock=clock, rate_limit=False) as running:
+    async with Kubelet(clock=clock, rate_limit=False, timings=Timings(lead=0.01, sources=0.05)) as running:
         yield running
 
 

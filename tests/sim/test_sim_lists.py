@@ -53,9 +53,9 @@ async def test_stream_fails_after_a_list(kubelet, plugins, shows, clock):
     plugin = await plugins(NPU, ["d1", "d2"])
     plugin.end_streams()
     await shows(kubelet, NPU, 2, 0)
-    clock.advance(299)
+    clock.advance(250)
     await shows(kubelet, NPU, 2, 0)
-    clock.advance(11)
+    clock.advance(60)
     await shows(kubelet, NPU, 0, 0)
     assert 1 == len(plugin.requests("ListAndWatch"))
 
@@ -65,9 +65,9 @@ async def test_plugin_stops(kubelet, plugins, shows, clock):
     plugin = await plugins(NPU, ["d1", "d2"])
     await plugin.stop()
     await shows(kubelet, NPU, 2, 0)
-    clock.advance(300)
+    clock.advance(250)
     assert (2, 0) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
-    clock.advance(10)
+    clock.advance(60)
     assert (0, 0) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
 
 

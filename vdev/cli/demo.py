@@ -217,7 +217,7 @@ async def _restart(story: Story, kubelet: Any) -> None:
     story.step("The kubelet restarts: it forgets all plugins and deletes their sockets")
     held = kubelet.pod("train").container().devices
     calls = kubelet.metrics.registrations.total()
-    await kubelet.restart()
+    await kubelet.restart(wait=False)
     expected = {NOISE: (1, 1), NPU: (3, 3), TERMINAL: (1, 1)}
     back = calls + len(expected)
     took = await _until(
@@ -226,6 +226,7 @@ async def _restart(story: Story, kubelet: Any) -> None:
         "all resources back",
     )
     story.check(f"all resources are back ({took:.0f} ms)", expected=expected, actual=_numbers(kubelet))
+    await _until(kubelet, lambda: kubelet.ready, "the kubelet's pods")
     pod = kubelet.pod("train")
     story.check("pod train still runs", expected="Running", actual=pod.phase.value)
     story.check("with the same devices", expected=held, actual=pod.container().devices)

@@ -5,7 +5,7 @@ plugin, so that no mistake is shared. Start with `Kubelet`.
 """
 
 from .client import Timings
-from .clock import Clock, ManualClock, SystemClock
+from .clock import Clock, LeapClock, ManualClock, SystemClock
 from .journal import Entry, Event
 from .kubelet import Kubelet, KubeletPanic
 from .lint import Finding, Severity
@@ -27,6 +27,7 @@ __all__ = [
     "Kind",
     "Kubelet",
     "KubeletPanic",
+    "LeapClock",
     "ManifestError",
     "ManualClock",
     "Mount",

@@ -91,11 +91,13 @@ class Admission:
         dice: random.Random,
         journal: Journal,
         client: Callable[[str], PluginClient | None],
+        save: Callable[[], Awaitable[None]],
     ) -> None:
         self._table = table
         self._dice = dice
         self._journal = journal
         self._client = client
+        self._save = save
         self._reusable: dict[str, dict[str, set[str]]] = {}
         self._pending = ""
         self.in_flight: dict[str, set[str]] = {}
@@ -153,6 +155,8 @@ class Admission:
                 _check_unchanged(claim, self._table.held(claim.pod, claim.container, claim.resource))
                 continue
             calls += await self._allocate_one(claim)
+        if calls:  # once per container, and not for one that failed
+            await self._save()
         return calls
 
     async def _allocate_one(self, claim: Claim) -> int:

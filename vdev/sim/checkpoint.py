@@ -1,11 +1,17 @@
 """The file that the device manager remembers by: who holds which devices, and which resources were registered.
 
-Owns the file's form, which is our own: the real one's checksum depends on how Go prints structures. Like the real one
-it keeps healthy ids only, and all that plugins answered, in clear. A file that cannot be read counts as none.
+Owns the file's form, which is the real kubelet's, so that a plugin which reads it reads the same here. It keeps healthy
+ids only, and all that plugins answered, in clear. Only the checksum is our own, since the real one depends on how Go
+prints structures; it also tells our files from a real kubelet's. A file that cannot be read counts as none.
+
+It is an upper bound of what pods hold: what ended pods held stays in it until it is written for another reason.
 """
 
 import base64
 import json
+import os
+import tempfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +20,7 @@ from typing import Any
 from .state import DeviceTable, Endpoint, Held
 
 FILE_NAME = "kubelet_internal_checkpoint"
-_FORM = "vdev.sim/1"
+_OURS = b"vdev.sim"  # what the checksum begins with; a real kubelet's file agrees with it once in four billion
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +35,19 @@ def take(table: DeviceTable) -> str:
     """The table as the file's text."""
     entries = [
         {
-            "podUID": pod,
-            "container": container,
-            "resource": resource,
-            "deviceIDs": {str(node): list(ids) for node, ids in held.by_numa},
-            "response": base64.b64encode(held.response).decode(),
+            "PodUID": pod,
+            "ContainerName": container,
+            "ResourceName": resource,
+            "DeviceIDs": {str(node): list(ids) for node, ids in held.by_numa},
+            "AllocResp": base64.b64encode(held.response).decode(),
         }
         for pod, containers in table.holders.items()
         for container, resources in containers.items()
         for resource, held in resources.items()
     ]
-    registered = {resource: sorted(ids) for resource, ids in table.healthy.items()}
-    return json.dumps({"form": _FORM, "podDeviceEntries": entries, "registeredDevices": registered}, indent=1)
+    registered = {resource: sorted(ids) for resource, ids in sorted(table.healthy.items())}
+    data = {"PodDeviceEntries": entries or None, "RegisteredDevices": registered}  # Go writes an empty slice as null
+    return _dump({"Data": data, "Checksum": _checksum(data)})
 
 
 def restore(table: DeviceTable, checkpoint: Checkpoint, *, now: float) -> None:
@@ -55,18 +62,19 @@ def restore(table: DeviceTable, checkpoint: Checkpoint, *, now: float) -> None:
 
 
 def parse(text: str) -> Checkpoint:
-    """Read the file's text. Raises ValueError if it is not of our form."""
+    """Read the file's text. Raises ValueError if it is not one of ours, or spoilt."""
     try:
-        data = json.loads(text)
-        if data["form"] != _FORM:
-            raise ValueError(f"form {data['form']!r}, expected {_FORM!r}")
+        document = json.loads(text)
+        data = document["Data"]
+        if document["Checksum"] != _checksum(data):
+            raise ValueError("the checksum does not fit")
         holders: dict[str, dict[str, dict[str, Held]]] = {}
-        for entry in data["podDeviceEntries"]:
-            held = _held(entry)
-            holders.setdefault(entry["podUID"], {}).setdefault(entry["container"], {})[entry["resource"]] = held
-        return Checkpoint(holders, {r: tuple(ids) for r, ids in data["registeredDevices"].items()})
+        for entry in data["PodDeviceEntries"] or []:
+            containers = holders.setdefault(entry["PodUID"], {})
+            containers.setdefault(entry["ContainerName"], {})[entry["ResourceName"]] = _held(entry)
+        return Checkpoint(holders, {r: tuple(ids) for r, ids in (data["RegisteredDevices"] or {}).items()})
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a checkpoint of the embedded kubelet: {error!r}") from error
+        raise ValueError(f"not a kubelet's checkpoint: {error!r}") from error
 
 
 def read(directory: Path) -> tuple[Checkpoint | None, str]:
@@ -81,20 +89,31 @@ def read(directory: Path) -> tuple[Checkpoint | None, str]:
 
 def write(directory: Path, text: str) -> None:
     """Replace the checkpoint at once: a temporary file whose name starts with a dot, then a rename. Blocks."""
-    temporary = directory / f".{FILE_NAME}"
-    temporary.write_text(text)
-    temporary.replace(directory / FILE_NAME)
+    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=directory)  # mode 0600, as the real one
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    Path(temporary).replace(directory / FILE_NAME)
 
 
 def belongs_to_real_kubelet(directory: Path) -> bool:
     """Whether the directory holds the checkpoint of a real kubelet. Blocks."""
     try:
-        data = json.loads((directory / FILE_NAME).read_text())
+        document = json.loads((directory / FILE_NAME).read_text())
     except (OSError, ValueError):
         return False
-    return isinstance(data, dict) and "Data" in data and "Checksum" in data
+    if not (isinstance(document, dict) and {"Data", "Checksum"} <= document.keys()):
+        return False
+    return bool(document["Checksum"] != _checksum(document["Data"]))
+
+
+def _checksum(data: Any) -> int:
+    return zlib.crc32(_dump(data).encode(), zlib.crc32(_OURS))
+
+
+def _dump(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"))
 
 
 def _held(entry: Mapping[str, Any]) -> Held:
-    by_numa = sorted((int(node), tuple(ids)) for node, ids in entry["deviceIDs"].items())
-    return Held(tuple(by_numa), base64.b64decode(entry["response"]))
+    by_numa = sorted((int(node), tuple(ids)) for node, ids in entry["DeviceIDs"].items())
+    return Held(tuple(by_numa), base64.b64decode(entry["AllocResp"]))

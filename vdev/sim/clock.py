@@ -1,7 +1,8 @@
-"""The kubelet's time: the node-status tick and the grace of a lost plugin are measured with it.
+"""The kubelet's time: the start of its sources, the node-status tick and the grace of a lost plugin follow it.
 
-Owns the two clocks. `SystemClock` is the machine's; `ManualClock` stands still until a test advances it, and runs
-what falls due on the way, in order and at once. Timeouts of RPCs are not here: they bound real sockets in real time.
+Owns the three clocks. `SystemClock` is the machine's; `ManualClock` stands still until a test advances it, and runs
+what falls due on the way, in order and at once; `LeapClock` runs as the machine's and can be advanced as well. Timeouts
+of RPCs are not here: they bound real sockets in real time.
 """
 
 import asyncio
@@ -20,6 +21,9 @@ class Clock(Protocol):
 
     def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
         """Call `action` each `period` seconds from now on; returns what ends it."""
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
+        """Call `action` once, `seconds` from now; returns what prevents it."""
 
 
 class SystemClock:
@@ -44,6 +48,10 @@ class SystemClock:
 
         return end
 
+    def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
+        """Call `action` once on the running loop; returns what prevents it."""
+        return asyncio.get_running_loop().call_later(seconds, action).cancel
+
 
 class ManualClock:
     """A clock that moves only when told to."""
@@ -51,7 +59,7 @@ class ManualClock:
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
         self._serial = itertools.count()
-        self._due: list[tuple[float, int, float, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, float | None, Callable[[], None]]] = []
         self._ended: set[int] = set()
 
     def now(self) -> float:
@@ -60,19 +68,63 @@ class ManualClock:
 
     def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
         """Call `action` each `period` seconds of advanced time; returns what ends it."""
-        serial = next(self._serial)
-        heapq.heappush(self._due, (self._now + period, serial, period, action))
-        return lambda: self._ended.add(serial)
+        return self._add(period, period, action)
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
+        """Call `action` once, when the time was advanced by `seconds`; returns what prevents it."""
+        return self._add(seconds, None, action)
 
     def advance(self, seconds: float) -> None:
         """Move on by `seconds`; every action due on the way runs at its own moment."""
-        end = self._now + seconds
+        self._run_until(self._now + seconds)
+
+    def _add(self, seconds: float, period: float | None, action: Callable[[], None]) -> Callable[[], None]:
+        serial = next(self._serial)
+        heapq.heappush(self._due, (self.now() + seconds, serial, period, action))
+        return lambda: self._ended.add(serial)
+
+    def _run_until(self, end: float) -> None:
         while self._due and self._due[0][0] <= end:
             moment, serial, period, action = heapq.heappop(self._due)
             if serial in self._ended:
                 self._ended.discard(serial)
                 continue
             self._now = moment
-            heapq.heappush(self._due, (moment + period, serial, period, action))
+            if period is not None:
+                heapq.heappush(self._due, (moment + period, serial, period, action))
             action()
         self._now = end
+
+
+class LeapClock(ManualClock):
+    """The machine's clock, which a test can also put forward: what falls due meanwhile runs at once."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic())
+        self._ahead = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def now(self) -> float:
+        """Seconds of the monotonic clock and of all that it was advanced by."""
+        return max(self._now, time.monotonic() + self._ahead)
+
+    def advance(self, seconds: float) -> None:
+        """Put the clock forward by `seconds`."""
+        self._ahead += seconds
+        self._catch_up()
+
+    def _add(self, seconds: float, period: float | None, action: Callable[[], None]) -> Callable[[], None]:
+        end = super()._add(seconds, period, action)
+        self._set_timer()
+        return end
+
+    def _catch_up(self) -> None:
+        self._run_until(time.monotonic() + self._ahead)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Wake up on the running loop when the next action is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+        wait = self._due[0][0] - self.now() if self._due else None
+        self._timer = None if wait is None else asyncio.get_running_loop().call_later(max(0.0, wait), self._catch_up)

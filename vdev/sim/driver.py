@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, assert_never
 
-from .clock import ManualClock
+from .clock import LeapClock
 from .kubelet import Kubelet
 from .pods import PodStatus
 from .scenario import Action, Capability, ScenarioError
@@ -113,7 +113,7 @@ class SimDriver:
     def __init__(self, plugin: Callable[[Places], Plugin] = VdevRun, *, node_name: str = "sim-node") -> None:
         self._make_plugin = plugin
         self._node_name = node_name
-        self._clock = ManualClock()
+        self._clock = LeapClock()
         self.capabilities = frozenset(Capability)
 
     async def __aenter__(self) -> Self:
@@ -159,11 +159,11 @@ class SimDriver:
         """Do something to the kubelet or the plugin."""
         match action:
             case Action.RESTART_KUBELET:
-                await self.kubelet.restart()
+                await self.kubelet.restart(wait=False)
             case Action.CRASH_KUBELET:
                 await self.kubelet.crash()
             case Action.START_KUBELET:
-                await self.kubelet.start()
+                await self.kubelet.start(wait=False)
             case Action.RESTART_PLUGIN:
                 await self._plugin.stop()
                 await self._plugin.start()
@@ -175,7 +175,7 @@ class SimDriver:
                 assert_never(action)
 
     async def advance_clock(self, seconds: float) -> None:
-        """Move the kubelet's clock."""
+        """Put the kubelet's clock forward."""
         self._clock.advance(seconds)
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from . import pods
 from .client import Timings
 from .clock import Clock, SystemClock
 from .journal import Event, Journal, Lifecycle, Metrics, NodeChanged, PodDeleted
-from .lint import Finding, Severity
+from .lint import Finding, Overlaps, Severity
 from .pods import Phase, PodStatus
 from .process import KubeletProcess, Paths, Settings
 from .registration import Compat
@@ -43,7 +43,8 @@ class Kubelet:
     person would like it, without it only each tick, every 10 s, as in the real one. `compat` chooses whose
     re-registration behaviour to show, `seed` the random choices of devices, `capacity` what else pods may ask the node
     for (quantities of `pods`, `cpu`, `memory`; what is absent is not limited), `host_root` where device nodes must
-    exist (None: not checked).
+    exist (None: not checked). `overlaps` says whether two device ids stand for the same hardware: a finding follows if
+    two pods hold such ids (without it, only if they hold one and the same).
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Kubelet:
         timings: Timings | None = None,
         rate_limit: bool = True,
         host_root: Path | str | None = None,
+        overlaps: Overlaps = lambda _one, _other: False,
     ) -> None:
         self.node_name = node_name
         self.journal = Journal()
@@ -66,7 +68,7 @@ class Kubelet:
         self._root = None if root is None else Path(root).absolute()
         self._clock: Clock = clock or SystemClock()
         self._dice = random.Random(seed)  # noqa: S311  # a choice that tests can repeat, no secret
-        self._settings = Settings(Compat(compat), timings or Timings(), rate_limit)
+        self._settings = Settings(Compat(compat), timings or Timings(), rate_limit, overlaps)
         self._status_on_change = status_on_change
         self._other = {name: pods.quantity(amount, f"capacity[{name}]") for name, amount in capacity.items()}
         self._host_root = None if host_root is None else Path(host_root)
@@ -76,6 +78,8 @@ class Kubelet:
         self._process: KubeletProcess | None = None
         self._workers: Workers | None = None
         self._stop_ticking: Callable[[], None] | None = None
+        self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
+        self._sources: asyncio.Task[KubeletPanic | None] | None = None
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -90,11 +94,14 @@ class Kubelet:
         if self._temporary and self._root is not None:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
-    async def start(self, *, readmit: bool = True) -> None:
+    async def start(self, *, readmit: bool = True, wait: bool = True) -> None:
         """Start the kubelet: sockets in the directory are removed, the checkpoint is read, pods are admitted again.
 
-        With `readmit=False` the pods wait for `readmit()`, as they do while the API server is out of reach. Raises
-        SocketError if a kubelet answers there already or the path is too long, HostError if the directory is unusable.
+        As the real one it hears of its pods a while after plugins can register (`Timings.sources`; not on a new node,
+        where there is nothing to hear): until then it admits none, and PodResources names none. Returns when they are
+        admitted, or with `wait=False` when plugins can register. With `readmit=False` the pods wait for `readmit()`, as
+        they do while the API server is out of reach. Raises SocketError if a kubelet answers there already or the path
+        is too long, HostError if the directory is unusable.
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
@@ -106,10 +113,11 @@ class Kubelet:
             journal=self.journal,
             pods=self._store,
             dice=self._dice,
-            now=self._clock.now,
+            clock=self._clock,
             changed=self._devices_changed,
         )
-        running = {
+        self._store.forget()
+        self._ran = {
             key: frozenset(c.spec.name for c in pod.containers if c.running) for key, pod in self._store.records.items()
         }
         try:
@@ -132,16 +140,15 @@ class Kubelet:
         self._stop_ticking = self._clock.every(self._settings.timings.tick, self.tick)
         self.tick()
         if readmit:
-            await self.readmit(running)
+            self._sources = asyncio.create_task(self._hear_of_pods(process), name="the kubelet's sources")
+            if wait:
+                await self._heard()
 
-    async def readmit(self, running: Mapping[str, frozenset[str]] | None = None) -> None:
-        """Admit every pod that is not over, as a kubelet does when it hears of its pods after a start."""
+    async def readmit(self) -> None:
+        """Admit every pod that is not over, in the order of creation, as a kubelet does when it hears of its pods."""
         process, workers = self._up()
-        for key, record in list(self._store.records.items()):
-            names = {c.spec.name for c in record.containers if c.running} if running is None else running.get(key, ())
-            await self._work(workers.add(record, running=frozenset(names)))
-            if not process.alive:
-                return
+        while process.alive and (record := self._store.unknown()) is not None:
+            await self._work(workers.add(record, running=self._ran.get(record.spec.key, frozenset())))
         process.sources_ready = True
 
     async def crash(self) -> None:
@@ -153,13 +160,13 @@ class Kubelet:
         if self._process is not None:
             await self._end("stopped")
 
-    async def restart(self) -> None:
+    async def restart(self, *, wait: bool = True) -> None:
         """End and start again. Running containers keep their devices without any call to the plugin."""
         await self.stop()
-        await self.start()
+        await self.start(wait=wait)
 
-    async def reboot(self, *, readmit: bool = True) -> None:
-        """The node goes down and comes back: no container runs, and pods are admitted before any plugin is there.
+    async def reboot(self, *, readmit: bool = True, wait: bool = True) -> None:
+        """The node goes down and comes back: no container runs, and pods are admitted whether a plugin is there or not.
 
         With `readmit=False` they wait for `readmit()`, which is a boot whose plugins were faster.
         """
@@ -167,12 +174,17 @@ class Kubelet:
         for record in self._store.records.values():
             for container in record.containers:
                 container.running = container.done = False
-        await self.start(readmit=readmit)
+        await self.start(readmit=readmit, wait=wait)
 
     @property
     def alive(self) -> bool:
         """Whether the kubelet process runs."""
         return self._process is not None and self._process.alive
+
+    @property
+    def ready(self) -> bool:
+        """Whether the kubelet has heard of its pods since its start, and admitted them."""
+        return self._process is not None and self._process.sources_ready
 
     # --- places --------------------------------------------------------------------------------------------------
 
@@ -263,7 +275,8 @@ class Kubelet:
 
         `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager would align with (None: its
         policy is `none`). A refused pod is no exception: its phase is Failed. While the kubelet is down the pod stays
-        Pending. Raises ManifestError, and KubeletPanic where the real kubelet would panic.
+        Pending; one that has just started takes it up together with the pods that it knows. Raises ManifestError, and
+        KubeletPanic where the real kubelet would panic.
         """
         self._serial += 1
         spec = pods.parse(manifest, serial=self._serial)
@@ -272,7 +285,8 @@ class Kubelet:
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         record = PodRecord(spec, affinity, [ContainerRecord(container) for container in spec.containers])
         self._store.records[spec.key] = record
-        if self._workers is not None:
+        await self._heard()
+        if self.ready and self._workers is not None:
             await self._work(self._workers.add(record))
         return record.status()
 
@@ -303,6 +317,7 @@ class Kubelet:
     ) -> PodStatus:
         """A container (default: the first app container) dies and is started again, or is tried again if it waits."""
         record = self._record(pod, namespace)
+        await self._heard()
         _, workers = self._up()
         await self._work(workers.restart(record, self._container(record, container)))
         return record.status()
@@ -317,13 +332,32 @@ class Kubelet:
 
     # --- inside --------------------------------------------------------------------------------------------------
 
+    async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
+        """Let the sources take their time, then admit what they tell of. A panic is for whoever waits."""
+        if not process.fresh or self._store.records:
+            await process.pause(self._settings.timings.sources)
+        try:
+            if process.alive:
+                await self.readmit()
+        except KubeletPanic as panic:
+            return panic
+        return None
+
+    async def _heard(self) -> None:
+        """Return once the kubelet has heard of its pods, or has ended before; at once if nothing brings them."""
+        if self._sources is not None and (panic := await asyncio.shield(self._sources)):
+            raise panic
+
     async def _end(self, how: str) -> None:
         process, _ = self._up()
+        sources, self._sources = self._sources, None
         self._process = self._workers = None
         if self._stop_ticking is not None:
             self._stop_ticking()
         try:
             await process.kill()
+            if sources is not None and sources is not asyncio.current_task():
+                await asyncio.wait([sources])
         finally:
             self.journal.note(Lifecycle(how))
 

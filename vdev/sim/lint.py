@@ -8,7 +8,7 @@ import itertools
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,6 +25,7 @@ _CDI_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
+Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
 _SOME = 3  # names that a message quotes before it says how many more there are
 
 
@@ -143,6 +144,20 @@ def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Findin
             text = "Allocate answers with nothing: the container gets no trace of its devices"
             yield _warning("empty-response", resource, text)
         yield from _edits(resource, answers[0])
+
+
+def shared_hardware(
+    pod: str,
+    mine: Mapping[str, str],
+    others: Iterable[tuple[str, Mapping[str, str]]],
+    overlaps: Overlaps,
+) -> Iterator[Finding]:
+    """Of what a pod holds beside the other pods of the node: each holds ids, with the resource that each is of."""
+    for other, theirs in others:
+        for id_, resource in mine.items():
+            if clash := sorted(each for each in theirs if each == id_ or overlaps(id_, each)):
+                text = f"pod {pod} got {id_!r}, and pod {other} holds {_quote(clash)}: the same hardware"
+                yield _error("device-on-two-pods", resource, text)
 
 
 def cdi_name(name: str) -> str | None:

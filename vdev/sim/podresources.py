@@ -25,10 +25,10 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class Pods(Protocol):
-    """The pods that count: admitted and not over."""
+    """The pods that count: those that this kubelet process has heard of and that are not over."""
 
     def active(self) -> list[PodSpec]:
-        """In the order in which they were created."""
+        """In the order in which they were created; none until the process has its sources."""
 
     def lives(self, uid: str) -> bool:
         """Whether this pod exists and is not over, admitted or not yet."""
@@ -88,11 +88,15 @@ class PodResources:
         """Count an answer that was an error."""
         self._journal.metrics.pod_resources_errors[method] += 1
 
-    def active(self) -> list[PodSpec]:
+    def listed(self) -> list[PodSpec]:
         """The pods that count; forgets what the others held, as the real List does."""
         active = self._pods.active()
         self._free({pod.uid for pod in active})
         return active
+
+    def named(self, key: str) -> PodSpec | None:
+        """The pod that counts and is called `namespace/name`; forgets nothing, as the real Get."""
+        return next((pod for pod in self._pods.active() if pod.key == key), None)
 
     def entries(self, pod: PodSpec) -> Iterable[tuple[str, list[tuple[str, str, int]]]]:
         """Per container that is not a regular init container: resource, device id and NUMA node of each device."""
@@ -121,14 +125,13 @@ class _V1(v1_grpc.PodResourcesListerServicer):
     ) -> v1.ListPodResourcesResponse:
         del request
         await self._answers.admit("list", context)
-        return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in self._answers.active()])
+        return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in self._answers.listed()])
 
     async def Get(  # noqa: N802  # the name of the RPC
         self, request: v1.GetPodResourcesRequest, context: _Context
     ) -> v1.GetPodResourcesResponse:
         await self._answers.admit("get", context)
-        key = f"{request.pod_namespace}/{request.pod_name}"
-        pod = next((pod for pod in self._answers.active() if pod.key == key), None)
+        pod = self._answers.named(f"{request.pod_namespace}/{request.pod_name}")
         if pod is None:
             self._answers.failed("get")
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
@@ -175,7 +178,7 @@ class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
                         for name, entries in self._answers.entries(pod)
                     ],
                 )
-                for pod in self._answers.active()
+                for pod in self._answers.listed()
             ]
         )
 

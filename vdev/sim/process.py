@@ -20,8 +20,9 @@ from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from . import checkpoint, wire
 from .admission import Admission
 from .client import Timings
+from .clock import Clock
 from .journal import Journal
-from .lint import Finding, Severity
+from .lint import Finding, Overlaps, Severity
 from .podresources import PodResources, Pods, RateLimit
 from .registration import Compat, Registry
 from .state import DeviceTable
@@ -61,18 +62,19 @@ class Settings:
     compat: Compat
     timings: Timings
     rate_limit: bool
+    overlaps: Overlaps
 
 
 @dataclass(slots=True)
 class KubeletProcess:
-    """A running kubelet. `sources_ready` becomes true once all pods that it found were admitted again."""
+    """A running kubelet. `sources_ready` becomes true once it has heard of its pods and admitted them."""
 
     paths: Paths
     settings: Settings
     journal: Journal
     pods: Pods
     dice: random.Random
-    now: Callable[[], float]
+    clock: Clock
     changed: Callable[[frozenset[str]], None]
     table: DeviceTable = field(default_factory=DeviceTable)
     fresh: bool = True
@@ -85,6 +87,7 @@ class KubeletProcess:
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _supervisor: asyncio.Task[None] | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _pauses: set[asyncio.Event] = field(default_factory=set)
     _end: asyncio.Event = field(default_factory=asyncio.Event)
     _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
     _write: asyncio.Future[str] | None = None
@@ -98,7 +101,7 @@ class KubeletProcess:
             self.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self.fresh = found is None and not problem
         if found is not None:
-            checkpoint.restore(self.table, found, now=self.now())
+            checkpoint.restore(self.table, found, now=self.clock.now())
         # A TaskGroup is entered and left by one task, while fixtures start and stop a kubelet in two: hence this task.
         up = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(up), name="kubelet")
@@ -111,11 +114,27 @@ class KubeletProcess:
         answers = PodResources(self.table, self.pods, free=self._free, journal=self.journal, limit=limit)
         answers.serve_on(pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, "p")
+        if not self.fresh:
+            await self.pause(self.settings.timings.lead)
         await self._serve(registration, paths.registration_socket, "r")
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass by the kubelet's clock; returns early if the process ends."""
+        over = asyncio.Event()
+        self._pauses.add(over)
+        prevent = self.clock.after(seconds, over.set)
+        try:
+            if self.alive:
+                await over.wait()
+        finally:
+            prevent()
+            self._pauses.discard(over)
 
     async def kill(self) -> None:
         """End at once, as by kill -9: connections drop, sockets stay behind and refuse."""
         self.alive = False
+        for pause in self._pauses:
+            pause.set()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         for task in self._tasks:
             task.cancel()
@@ -127,8 +146,10 @@ class KubeletProcess:
             await asyncio.wait([self._write])
 
     async def save(self) -> None:
-        """Write the checkpoint; on return it is on disk."""
+        """Write the checkpoint; on return it is on disk. A process that has ended writes nothing."""
         async with self._saving:
+            if not self.alive:
+                return
             text = checkpoint.take(self.table)
             write = functools.partial(_write_checkpoint, self.paths.device_plugins, text)
             self._write = asyncio.get_running_loop().run_in_executor(None, write)
@@ -148,12 +169,15 @@ class KubeletProcess:
             compat=self.settings.compat,
             timings=self.settings.timings,
             journal=self.journal,
-            now=self.now,
+            now=self.clock.now,
             spawn=self.spawn,
             held=self._held,
-            changed=self._devices_changed,
+            changed=self.changed,
+            save=self.save,
         )
-        self.admission = Admission(self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint)
+        self.admission = Admission(
+            self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint, save=self.save
+        )
 
     def _prepare(self) -> None:
         paths = self.paths
@@ -193,10 +217,6 @@ class KubeletProcess:
         """Only once all pods are known; until then a pod that was not admitted again yet would lose its devices."""
         if self.sources_ready:
             self.admission.free(active)
-
-    async def _devices_changed(self, pods: frozenset[str]) -> None:
-        self.changed(pods)
-        await self.save()
 
 
 def _write_checkpoint(directory: Path, text: str) -> str:

@@ -50,7 +50,8 @@ class Registry(api_grpc.RegistrationServicer):
         now: Callable[[], float],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         held: Callable[[str], set[str]],
-        changed: Callable[[frozenset[str]], Coroutine[Any, Any, None]],
+        changed: Callable[[frozenset[str]], None],
+        save: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._table = table
         self._directory = directory
@@ -61,6 +62,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._spawn = spawn
         self._held = held
         self._changed = changed
+        self._save = save
         self._clients: dict[str, list[PluginClient]] = {}  # 1.36: at most one per resource
         self._endpoints: dict[str, PluginClient] = {}  # where Allocate goes
         self._opened: list[PluginClient] = []
@@ -135,7 +137,7 @@ class Registry(api_grpc.RegistrationServicer):
         socket = victim.socket if self._compat is Compat.V1_37 else None
         if self._table.disconnected(resource, now=self._now(), socket=socket):
             self._journal.note(PluginLost(resource, error))
-            await self._changed(frozenset())
+            self._changed(frozenset())  # the checkpoint is not written for this
 
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
@@ -145,7 +147,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
         touched = self._table.listed(resource, devices)
         self._journal.note(Listed(resource, len(self._table.healthy[resource]), len(self._table.unhealthy[resource])))
-        await self._changed(touched)
+        await self._save()
+        self._changed(touched)
 
     def _forget(self, client: PluginClient) -> PluginClient | None:
         """Take a connection out of the table and return it: not always the one that is asked for.

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
-from . import merge, predicates, wire
+from . import lint, merge, predicates, wire
 from .admission import AdmissionError
 from .client import PluginError
 from .journal import Event, Journal, PodChanged
@@ -60,7 +60,9 @@ class ContainerRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """One pod as the API server knows it. `admitted` once a kubelet has taken it on."""
+    """One pod as the API server knows it. `known` once the kubelet process that runs now has heard of it, `admitted`
+    once that process has taken it on.
+    """
 
     spec: PodSpec
     affinity: frozenset[int] | None
@@ -68,6 +70,7 @@ class PodRecord:
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
+    known: bool = False
     admitted: bool = False
     told: PodStatus | None = None
 
@@ -84,8 +87,17 @@ class PodStore:
     records: dict[str, PodRecord] = field(default_factory=dict)
 
     def active(self) -> list[PodSpec]:
-        """The pods that were admitted and are not over."""
-        return [r.spec for r in self.records.values() if r.admitted and not r.phase.terminal]
+        """The pods that the kubelet process has heard of and that are not over, those that it is admitting included."""
+        return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
+
+    def forget(self) -> None:
+        """A kubelet process starts: it has heard of no pod yet."""
+        for record in self.records.values():
+            record.known = record.admitted = False
+
+    def unknown(self) -> PodRecord | None:
+        """The oldest pod that is not over and that the kubelet process has not heard of."""
+        return next((r for r in self.records.values() if not r.known and not r.phase.terminal), None)
 
     def lives(self, uid: str) -> bool:
         """Whether this pod exists and is not over, admitted or not yet."""
@@ -122,8 +134,9 @@ class Workers:
         """
         async with self._process.admission_lock:
             self._check_alive()
-            if pod.phase.terminal or pod.spec.key not in self._store.records:
+            if pod.known or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
                 return
+            pod.known = True
             try:
                 await self._admit(pod, running)
             except (AdmissionError, PluginError) as error:
@@ -131,9 +144,6 @@ class Workers:
                 text = f"Allocate failed due to {error}, which is unexpected"
                 self._reject(pod, "UnexpectedAdmissionError", text)
                 return
-            finally:
-                if self._process.alive:
-                    await self._process.save()
             if shortage := self._shortage(pod):
                 self._reject(pod, *shortage)
                 return
@@ -192,6 +202,19 @@ class Workers:
                 running=not process.sources_ready and container.spec.name in running,
             )
             self._check_alive()
+        self._look_at_hardware(pod)
+
+    def _look_at_hardware(self, pod: PodRecord) -> None:
+        """Say so if the pod holds what another one holds, too."""
+        others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
+        overlaps = self._process.settings.overlaps
+        rows = [(other.spec.key, self._ids(other)) for other in others]
+        self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
+
+    def _ids(self, pod: PodRecord) -> dict[str, str]:
+        """What a pod holds: device ids with their resources."""
+        containers = self._process.table.holders.get(pod.spec.uid, {}).values()
+        return {id_: resource for held in containers for resource, devices in held.items() for id_ in devices.ids}
 
     def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
         table = self._process.table
@@ -240,7 +263,7 @@ class Workers:
         if any(process.table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
             active = {record.uid for record in self._store.active()} if process.sources_ready else None
             container.allocations += await process.admission.allocate(pod.spec, spec, active=active)
-            await process.save()
+            self._look_at_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
         resources = process.dice.sample(sorted(held), len(held))
         edits = merge.merge((r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources)

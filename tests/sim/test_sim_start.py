@@ -1,0 +1,231 @@
+"""A kubelet that starts: what it says before it knows its pods, and the file that it remembers by."""
+
+import asyncio
+import base64
+import json
+
+import grpc
+import pytest
+
+from vdev.pb import deviceplugin_v1beta1_pb2 as api
+from vdev.pb import podresources_v1_pb2 as v1
+from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
+from vdev.sim import Kubelet, LeapClock, Phase, Timings, manifest
+
+NPU = "acme.dev/npu"
+SOURCES = 3600.0  # seconds: nothing comes by itself
+
+
+@pytest.fixture
+async def kubelet(clock):
+    """A kubelet that hears of its pods when the test advances the clock."""
+    async with Kubelet(clock=clock, rate_limit=False, timings=Timings(lead=0.01, sources=SOURCES)) as running:
+        yield running
+
+
+async def ask(kubelet, request, method="List"):
+    """A PodResources call on a connection of its own."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}", options=options) as channel:
+        return await getattr(v1_grpc.PodResourcesListerStub(channel), method)(request)
+
+
+async def listed(kubelet):
+    """The devices that PodResources names, by pod."""
+    answer = await ask(kubelet, v1.ListPodResourcesRequest())
+    return {
+        pod.name: sorted(id_ for each in pod.containers for entry in each.devices for id_ in entry.device_ids)
+        for pod in answer.pod_resources
+    }
+
+
+def checkpoint(kubelet):
+    """The file, as a plugin would read it."""
+    return json.loads((kubelet.device_plugin_dir / "kubelet_internal_checkpoint").read_text())
+
+
+def remembered(kubelet):
+    """The device ids of the file."""
+    entries = checkpoint(kubelet)["Data"]["PodDeviceEntries"] or []
+    return sorted(id_ for entry in entries for ids in entry["DeviceIDs"].values() for id_ in ids)
+
+
+async def restart(kubelet, *plugins):
+    """Restart the kubelet; plugins register as soon as they can."""
+    await kubelet.restart(wait=False)
+    for plugin in plugins:
+        await plugin.stop()
+        await plugin.serve()
+        await plugin.register()
+    await kubelet.wait_until(lambda: all(kubelet.node().allocatable.get(each.resource) for each in plugins))
+
+
+async def test_pods_are_not_known_at_once(kubelet, plugins, clock):
+    """PodResources is out of reach, then names no pod though plugins register and list, then names all of them."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    before = await listed(kubelet)
+    await kubelet.stop()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await listed(kubelet)
+    assert grpc.StatusCode.UNAVAILABLE is caught.value.code()
+    await kubelet.start(wait=False)
+    assert {} == await listed(kubelet)
+    await plugin.stop()
+    await plugin.serve()
+    await plugin.register()
+    await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == 2)
+    assert {} == await listed(kubelet)
+    assert len(before["a"]) == len(remembered(kubelet)) == 1
+    clock.advance(SOURCES)
+    await kubelet.wait_until(lambda: kubelet.ready)
+    assert before == await listed(kubelet)
+
+
+async def test_a_new_pod_waits_with_the_old_ones(kubelet, plugins, clock):
+    """A pod that is made in that time is admitted with the pods that there were, after them, by the same plugin."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    await kubelet.run_pod(manifest("old", {NPU: 1}))
+    await restart(kubelet, plugin)
+    async with asyncio.TaskGroup() as group:
+        new = group.create_task(kubelet.run_pod(manifest("new", {NPU: 1})), name="new pod")
+        await kubelet.wait_until(lambda: len(kubelet.pods()) == 2)
+        assert Phase.PENDING is kubelet.pod("new").phase
+        assert 1 == len(plugin.requests("Allocate"))
+        clock.advance(SOURCES)
+    assert Phase.RUNNING is new.result().phase
+    assert {"old", "new"} == (await listed(kubelet)).keys()
+
+
+async def test_a_kubelet_that_ends_before_it_knows_its_pods(kubelet, plugins):
+    """A pod that waited for it stays Pending."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    await kubelet.run_pod(manifest("old", {NPU: 1}))
+    await restart(kubelet, plugin)
+    async with asyncio.TaskGroup() as group:
+        new = group.create_task(kubelet.run_pod(manifest("new", {NPU: 1})), name="new pod")
+        await kubelet.wait_until(lambda: len(kubelet.pods()) == 2)
+        await kubelet.crash()
+    assert Phase.PENDING is new.result().phase
+
+
+async def test_a_new_node_has_nothing_to_hear_of(kubelet, plugins):
+    """Without a checkpoint and pods the first pod is admitted at once."""
+    await plugins(NPU, ["d1"])
+    assert kubelet.ready
+    assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 1}))).phase
+
+
+async def test_a_pod_in_admission_is_named(kubelet, plugins):
+    """PodResources names a pod from the start of its admission on, with what its containers have got so far."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    answer, seen = plugin.answer_allocate, []
+
+    async def look_first(request):
+        seen.append(len((await listed(kubelet))["p"]))
+        return await answer(request)
+
+    plugin.answer_allocate = look_first
+    await kubelet.run_pod(manifest("p", a={NPU: 1}, b={NPU: 1}))
+    assert [0, 1] == seen
+
+
+async def test_get_frees_nothing(kubelet, plugins, clock):
+    """Only List and an Allocate make the kubelet forget what ended pods held."""
+    plugin = await plugins(NPU, ["d1"])
+    await kubelet.run_pod(manifest("plain"))
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    await kubelet.run_pod(manifest("other"))
+    await kubelet.delete_pod("p")
+    await ask(kubelet, v1.GetPodResourcesRequest(pod_name="plain", pod_namespace="default"), "Get")
+    plugin.list("d1", "d2")
+    await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 2)
+    assert ["d1"] == remembered(kubelet)
+    await listed(kubelet)
+    plugin.list("d1")
+    await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 1 and remembered(kubelet) == [])
+
+
+async def test_checkpoint_form(kubelet, plugins, device):
+    """The file is the real kubelet's: its keys, NUMA nodes as text, the response in base64, mode 0600."""
+    await plugins(NPU, [device("d1", numa=[0, 1]), device("sick", "Unhealthy")])
+    assert checkpoint(kubelet)["Data"] == {"PodDeviceEntries": None, "RegisteredDevices": {NPU: ["d1"]}}
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    document = checkpoint(kubelet)
+    assert {"Data", "Checksum"} == document.keys()
+    (entry,) = document["Data"]["PodDeviceEntries"]
+    response = api.ContainerAllocateResponse.FromString(base64.b64decode(entry.pop("AllocResp")))
+    assert {"STUB_DEVICES": "d1"} == dict(response.envs)
+    uid = kubelet.pod("p").spec.uid
+    expected = {"PodUID": uid, "ContainerName": "main", "ResourceName": NPU, "DeviceIDs": {"0": ["d1"], "1": ["d1"]}}
+    assert expected == entry
+    assert {NPU: ["d1"]} == document["Data"]["RegisteredDevices"]
+    path = kubelet.device_plugin_dir / "kubelet_internal_checkpoint"
+    assert 0o600 == path.stat().st_mode & 0o777
+
+
+async def test_checkpoint_is_an_upper_bound(kubelet, plugins, clock):
+    """What an ended pod held stays in the file, over a restart too, until something is allocated."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    await kubelet.run_pod(manifest("gone", {NPU: 2}))
+    await kubelet.run_pod(manifest("plain"))
+    await kubelet.delete_pod("gone")
+    await listed(kubelet)
+    assert ["d1", "d2"] == remembered(kubelet)
+    await restart(kubelet, plugin)
+    clock.advance(SOURCES)
+    await kubelet.wait_until(lambda: kubelet.ready)
+    assert ["d1", "d2"] == remembered(kubelet)
+    pod = await kubelet.run_pod(manifest("next", {NPU: 1}))
+    assert list(pod.container().devices[NPU]) == remembered(kubelet)
+
+
+async def test_checkpoint_is_not_written_without_need(kubelet, plugins, refusal, shows):
+    """Neither a refused Allocate nor the loss of a plugin writes the file."""
+    plugin = await plugins(NPU, ["d1"])
+    path = kubelet.device_plugin_dir / "kubelet_internal_checkpoint"
+    before = path.stat().st_ino
+
+    async def fail(_request):
+        raise refusal(grpc.StatusCode.INTERNAL, "no")
+
+    plugin.answer_allocate = fail
+    assert Phase.FAILED is (await kubelet.run_pod(manifest("p", {NPU: 1}))).phase
+    await plugin.stop()
+    await shows(kubelet, NPU, 1, 0)
+    assert before == path.stat().st_ino
+
+
+async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
+    """Pods that hold ids which stand for the same hardware are a finding, whatever resource the ids are of."""
+    same = {frozenset({"whole", "half"})}
+    async with Kubelet(short_dir, clock=LeapClock(), overlaps=lambda *ids: frozenset(ids) in same) as kubelet:
+        made = [await plugin_class(kubelet, f"acme.dev/{id_}", [id_]).serve() for id_ in ("whole", "half", "other")]
+        for plugin in made:
+            await plugin.register()
+        await kubelet.wait_until(lambda: len(kubelet.node().allocatable) == 3)
+        for name in ("whole", "other"):
+            await kubelet.run_pod(manifest(name, {f"acme.dev/{name}": 1}))
+        assert [] == kubelet.findings
+        await kubelet.run_pod(manifest("half", {"acme.dev/half": 1}))
+        (found,) = kubelet.errors
+        assert ("device-on-two-pods", "acme.dev/half") == (found.code, found.resource)
+        assert "pod default/half got 'half', and pod default/whole holds 'whole'" in found.message
+        for plugin in made:
+            await plugin.stop()
+
+
+async def test_clock_that_runs_and_leaps():
+    """What is due comes by itself, or at once when the clock is put forward; what was prevented does not."""
+    clock, seen, soon = LeapClock(), [], asyncio.Event()
+    clock.after(3600, lambda: seen.append("hour"))
+    clock.after(1800, lambda: seen.append("never"))()
+    end = clock.every(1000, lambda: seen.append("often"))
+    clock.after(0.01, soon.set)
+    await soon.wait()
+    assert [] == seen
+    clock.advance(3601)
+    end()
+    assert ["often", "often", "often", "hour"] == seen
+    clock.advance(3600)
+    assert 4 == len(seen)
