@@ -350,6 +350,24 @@ async def test_spoilt_socket(start, kubelet, shows, clock, fault):
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == 1)
 
 
+@pytest.mark.timeout(120)
+async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
+    """Sockets that are spoilt while others are being made take nobody down, and are all made anew at the end."""
+    names = [f"acme.dev/npu{number}" for number in range(8)]
+    entries = "".join(f"  - {{name: e{n}, resource: {name}, virtual: {{count: 1}}}}\n" for n, name in enumerate(names))
+    head = f"version: v1\ndevices:\n{entries}"
+    agent = await start("name: x, socket: {replace: true}, every: 2s", head=head)
+    for _ in range(30):
+        before = injected(agent, "x")
+        clock.advance(2)
+        await kubelet.wait_until(lambda: injected(agent, "x") > before or agent.task.done())  # noqa: B023
+        assert not agent.task.done()
+    agent.agent.drill.engine.clear("x")
+    for name in names:
+        await shows(name, 1, 1)
+    await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == len(names))
+
+
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 CDI = DEVICES.replace("version: v1", "version: v1\nflags: {plugin: {deviceListStrategy: cdi-cri}}")

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -65,6 +65,12 @@ def _spoil(path: Path, *, replace: bool) -> None:
             nobody.bind(str(path))  # never listens: whoever connects is refused
 
 
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):  # a leftover harms nobody
+            path.unlink(missing_ok=True)
+
+
 class ResourceService:
     """One resource's life: `run()` until `stop()`; `update()` at any time in between."""
 
@@ -89,7 +95,7 @@ class ResourceService:
         self._backoff = Backoff(intervals.retry_first, intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
-        self._spoilt: Path | None = None
+        self._spoilt: set[Path] = set()  # sockets that a fault spoilt; their files go when another one is registered
         self._server: ResourceServer | None = None
         self._wake = link.subscribe()
         self._stopping = False
@@ -134,14 +140,17 @@ class ResourceService:
 
     async def strike(self, fault: StreamFault | SocketFault) -> None:
         """Let a momentary fault happen: the streams end, or the socket's file is spoilt."""
-        if self._server is None:
+        server = self._server  # `run` may change servers while the file is spoilt
+        if server is None:
             return
         if isinstance(fault, StreamFault):
-            self._server.close_streams()
-        else:
-            await asyncio.to_thread(_spoil, self._server.path, replace=fault is SocketFault.REPLACE)
-            self._spoilt = self._server.path
-            self._wake.set()
+            server.close_streams()
+            return
+        self._spoilt.add(server.path)
+        await asyncio.to_thread(_spoil, server.path, replace=fault is SocketFault.REPLACE)
+        if self._server is not server and self.state in (State.REGISTERED, State.STOPPED):
+            await self._clear_spoilt()
+        self._wake.set()
 
     def stop(self) -> None:
         """Make `run` end soon, also while the kubelet thinks about a registration."""
@@ -191,6 +200,7 @@ class ResourceService:
                     attempt += 1
         finally:
             await self._close()
+            await self._clear_spoilt()
             self._link.unsubscribe(self._wake)
             self._become(State.STOPPED)
 
@@ -246,9 +256,7 @@ class ResourceService:
                     options=server.options(),
                     version=(fault and fault.version) or registration.VERSION,
                 )
-        if self._spoilt is not None:
-            await asyncio.to_thread(self._spoilt.unlink, missing_ok=True)
-            self._spoilt = None
+        await self._clear_spoilt()
         self.registrations += 1
         self._become(State.REGISTERED)
 
@@ -302,6 +310,14 @@ class ResourceService:
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop()
+
+    async def _clear_spoilt(self) -> None:
+        """Remove what faults made of sockets that nobody uses any more."""
+        current = self._server.path if self._server is not None else None
+        unused = {path for path in self._spoilt if path != current}
+        self._spoilt -= unused
+        if unused:
+            await asyncio.to_thread(_remove, unused)
 
     def _become(self, state: State, trouble: str = "") -> None:
         if (state, trouble) == (self.state, self.trouble) and state is not State.REGISTERED:
