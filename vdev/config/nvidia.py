@@ -27,6 +27,7 @@ def prefixed(name: object) -> object:
 
 
 _REFERENCE = re.compile(r"[0-9]+(:[0-9]+)?|[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_LONGEST = 63  # characters of a device id
 _EXPECTED = "expected all, a count of devices, or a list of indices (3), partition indices ('0:1') and device ids"
 
 
@@ -62,6 +63,8 @@ def _listed(items: Sequence[object]) -> tuple[str, ...]:
 
 def _fault(item: object) -> str:
     """Why an item of the list refers to no device, or the empty string."""
+    if len(str(item)) > _LONGEST:
+        return f"{described(item)} refers to no device: it is longer than any id or index"
     whole = isinstance(item, int) and not isinstance(item, bool) and item >= 0
     if whole or (isinstance(item, Plain) and re.fullmatch(r"0|[1-9][0-9]*", item)):
         return ""

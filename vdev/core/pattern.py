@@ -3,6 +3,11 @@
 `*` is any run of characters but `/`, `?` one of them, `[abc]`, `[a-z]` and `[!abc]` one of a set, `**` as a whole
 component any number of directories. A leading dot is matched only by a written dot. To mean a wildcard's own character,
 put it in brackets: `[*]`. Pure: walking the file system is for `discovery`.
+
+A wildcard takes as much as it can, those on the left first. That is what comes out when the text is read from its end
+and each `*` takes as little as it can: what stands after a `*` then lies as far right as possible, whatever the others
+do. So no `*` is ever tried again, and the work is at most the length of the pattern times that of the text. The regular
+expressions below are therefore for reversed texts, and each `*` is in an atomic group of its own.
 """
 
 import re
@@ -12,7 +17,7 @@ from functools import lru_cache
 
 _WILD = re.compile(r"[*?\[]")
 _DIGITS = re.compile(r"(\d+)")
-_BRACES = re.compile(r"\{[^{}]*,[^{}]*\}")  # {a,b} of shells
+_BRACES = re.compile(r"\{[^{},]*,[^{}]*\}")  # {a,b} of shells
 _NOTHING = "((?!))"
 RECURSIVE = "**"
 
@@ -52,8 +57,8 @@ class Pattern:
 
     def captures(self, path: str) -> tuple[str, ...] | None:
         """What each wildcard stood for in a path that matches, from left to right; None when it does not match."""
-        found = _path_regex(self.components).fullmatch(path)
-        return None if found is None else tuple(found.groups(default=""))
+        found = _path_regex(self.components).fullmatch(path[::-1])
+        return None if found is None else tuple(text[::-1] for text in reversed(found.groups(default="")))
 
 
 @lru_cache(maxsize=1024)
@@ -93,44 +98,65 @@ def matches_any(path: str, patterns: Iterable[str]) -> bool:
     return any(parse(pattern).captures(path) is not None for pattern in patterns)
 
 
+def component_matches(component: str, name: str) -> bool:
+    """Whether a component of a pattern matches a name that is no path."""
+    return _component_regex(component).fullmatch(name[::-1]) is not None
+
+
+# --- regular expressions for reversed texts --------------------------------------------------------------------------
+
+
 @lru_cache(maxsize=1024)
-def component_regex(component: str) -> re.Pattern[str]:
-    """What a component matches, a group for each wildcard."""
-    return re.compile(_translate(component), re.DOTALL)
+def _component_regex(component: str) -> re.Pattern[str]:
+    return re.compile(_reversed(component), re.DOTALL)
 
 
 @lru_cache(maxsize=1024)
 def _path_regex(components: tuple[str, ...]) -> re.Pattern[str]:
-    last = len(components) - 1
-    parts = []
-    for place, component in enumerate(components):
-        if component != RECURSIVE:
-            parts.append("/" + _translate(component))
-        elif place == last:
-            parts.append(r"((?:/(?!\.)[^/]+)+)")
+    """What the components match in a path, which reads `name/parent/` from its end; a group for each wildcard."""
+    runs = [""]  # what stands between one `**` and the next
+    for component in components:
+        if component == RECURSIVE:
+            runs.append("")
         else:
-            parts.append(r"((?:/(?!\.)[^/]+)*)")
-    return re.compile("".join(parts) or "/", re.DOTALL)
+            runs[-1] = f"(?>{_reversed(component)}/){runs[-1]}"
+    least = "+" if components[-1:] == (RECURSIVE,) else "*"  # at the end it stands for at least one
+    return re.compile(_joined(runs, r"(?:[^/]++(?<!\.)/)", least) or "/", re.DOTALL)
 
 
-def _translate(component: str) -> str:
-    """The regular expression of one component."""
-    parts = [r"(?!\.)"] if component[:1] in "*?[" else []
+def _reversed(component: str) -> str:
+    """The regular expression of one component, from its end."""
+    runs = [""]  # what stands between one `*` and the next
     place = 0
     while place < len(component):
         character = component[place]
         place += 1
         if character == "*":
             if component[place - 2 : place - 1] != "*" or place < 2:  # noqa: PLR2004 - two stars are one
-                parts.append("([^/]*)")
+                runs.append("")
         elif character == "?":
-            parts.append("([^/])")
+            runs[-1] = f"([^/]){runs[-1]}"
         elif character == "[" and (end := _set_end(component, place)) > 0:
-            parts.append(_set(component[place:end]))
+            runs[-1] = _set(component[place:end]) + runs[-1]
             place = end + 1
         else:
-            parts.append(re.escape(character))
-    return "".join(parts)
+            runs[-1] = re.escape(character) + runs[-1]
+    return _joined(runs, "[^/]", "*") + (r"(?<!\.)" if component[:1] in "*?[" else "")
+
+
+def _joined(runs: list[str], one: str, least: str) -> str:
+    """The runs from the last to the first, with any number of `one` between them; `least` is the last number's sign.
+
+    Between two runs it takes as little as it can and is not tried again; before the first run it takes the rest.
+    """
+    first, *others = runs
+    if not others:
+        return first
+    parts = [others.pop()]
+    for run in reversed(others):
+        parts.append(f"(?>({one}{least}?){run})")
+        least = "*"
+    return "".join((*parts, f"({one}{least}){first}"))
 
 
 def _set_end(component: str, start: int) -> int:

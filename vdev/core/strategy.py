@@ -7,7 +7,6 @@ NVIDIA's rules, for any partitionable device and per declared resource:
     mixed    whole devices under the resource's name, partitions under `<domain>/<prefix><profile>`, `+` written `.`
 """
 
-import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -232,5 +231,19 @@ def _mixed_names(result: Advertised, spec: Spec) -> None:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself."""
-    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), text, re.DOTALL) is not None
+    """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself.
+
+    Each part between two `*` is looked for once, as far left as it can be.
+    """
+    first, *parts = pattern.split("*")
+    if not parts:
+        return text == first
+    last = parts.pop()
+    place, end = len(first), len(text) - len(last)
+    if not text.startswith(first) or not text.endswith(last):
+        return False
+    for part in parts:
+        place = text.find(part, place, end) + len(part)
+        if place < len(part):
+            return False
+    return place <= end

@@ -81,7 +81,7 @@ def _checks(source: UsbSource, device: _Usb) -> tuple[Check, ...]:
 
 
 def _fits(value: str, wanted: str) -> bool:
-    return bool(value) and pattern.component_regex(wanted).fullmatch(value) is not None
+    return bool(value) and pattern.component_matches(wanted, value)
 
 
 def _wanted(source: UsbSource) -> str:

@@ -72,8 +72,8 @@ class Walk:
         if component == pattern.RECURSIVE:
             yield from self._below(directory, with_files=is_last)
         elif pattern.has_wildcard(component):
-            fits = pattern.component_regex(component).fullmatch
-            yield from (posixpath.join(directory, name) for name, _ in self._entries(directory) if fits(name))
+            names = (name for name, _ in self._entries(directory))
+            yield from (posixpath.join(directory, name) for name in names if pattern.component_matches(component, name))
         elif not is_last:
             yield posixpath.join(directory, component)
         else:

@@ -1,12 +1,16 @@
 """Path patterns and conditions, against independent judges."""
 
+import re
 from fnmatch import fnmatchcase
+from re import _constants as sre
+from re import _parser as sre_parser
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vdev.core import match, pattern
+from vdev.core import match, pattern, strategy
 from vdev.core.spec import Condition, Operator
 
 names = st.text("ab01-.]^!", min_size=1, max_size=6)
@@ -21,7 +25,128 @@ components = st.text("ab01*?[]!-.^", min_size=1, max_size=8).filter(lambda text:
 def test_a_component_matches_what_fnmatch_says(component: str, name: str) -> None:
     """The standard library is the judge, but for hidden files."""
     expected = fnmatchcase(name, component) and (not name.startswith(".") or component[:1] not in ("*", "?", "["))
-    assert expected == (pattern.component_regex(component).fullmatch(name) is not None)
+    assert expected == pattern.component_matches(component, name)
+
+
+# --- what wildcards mean, by a judge that tries everything -----------------------------------------------------------
+
+
+def tried(component: list[str], name: str) -> tuple[str, ...] | None:
+    """What the wildcards of one component stand for: each takes as much as it can, those on the left first."""
+    if not component:
+        return None if name else ()
+    token, *rest = component
+    if token[0] == "*":
+        splits = ((name[:end], tried(rest, name[end:])) for end in range(len(name), -1, -1))
+        return next(((taken, *found) for taken, found in splits if found is not None), None)
+    if not name or (token == "[" and name[0] != "[") or (token != "[" and not fnmatchcase(name[0], token)):
+        return None
+    found = tried(rest, name[1:])
+    is_written = (len(token) == 1 and token != "?") or re.fullmatch(r"\[[^!]\]", token)
+    return found if found is None or is_written else (name[0], *found)
+
+
+def tokens(component: str) -> list[str]:
+    """The component in parts: runs of stars, sets, single characters."""
+    return re.findall(r"\*+|\[!?+\]?+[^\]]*\]|.", component)
+
+
+def tried_path(wanted: list[str], path: list[str]) -> tuple[str, ...] | None:
+    """The same for whole paths."""
+    if not wanted:
+        return None if path else ()
+    component, *rest = wanted
+    if component == "**":
+        ends = range(len(path), -1 if rest else 0, -1)
+        open_ends = (end for end in ends if not any(name.startswith(".") for name in path[:end]))
+        splits = (("".join(f"/{name}" for name in path[:end]), tried_path(rest, path[end:])) for end in open_ends)
+        return next(((taken, *found) for taken, found in splits if found is not None), None)
+    if not path or (path[0].startswith(".") and component[:1] in ("*", "?", "[")):
+        return None
+    inside, found = tried(tokens(component), path[0]), tried_path(rest, path[1:])
+    return None if inside is None or found is None else (*inside, *found)
+
+
+@given(
+    st.lists(components | st.sampled_from(["**", "*", "a*", ".*", "*a*b", "[ab]*a"]), min_size=1, max_size=5),
+    st.lists(st.text("ab.", min_size=1, max_size=4), min_size=1, max_size=5),
+)
+@example(["**", "*a*a"], ["aa", "aaa"])
+@example(["**", "**"], ["a", "b"])
+@example(["*[ab]?"], ["abab"])
+def test_wildcards_take_as_much_as_they_can_from_the_left(wanted: list[str], path: list[str]) -> None:
+    """Whether a path matches, and what each wildcard stands for, is as if every way were tried."""
+    found = pattern.Pattern("", tuple(wanted)).captures("/" + "/".join(path))
+    assert tried_path(wanted, path) == found
+
+
+@given(st.text("ab*", max_size=7), st.text("ab", max_size=8))
+def test_nvidias_patterns_match_whole_texts(wanted: str, text: str) -> None:
+    """With `*` as the only wildcard, what NVIDIA's plugin and the standard library say is the same."""
+    assert fnmatchcase(text, wanted) == strategy.matches(wanted, text)
+
+
+# --- the work that hostile patterns make -----------------------------------------------------------------------------
+
+
+def tries(part: Any) -> tuple[int, int]:
+    """How many repetitions of no fixed length a regular expression may try at once: at most, and when it is through.
+
+    An atomic group or a possessive repetition is not tried again once it is through. Each one that is tried multiplies
+    the steps by the length of the text, so that the steps are at most that length to this power, for each character of
+    the expression.
+    """
+    most = still = 0
+    for kind, content in part:
+        inner = left = 0
+        if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            inner, left = tries(content[2])
+            if content[0] != content[1]:
+                inner, left = inner + 1, left + 1
+        elif kind is sre.POSSESSIVE_REPEAT:
+            inner = tries(content[2])[0] + 1
+        elif kind is sre.ATOMIC_GROUP:
+            inner = tries(content)[0]
+        elif kind is sre.SUBPATTERN:
+            inner, left = tries(content[3])
+        most, still = max(most, still + inner), still + left
+    return most, still
+
+
+@given(components)
+@example("*a*a*a*a*b")
+@example("*?[ab]*[!a]**")
+def test_a_component_is_never_tried_in_more_than_one_way_at_once(component: str) -> None:
+    """So the steps are at most the length of the pattern times that of the name."""
+    assert tries(sre_parser.parse(pattern._component_regex(component).pattern))[0] <= 1
+
+
+@given(st.lists(components | st.just("**"), min_size=1, max_size=6))
+@example(["**", "*a*", "**", "*b*", "**", "x"])
+def test_a_path_is_never_tried_in_more_ways_than_its_directories(wanted: list[str]) -> None:
+    """One way for `**`, within it one to the end of a directory's name, and one for a `*` in it."""
+    assert tries(sre_parser.parse(pattern._path_regex(tuple(wanted)).pattern))[0] <= 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("/dev/" + "*a" * 2000 + "b", "/dev/" + "a" * 4000),
+        ("/" + "**/*a*/" * 50 + "x", "/" + "a/" * 2000 + "y"),
+        ("/**" * 300 + "/x", "/a" * 2000),
+        ("/" + "*[a-b]" * 1000 + "*c", "/" + "ab" * 2000),
+    ],
+)
+def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
+    """Trying every way would take longer than the universe has been there."""
+    assert pattern.parse(wanted).captures(text) is None
+    assert not strategy.matches(wanted, text)
+    assert not match.meets(Condition(attribute="x", operator=Operator.GLOB, values=(wanted,)), text)
+
+
+def test_a_pattern_of_many_braces_and_commas_is_judged_in_one_pass() -> None:
+    """Each brace is looked at once."""
+    assert pattern.problem("/dev/{" + "," * 100_000) == ("", "")
 
 
 @given(st.lists(names, max_size=4), st.lists(names, min_size=1, max_size=2))
