@@ -73,11 +73,13 @@ class Agent:
             is_down=lambda: self.drill.engine.pod_resources_down,
         )
         self.state = Reconciler(options, self.config, self.holders, self.health, self.metrics, drill=self.drill)
+        self.claim = Claim(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
         self.fleet: Fleet | None = None
         self.started_at = time.time()
         self.turned_at = time.monotonic()  # when the reconciler last finished a step
         self.waiting = "starting"  # for what, before the work begins
         self._due = Due()
+        self._displaced = False  # another agent serves the kubelet now
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._configured: frozenset[Path] = frozenset()
@@ -103,11 +105,11 @@ class Agent:
                 http = await asyncio.to_thread(_http)
                 await stack.enter_async_context(http.serving(self.options.http_address, Window(self)))
             await self.state.start()
-            claim = Claim(self.options.plugin_dir, waiting=self._wait_for, period=self.options.intervals.look_at_lock)
-            stack.callback(claim.release)
-            if not await claim.take(self._stop):
+            stack.callback(self.claim.release)
+            stack.callback(self.state.standins.release)
+            if not await self.claim.take(self._stop):
                 return 0
-            if claim.waited:
+            if self.claim.waited:
                 self.reload()  # the files may have changed meanwhile
             await self.link.remove_leftovers()
             await self.link.look()  # so that the first services know which kubelet they register with
@@ -119,7 +121,7 @@ class Agent:
                 )
             await self._work(watcher)
         log.info("stopped")
-        return 0
+        return 1 if self._displaced else 0
 
     async def _work(self, watcher: Watcher) -> None:
         self.turned_at, self.waiting = time.monotonic(), ""
@@ -222,7 +224,7 @@ class Agent:
             self._watch_all(watcher)
             changed = await watcher.changes()
             if self.link.directories & changed.keys():
-                await self.link.look()
+                await self._look_at_directory()
             self.health.wake(changed)
             if self.state.standins.directories & changed.keys():
                 self.state.standins.recheck()
@@ -260,7 +262,16 @@ class Agent:
     async def _look_at_kubelet(self) -> None:
         while True:
             await asyncio.sleep(self.options.intervals.look_at_kubelet)
-            await self.link.look()
+            await self._look_at_directory()
+
+    async def _look_at_directory(self) -> None:
+        """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
+        if not await self.claim.keep():
+            directory = str(self.options.plugin_dir)
+            log.error("the directory was made anew and another vdev serves it; this one ends", directory=directory)
+            self._displaced = True
+            self.stop()
+        await self.link.look()
 
     async def _look_again(self) -> None:
         while True:

@@ -6,18 +6,20 @@ the directory itself, which all pods and processes of a node share, and leaves n
 
 import asyncio
 import contextlib
-import fcntl
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
+from ..hostfs.lock import DirectoryLock
+
 log = structlog.get_logger(__name__)
 
 
 class Claim:
-    """The right to serve a directory: `take` waits for it, `release` gives it back. `waited` tells of a wait.
+    """The right to serve a directory: `take` waits for it, `keep` looks after it, `release` gives it back.
+
+    `waited` tells of a wait.
 
     Where the system cannot lock, it is given at once: what is wrong with the directory shows when sockets are made.
     """
@@ -27,13 +29,13 @@ class Claim:
         self._directory = directory
         self._waiting = waiting  # is told what is waited for, and "" at the end
         self._period = period  # seconds between attempts
-        self._held: int | None = None
+        self._lock = DirectoryLock(directory)
 
     async def take(self, stopping: asyncio.Event) -> bool:
         """Wait until the directory is there and nobody else serves it. False when `stopping` came first."""
         told = ""
         while not stopping.is_set():
-            self._held, trouble = await asyncio.to_thread(_take, self._directory)
+            trouble = await asyncio.to_thread(self._take)
             if not trouble:
                 if told:
                     log.info("the wait is over", directory=str(self._directory))
@@ -48,29 +50,22 @@ class Claim:
                     await stopping.wait()
         return False
 
+    async def keep(self) -> bool:
+        """Whether the directory is still ours: one that was removed and made again is locked anew.
+
+        False when another agent was faster.
+        """
+        try:
+            return await asyncio.to_thread(self._lock.take)
+        except OSError:  # there is none at the moment
+            return True
+
     def release(self) -> None:
         """Let others have it; safe to call twice."""
-        held, self._held = self._held, None
-        if held is not None:
-            os.close(held)
+        self._lock.release()
 
-
-def _take(directory: Path) -> tuple[int | None, str]:
-    """The lock's file descriptor, or None where there are no locks, and why it cannot be had now."""
-    try:
-        held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except (FileNotFoundError, NotADirectoryError):
-        return None, f"no directory {directory}; is --kubelet-dir right, and mounted?"
-    except OSError as failed:
-        log.debug("directory not locked", directory=str(directory), reason=failed.strerror)
-        return None, ""
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(held)
-        return None, f"another vdev serves {directory}; it must end first"
-    except OSError as failed:
-        os.close(held)
-        log.debug("directory not locked", directory=str(directory), reason=failed.strerror)
-        return None, ""
-    return held, ""
+    def _take(self) -> str:
+        try:
+            return "" if self._lock.take() else f"another vdev serves {self._directory}; it must end first"
+        except OSError:
+            return f"no directory {self._directory}; is --kubelet-dir right, and mounted?"

@@ -1,0 +1,82 @@
+"""One agent per kubelet, also after somebody removed the kubelet's directory and made it again."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+
+import pytest
+
+from vdev.hostfs.lock import DirectoryLock
+from vdev.sim import manifest
+
+NPU = "acme.dev/npu"
+DEVICES = """version: v1
+devices:
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 2}}
+"""
+
+
+def is_locked(directory):
+    """Whether somebody holds the lock on the directory that is there now."""
+    lock = DirectoryLock(directory)
+    try:
+        return not lock.take()
+    except OSError:
+        return False
+    finally:
+        lock.release()
+
+
+async def test_a_directory_made_anew_is_locked_anew(kubelet, start_agent, shows):
+    """A second agent waits, as it would have on the old directory; the first serves the kubelet's next start."""
+    await start_agent(DEVICES)
+    await kubelet.stop()
+    shutil.rmtree(kubelet.device_plugin_dir)
+    kubelet.device_plugin_dir.mkdir()
+    await kubelet.wait_until(lambda: is_locked(kubelet.device_plugin_dir), what="the new lock")
+    second = await start_agent(DEVICES, wait=False)
+    await kubelet.wait_until(lambda: "another vdev serves" in second.agent.waiting, what="the wait")
+    await kubelet.start()
+    await shows(NPU, 2, 2)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    assert "another vdev serves" in second.agent.waiting
+    assert [] == kubelet.errors
+
+
+async def test_who_comes_too_late_ends_with_words(kubelet, start_agent):
+    """Where another one has locked the new directory already, two would serve: the one that lost it ends."""
+    agent = await start_agent(DEVICES)
+    await kubelet.stop()
+    fresh = kubelet.device_plugin_dir.with_name("fresh")
+    fresh.mkdir()
+    handle = os.open(fresh, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        shutil.rmtree(kubelet.device_plugin_dir)
+        fresh.rename(kubelet.device_plugin_dir)
+        async with asyncio.timeout(30):
+            assert 1 == await agent.task
+    finally:
+        os.close(handle)
+    assert any("another vdev serves it" in each["event"] for each in agent.logs)
+
+
+def test_a_lock_is_kept_over_a_gap(tmp_path):
+    """While there is no directory nobody else can have it, and what is made anew is taken anew."""
+    directory = tmp_path / "d"
+    directory.mkdir()
+    ours, other = DirectoryLock(directory), DirectoryLock(directory)
+    assert ours.take()
+    assert ours.take()
+    assert not other.take()
+    directory.rmdir()
+    with pytest.raises(FileNotFoundError):
+        ours.take()
+    directory.mkdir()
+    assert ours.take()
+    assert not other.take()
+    ours.release()
+    ours.release()
+    assert other.take()
+    other.release()

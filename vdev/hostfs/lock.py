@@ -1,0 +1,61 @@
+"""An exclusive lock on a directory: it leaves no file behind, and ends with its process."""
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class DirectoryLock:
+    """`take` gets the lock or keeps it, `release` gives it up. Blocks, but briefly.
+
+    The lock is on the directory that stands at the path: whoever removes the directory and makes it again makes another
+    one, without a lock. So `take` must be called again now and then.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._held: int | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def take(self) -> bool:
+        """Whether the lock is ours now. Where the system cannot lock, it always is.
+
+        Raises FileNotFoundError or NotADirectoryError when there is no directory; what was locked stays so.
+        """
+        with self._one_at_a_time:
+            return self._take()
+
+    def _take(self) -> bool:
+        try:
+            handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as failed:
+            log.debug("directory not locked", directory=str(self._directory), reason=failed.strerror)
+            return True
+        if self._held is not None and os.path.samestat(os.fstat(handle), os.fstat(self._held)):
+            os.close(handle)
+            return True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        except OSError as failed:
+            os.close(handle)
+            log.debug("directory not locked", directory=str(self._directory), reason=failed.strerror)
+            return True
+        self.release()
+        self._held = handle
+        return True
+
+    def release(self) -> None:
+        """Let others have it; safe to call twice."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
