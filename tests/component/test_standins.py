@@ -8,21 +8,51 @@ import stat
 import pytest
 
 from vdev.hostfs import HostRoot
-from vdev.sim import manifest
+from vdev.sim import Kubelet, manifest
 
 NPU = "acme.dev/npu"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="making device nodes needs root")
 
 
-def config(node, count=1, strategy="envvar"):
+OTHER = """
+version: v1
+devices: [{name: other, resource: acme.dev/other, virtual: {count: 1}}]
+"""
+PARTITIONED = (
+    ", memory: 16Gi, partitioning: {slices: 4, profiles: {1x: {slices: 1, memory: 4Gi}}}}, "
+    'partitions: {"0": [1x], "1": [1x]'
+)
+
+
+def config(node, count=1, strategy="envvar", name="acme", more=""):
     return f"""
 version: v1
-flags: {{plugin: {{deviceListStrategy: {strategy}}}}}
+flags: {{migStrategy: mixed, plugin: {{deviceListStrategy: {strategy}}}}}
 devices:
-  - name: acme
-    resource: {NPU}
-    virtual: {{count: {count}, node: {{{node}}}}}
+  - {{name: {name}, resource: {NPU}, virtual: {{count: {count}, node: {{{node}}}{more}}}}}
 """
+
+
+def names(directory):
+    """What stands in for devices on the host."""
+    return {path.name for path in (directory / "devices").iterdir() if not path.name.startswith(".")}
+
+
+def beside(kubelet, directory, text):
+    """The options of an agent with a file of its own, beside another kubelet than that of the test."""
+    file = directory / "second.yaml"
+    file.write_text(text)
+    return {
+        "files": (file,),
+        "plugin_dir": kubelet.device_plugin_dir,
+        "kubelet_socket": kubelet.socket,
+        "pod_resources_socket": kubelet.pod_resources_socket,
+    }
+
+
+def reason_of(agent):
+    """Why the first device is Unhealthy."""
+    return agent.agent.state.served.resources[NPU].slots[0].health.reason
 
 
 def numbers(path):
@@ -68,7 +98,7 @@ async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directo
     await kubelet.delete_pod("a")
     await shows(NPU, 1, 1)
     await kubelet.wait_until(lambda: not (directory / "devices" / "vdev-acme-1").exists(), what="the removal")
-    assert {"vdev-acme-0", "mine"} == {path.name for path in (directory / "devices").iterdir()}
+    assert {"vdev-acme-0", "mine"} == names(directory)
 
 
 @ROOT
@@ -88,8 +118,88 @@ async def test_leftovers_of_another_process_go(kubelet, start_agent, directory):
     (devices / "vdev-old-0").touch()
     (devices / "vdev-acme-0").touch()
     await start_agent(config("like: zero"))
-    assert ["vdev-acme-0"] == [path.name for path in devices.iterdir()]
     assert (True, 1, 5) == numbers(devices / "vdev-acme-0")
+    await kubelet.wait_until(lambda: {"vdev-acme-0"} == names(directory), what="the removal")
+
+
+async def test_leftovers_go_though_no_entry_has_a_node(kubelet, start_agent, directory):
+    """The entry left the file while the agent was away."""
+    agent = await start_agent(config("file: text", count=2))
+    await agent.stop()
+    await start_agent(OTHER)
+    await kubelet.wait_until(lambda: not names(directory), what="the removal")
+    await kubelet.wait_until(lambda: not list((directory / "devices").iterdir()), what="the end of the record")
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "resource"),
+    [("", NPU), (PARTITIONED, "acme.dev/mig-1x")],
+    ids=["whole", "a partition"],
+)
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "without a record"])
+async def test_leftovers_stay_while_a_pod_holds_them(
+    kubelet, start_agent, shows, directory, partitioning, resource, recorded
+):
+    """The entry left the file while the agent was away, and a container may start again and want its file."""
+    agent = await start_agent(config("file: text", count=2, more=partitioning))
+    pod = await kubelet.run_pod(manifest("a", {resource: 1}))
+    (held,) = (mount.host_path for mount in pod.container().edits.mounts if "vdev-acme" in mount.host_path)
+    (other,) = {"vdev-acme-0", "vdev-acme-1"} - {held.rpartition("/")[2]}
+    await agent.stop()
+    if not recorded:
+        (directory / "devices" / ".standins.json").unlink()
+    await start_agent(OTHER)
+    await kubelet.wait_until(lambda: not (directory / "devices" / other).exists(), what="the removal of the other")
+    assert os.path.exists(held)
+    await kubelet.delete_pod("a")
+    await kubelet.wait_until(lambda: not os.path.exists(held), what="the removal")
+
+
+# --- whose the directory is -------------------------------------------------------------------------------------------
+
+
+async def test_two_agents_do_not_share_a_directory(kubelet, start_agent, shows, directory):
+    """The second says why its devices are Unhealthy, and takes over when the first has gone with all that it made."""
+    text = config("file: of the first")
+    (directory / "first.yaml").write_text(text)
+    first = await start_agent(text, files=(directory / "first.yaml",))
+    async with Kubelet(directory / "other", rate_limit=False) as another:
+        text = config("file: of the second", name="mine")
+        second = await start_agent(text, wait=False, **beside(another, directory, text))
+        await another.wait_until(lambda: another.node().capacity.get(NPU) == 1, what="the second's device")
+        (slot,) = second.agent.state.served.resources[NPU].slots
+        assert not slot.health.healthy
+        assert "another vdev makes its virtual nodes in" in slot.health.reason
+        assert "--device-dir" in slot.health.reason
+        await first.stop()
+        await another.wait_until(lambda: "belong to another agent" in reason_of(second), what="the owner's name")
+        assert {"vdev-acme-0"} == names(directory)
+        (directory / "devices" / "vdev-acme-0").unlink()
+        await another.wait_until(lambda: another.node().allocatable[NPU] == 1, what="the take-over")
+        assert {"vdev-mine-0"} == names(directory)
+
+
+async def test_an_agent_without_virtual_nodes_keeps_off(kubelet, start_agent, shows, directory):
+    """It has the same directory by default, and leaves it to the one that needs it."""
+    text = config("file: of the first")
+    (directory / "first.yaml").write_text(text)
+    await start_agent(text, files=(directory / "first.yaml",))
+    async with Kubelet(directory / "other", rate_limit=False) as another:
+        await start_agent(OTHER, wait=False, **beside(another, directory, OTHER))
+        await another.wait_until(lambda: another.node().allocatable.get("acme.dev/other") == 1, what="the second")
+        assert {"vdev-acme-0"} == names(directory)
+    await shows(NPU, 1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"version": 1, "owner": 3}', "\0"])
+async def test_a_spoilt_record_is_none(kubelet, start_agent, shows, directory, text):
+    """The directory is used all the same, and the record is written again."""
+    record = directory / "devices" / ".standins.json"
+    record.parent.mkdir()
+    record.write_text(text)
+    await start_agent(config("file: text"))
+    await shows(NPU, 1, 1)
+    assert [[NPU, "acme-0"]] == json.loads(record.read_text())["slots"]["acme-0"]
 
 
 async def test_a_missing_capability_is_said(kubelet, start_agent, shows, monkeypatch):

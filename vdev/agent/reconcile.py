@@ -64,7 +64,9 @@ class Reconciler:
         self.changed_at: dict[retain.Key, float] = {}  # seconds since the epoch, of a device's last change
         self.cdi = CdiFiles(options.cdi_dir, options.intervals)
         self.scanner = Scanner(options.host, options.node, options.device_dir)
-        self.standins = StandIns(options.device_dir, options.host, intervals=options.intervals)
+        self.standins = StandIns(
+            options.device_dir, options.host, owner=f"{options.node} {options.plugin_dir}", intervals=options.intervals
+        )
         self.holders = holders
         self._options = options
         self._config = config
@@ -137,7 +139,8 @@ class Reconciler:
         """
         self.verdicts.probe(self.scan, self.base.left_out)
         faults = self._drill.engine.look(self.base)
-        await self.standins.settle(self.base, self.served)
+        before = self.holders.snapshot(tuple(self.served.resources.values()))
+        await self.standins.settle(self.base, self.served, holdings=before)
         verdicts = {**self.verdicts.current(), **self.standins.failed}
         fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
         holdings = self.holders.snapshot(tuple(self.served.resources.values()))
@@ -168,7 +171,7 @@ class Reconciler:
                 isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes
             ):
                 self.scanner.forget(self.scan, self.served)
-            await self.standins.settle(self.base, self.served)
+            await self.standins.settle(self.base, self.served, holdings=holdings)
         self.published = True
         self._measure()
         again = (kept.again_at, cdi_again_at, self.verdicts.again_at(), self.standins.again_at)

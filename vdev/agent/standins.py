@@ -1,8 +1,9 @@
 """Stand-ins on the host: made before the devices that need them are advertised, removed when those are gone.
 
-All are `vdev-*` in a directory of vdev's own, and nothing else there is touched. What cannot be made turns its device
-Unhealthy, with the reason, and is tried again. A serial line is a link to a terminal of this process; when the process
-ends, the links lead nowhere, so that no container is ever given somebody else's terminal. `core.standin` says what
+All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `standinrecord` says whose they are.
+What an earlier process left is removed once no pod can hold it. What cannot be made turns its device Unhealthy, with
+the reason, and is tried again. A serial line is a link to a terminal of this process; when the process ends, the links
+lead nowhere, so that no container is ever given somebody else's terminal. `core.standin` says what
 stand-ins there are, `lines` talks over the serial ones.
 """
 
@@ -13,7 +14,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -25,15 +26,19 @@ from ..core.dialogue import Dialogue
 from ..core.facts import facts
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory import Inventory
+from ..core.retain import Holdings, Key
 from ..core.spec import EntrySpec, VirtualSource
 from ..core.standin import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
 from ..errors import HostError
 from ..hostfs import HostRoot, write_atomic
+from ..hostfs.look import listed
 from ..hostfs.pty import Pty, open_pty
 from .lines import Line
+from .standinrecord import FILE, StandInRecord, names
 
 log = structlog.get_logger(__name__)
 
+_UNFINISHED = (f".{standin.PREFIX}", f".{FILE}")
 _CLOSED = "closed"  # what the links of ended lines lead to; never made
 
 
@@ -42,6 +47,7 @@ class _Wanted:
     entry: EntrySpec
     device: RawDevice
     standin: StandIn
+    slots: frozenset[Key] = frozenset()
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -52,6 +58,7 @@ class _Wanted:
 class _Outcome:
     lines: dict[str, Pty] = field(default_factory=dict)  # opened now, by device
     failed: dict[str, str] = field(default_factory=dict)
+    again_at: float | None = None  # when to look at leftovers again
 
 
 class StandIns:
@@ -60,12 +67,15 @@ class StandIns:
     `again_at` is the (monotonic) time at which to call `settle` again, or None.
     """
 
-    def __init__(self, directory: Path, host: HostRoot, *, intervals: Intervals = PRODUCTION) -> None:
+    def __init__(self, directory: Path, host: HostRoot, *, owner: str, intervals: Intervals = PRODUCTION) -> None:
         self.directory = directory
         self.failed: Mapping[str, Health] = {}
         self.again_at: float | None = None
         self._host = host
-        self._retry = intervals.retry_virtual_node
+        self._intervals = intervals
+        self._record = StandInRecord(directory, owner)
+        self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
+        self._left: dict[str, float] = {}  # leftovers of earlier processes, by raw device id: since when they are known
         self._wanted: Mapping[str, _Wanted] = {}
         self._lines: dict[str, Line] = {}
         self._seen: tuple[Inventory, ...] | None = None
@@ -79,23 +89,25 @@ class StandIns:
         """Let the next `settle` look at what is on the host, though nothing is wanted differently."""
         self._seen = None
 
-    async def settle(self, *inventories: Inventory) -> None:
-        """Make what the inventories need and the host lacks, remove what none of them needs; report, never raise."""
+    async def settle(self, *inventories: Inventory, holdings: Holdings) -> None:
+        """Make what the inventories need and the host lacks, remove what none of them needs; report, never raise.
+
+        What this process never needed goes when no pod can hold it, by `holdings`.
+        """
         due = self.again_at is not None and time.monotonic() >= self.again_at
         if not due and self._seen is not None and all(a is b for a, b in zip(self._seen, inventories, strict=True)):
             return
-        wanted = {each.device.id: each for inventory in inventories for each in _wanted(inventory)}
+        wanted = _wanted(inventories)
         if not due and self._seen is not None and wanted == self._wanted:
             self._seen = inventories
             return
-        if not wanted and not self._wanted:  # what others have in the directory is not looked at without need
-            self._seen = inventories
-            return
-        outcome = await asyncio.to_thread(self._work, wanted, {key: line.pty.path for key, line in self._lines.items()})
+        lines = {key: line.pty.path for key, line in self._lines.items()}
+        outcome = await asyncio.to_thread(self._work, wanted, lines, holdings, time.monotonic())
         self._seen, self._wanted = inventories, wanted
         self._connect(outcome.lines)
         self._say(outcome.failed)
-        self.again_at = time.monotonic() + self._retry if outcome.failed else None
+        retry_at = time.monotonic() + self._intervals.retry_virtual_node if outcome.failed else None
+        self.again_at = min((each for each in (retry_at, outcome.again_at) if each is not None), default=None)
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""
@@ -104,6 +116,10 @@ class StandIns:
             line.close()
         self._lines.clear()
         await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
+
+    def release(self) -> None:
+        """Let another process have the directory."""
+        self._record.release()
 
     # --- lines and words, on the loop ---------------------------------------------------------------------------------
 
@@ -129,13 +145,27 @@ class StandIns:
     def _path(self, device: str) -> Path:
         return Path(standin.host_path(str(self.directory), device))
 
-    def _work(self, wanted: Mapping[str, _Wanted], lines: Mapping[str, str]) -> _Outcome:
+    def _work(
+        self, wanted: Mapping[str, _Wanted], lines: Mapping[str, str], holdings: Holdings, now: float
+    ) -> _Outcome:
         outcome = _Outcome()
+        try:
+            if not self._take(needed=bool(wanted)):
+                return outcome
+        except HostError as failed:
+            outcome.failed = dict.fromkeys(wanted, str(failed))
+            return outcome
+        self._clear(wanted, holdings, now)
+        left = {device: slots for device, slots in (self._record.slots or {}).items() if device in self._left}
+        self._record.write({**left, **{device: each.slots for device, each in wanted.items()}})
+        self._made = frozenset(wanted)
+        if not wanted and not self._left:
+            self._record.release()
+        outcome.again_at = self._look_again(holdings, now)
         for device, each in wanted.items():
             before = self._wanted.get(device)
             changed = before is not None and before.standin != each.standin
             try:
-                self.directory.mkdir(parents=True, exist_ok=True)
                 pty = self._make(self._path(device), each, lines.get(device), changed=changed)
             except HostError as failed:
                 outcome.failed[device] = str(failed)
@@ -144,14 +174,43 @@ class StandIns:
             else:
                 if pty is not None:
                     outcome.lines[device] = pty
-        keep = {self._path(device).name for device in wanted}
-        with contextlib.suppress(
-            OSError
-        ):  # no directory, or one that cannot be written: nothing there is ours to remove
-            for path in [*self.directory.glob(f"{standin.PREFIX}*"), *self.directory.glob(f".{standin.PREFIX}*.tmp")]:
-                if path.name not in keep:
-                    _clear(path)
         return outcome
+
+    def _take(self, *, needed: bool) -> bool:
+        """Whether there is a directory for this agent alone; one that is needed is made. Raises HostError."""
+        try:
+            if needed:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            return self._record.take()
+        except OSError as failed:
+            raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
+
+    def _clear(self, wanted: Mapping[str, _Wanted], holdings: Holdings, now: float) -> None:
+        """Remove what nobody needs; what this process did not make stays while a pod may hold it."""
+        found = names(self.directory)
+        self._left = {
+            device: self._left.get(device, now) for device in found if device not in wanted and device not in self._made
+        }
+        for device in [each for each, since in self._left.items() if self._is_free(each, since, holdings, now)]:
+            del self._left[device]
+            log.info("virtual node of an earlier process removed", path=str(found[device]))
+        for device in found.keys() - wanted.keys() - self._left.keys():
+            with contextlib.suppress(OSError):  # a directory that cannot be written
+                _clear(found[device])
+        for path in listed(self.directory):
+            if path.name.startswith(_UNFINISHED) and path.suffix == ".tmp":
+                with contextlib.suppress(OSError):
+                    _clear(path)
+
+    def _is_free(self, device: str, since: float, holdings: Holdings, now: float) -> bool:
+        if holdings.holders is None:
+            return now - since >= self._intervals.retire_blind
+        return holdings.read_at - since >= self._intervals.retire_settle and not self._record.may_hold(device, holdings)
+
+    def _look_again(self, holdings: Holdings, now: float) -> float | None:
+        wait = self._intervals.retire_blind if holdings.holders is None else self._intervals.retire_settle
+        moments = (since + wait for since in self._left.values())
+        return min((due if due > now else now + self._intervals.retire_recheck for due in moments), default=None)
 
     def _make(self, path: Path, each: _Wanted, line: str | None, *, changed: bool) -> Pty | None:
         """Make one where it is not as it should be; the new line of a serial one."""
@@ -185,7 +244,18 @@ class StandIns:
         return None
 
 
-def _wanted(inventory: Inventory) -> Iterator[_Wanted]:
+def _wanted(inventories: Iterable[Inventory]) -> dict[str, _Wanted]:
+    """What is needed, by raw device id, each with all slots that it is for."""
+    wanted: dict[str, _Wanted] = {}
+    slots: dict[str, set[Key]] = {}
+    for inventory in inventories:
+        for each, key in _needed(inventory):
+            wanted[each.device.id] = each
+            slots.setdefault(each.device.id, set()).add(key)
+    return {device: replace(each, slots=frozenset(slots[device])) for device, each in wanted.items()}
+
+
+def _needed(inventory: Inventory) -> Iterator[tuple[_Wanted, Key]]:
     for resource in inventory.resources.values():
         for entry in resource.entries.values():
             node = entry.source.node if isinstance(entry.source, VirtualSource) else None
@@ -193,7 +263,7 @@ def _wanted(inventory: Inventory) -> Iterator[_Wanted]:
                 continue
             for slot in resource.slots:
                 if slot.device.raw.entry == entry.name:
-                    yield _Wanted(entry, slot.device.raw, node)
+                    yield _Wanted(entry, slot.device.raw, node), (resource.name, slot.id)
 
 
 def _dialogue(line: PtyLine, values: Mapping[str, str]) -> Dialogue:
