@@ -66,6 +66,34 @@ async def test_device_set_and_clear(agent, vdev, shows):
     await shows(NPU, 4, 4)
 
 
+def complaints(agent):
+    """Where the log says that a rule means no device."""
+    return [each["where"] for each in agent.logs if "means no device" in str(each.get("problem"))]
+
+
+async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agent, clock, shows):
+    """Neither at the start nor when an edit brings a rule with its device is there a false alarm."""
+    agent = await start_agent(DEVICES, clock=clock)
+    await shows(NPU, 4, 4)
+    more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
+    rules = "    - {name: new, devices: [more/0], manual: true, health: Unhealthy}\n"
+    agent.edit(DEVICES.replace("faults:\n", more) + rules)
+    await shows("acme.dev/more", 1, 1)
+    assert [] == complaints(agent)
+    gone = DEVICES.replace("virtual: {count: 4}", "glob: /dev/no-such-device*").replace("acme/3", "acme")
+    agent.edit(gone)
+    await shows(NPU, 4, 0)
+    assert [f"{agent.config_file}:6:7: faults.rules[0]"] == complaints(agent)
+
+
+async def test_the_count_of_injections_says_in_which_resources(start_agent, clock, vdev, run_dir):
+    """One fault that reaches two resources counts for each of them, and the list names both."""
+    more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
+    text = DEVICES.replace("faults:\n", more).replace("[acme/3], manual: true, for: 30s", "[acme, more]")
+    await start_agent(text, clock=clock, run_dir=run_dir)
+    assert "2 (acme.dev/more 1, acme.dev/npu 1)" in (await vdev("fault", "list"))[1]
+
+
 async def test_device_set_for_a_while(agent, vdev, shows, clock):
     """With --for the device recovers by itself."""
     await vdev("device", "set", "acme-1", "--health", "Unhealthy", "--for", "30s")

@@ -217,13 +217,20 @@ async def test_ten_thousand_devices_are_readable(page):
 async def test_drills_are_marked(page):
     """A failure on demand looks like one: its device and its rule say so."""
     rule = {"name": "xid-79", "kind": "device", "source": "configuration", "where": "f:1:1", "state": "active"}
-    faults = {"enabled": True, "active": 1, "rules": [rule | {"changesIn": 12.5, "injected": 1}]}
+    faults = {
+        "enabled": True,
+        "active": 1,
+        "rules": [rule | {"changesIn": 12.5, "injected": 3, "injectedIn": {NPU: 1, "a.b/c": 2}}],
+    }
     devices = [device(0, health="Unhealthy", reason="XID 79", injected="xid-79"), device(1, injected="")]
     async with http.serving("127.0.0.1:0", Shown(devices, faults=faults)) as address:
         await page.open(address)
         assert ["drill", "free"] == await page.texts(tiles(NPU, " .pill"))
         assert ["XID 79 \u2013 rule xid-79"] == await page.texts(tiles(NPU, " .why"))
-        assert "xid-79 active device, injected 1 time, changes in 13 s" in (await page.texts("#faults li"))[0]
+        assert (
+            "xid-79 active device, injected 3 times (acme.dev/npu 1, a.b/c 2), changes in 13 s"
+            in (await page.texts("#faults li"))[0]
+        )
 
 
 async def test_texts_are_never_markup(page):

@@ -48,10 +48,11 @@ class Drill:
         self._seen: Mapping[str, str] = {}  # the files that were looked at last, by rule
         self._hidden: Mapping[str, str] = {}  # rules whose file cannot be looked at, and why
 
-    def adopt(self, spec: Spec) -> None:
-        """The configuration says this now."""
+    def adopt(self, spec: Spec, base: Inventory) -> None:
+        """The configuration says this now, and these are the devices that it gives the node."""
         self.spec = spec
         self.engine.load(CONFIGURATION, spec.faults)
+        self.engine.meet(base)
 
     @property
     def directories(self) -> frozenset[Path]:
@@ -238,6 +239,7 @@ def _document(run: Run, now: float) -> dict[str, Any]:
         "state": _state(run),
         "changesIn": in_seconds if run.live else None,
         "injected": run.injected,
+        "injectedIn": dict(sorted(run.injections.items())),
         "what": words(rule),
         "resource": rule.resource,
         "devices": sorted({each for _, each in run.targets}) if rule.kind is Kind.DEVICE else [],

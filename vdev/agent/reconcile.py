@@ -178,7 +178,7 @@ class Reconciler:
         return min((each for each in again if each is not None), default=None)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
-        self._drill.adopt(loaded.spec)
+        self._drill.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))

@@ -101,6 +101,12 @@ def done(answer: dict[str, Any]) -> str:
     return f"{verb}: {', '.join(listed) or 'nothing'}"
 
 
+def _injected(times: dict[str, int]) -> str:
+    """How many times, by resource where there are several: each of them counts."""
+    total = str(sum(times.values()))
+    return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"  # noqa: PLR2004  # several
+
+
 def show(faults: dict[str, Any]) -> None:
     """Print the rules as a table."""
     if not faults["rules"]:
@@ -111,7 +117,7 @@ def show(faults: dict[str, Any]) -> None:
             each["name"],
             each["state"],
             "-" if each["changesIn"] is None else timeline.clock(each["changesIn"]),
-            str(each["injected"]),
+            _injected(each["injectedIn"]),
             each["source"],
             each["what"],
         )

@@ -76,7 +76,7 @@ class Run:
     active: bool = False
     changes_at: float | None = None
     looked_at: float = -math.inf
-    injected: int = 0
+    injections: Counter[str] = field(default_factory=Counter)
     calls: Counter[object] = field(default_factory=Counter)
     targets: frozenset[Key] = frozenset()
 
@@ -84,6 +84,11 @@ class Run:
     def live(self) -> bool:
         """Whether it can do anything on this node."""
         return self.here and not self.cleared
+
+    @property
+    def injected(self) -> int:
+        """How many times it did something; what reaches several resources at once counts for each of them."""
+        return self.injections.total()
 
 
 def by_lot(rule: Rule) -> bool:
@@ -194,6 +199,12 @@ class Engine:
         run.fired += 1
         run.looked_at = math.nextafter(now, -math.inf)  # an event at this very moment is still to come
 
+    def meet(self, inventory: Inventory) -> None:
+        """These are the node's devices now; which of them each rule means."""
+        if inventory is not self._inventory:
+            self._inventory = inventory
+            self._select()
+
     # --- what the agent asks ------------------------------------------------------------------------------------------
 
     def look(self, inventory: Inventory) -> Afflictions:
@@ -203,9 +214,7 @@ class Engine:
             return aim.NONE
         before = self._active
         came_due = any(self._looked_at < due <= self.clock.now() for due in self._late.values())
-        if inventory is not self._inventory:
-            self._inventory = inventory
-            self._select()
+        self.meet(inventory)
         now = self.clock.now()
         for run in self.runs.values():
             if run.live:
@@ -436,7 +445,7 @@ class Engine:
             self._note(run, resource)
 
     def _note(self, run: Run, resource: str, *, quiet: bool = False, **more: object) -> None:
-        run.injected += 1
+        run.injections[resource] += 1
         self._metrics.faults_injected.labels(run.rule.kind.value, resource).inc()
         if not quiet:
             log.warning(
