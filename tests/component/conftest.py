@@ -33,6 +33,7 @@ QUICK = {
     "look_at_holders_for_actions": 0.2,
     "look_at_lock": 0.05,
     "retry_virtual_node": 0.1,
+    "retry_cdi": 0.1,
     "empty_list": 0.3,
 }
 INTERVALS = frozenset(each.name for each in fields(Intervals))

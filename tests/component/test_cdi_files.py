@@ -93,22 +93,24 @@ async def test_no_second_file_defines_the_same_device(start_agent):
 
 
 async def test_a_foreign_file_with_our_device_is_reported(kubelet, start_agent, directory, shows):
-    """We never touch what is not ours, and say why containers cannot start for as long as they cannot."""
+    """We never touch what is not ours, and say of the device that no container can be given it."""
     (directory / "cdi").mkdir()
     device = {"name": "acme-0", "containerEdits": {"env": ["A=1"]}}
     foreign = {"cdiVersion": "0.5.0", "kind": "k8s.device-plugin.acme.dev/npu", "devices": [device]}
     (directory / "cdi/theirs.json").write_text(json.dumps(foreign))
     agent = await start_agent(NPU % (CRI, 2), wait=False)
-    await shows("acme.dev/npu", 2, 2)
+    await shows("acme.dev/npu", 2, 1)
     assert "theirs.json defines acme-0 as well" in agent.agent.state.cdi.trouble
     (directory / "cdi/theirs.json").unlink()
-    agent.edit(NPU % (CRI, 2) + "# looked at again\n")
-    await kubelet.wait_until(lambda: agent.agent.state.cdi.trouble == "")
+    await shows("acme.dev/npu", 2, 2)
+    assert "" == agent.agent.state.cdi.trouble
 
 
 async def test_a_directory_that_cannot_be_made_is_said(start_agent, directory, shows):
-    """The resources are there all the same, and the status says what is wrong."""
+    """The devices are listed and Unhealthy, and say what is wrong, until it can be made."""
     (directory / "cdi").write_text("in the way")
     agent = await start_agent(NPU % (CRI, 2), wait=False)
+    await shows("acme.dev/npu", 2, 0)
+    assert "cannot make the CDI directory" in agent.agent.state.cdi.trouble
+    (directory / "cdi").unlink()
     await shows("acme.dev/npu", 2, 2)
-    assert "cannot write CDI specifications" in agent.agent.state.cdi.trouble

@@ -229,6 +229,8 @@ class Agent:
             if self.state.standins.directories & changed.keys():
                 self.state.standins.recheck()
                 self._mark()
+            if any(self.state.cdi.recheck(changed[each]) for each in self.state.cdi.directories & changed.keys()):
+                self._mark()
             if self.drill.directories & changed.keys():
                 self._mark(faults=True)
             if self._configured & changed.keys():
@@ -246,12 +248,15 @@ class Agent:
             *self.health.directories,
             *self.drill.directories,
             *self.state.standins.directories,
+            *self.state.cdi.directories,
         }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
         if not self.drill.directories <= watcher.paths:
             self._mark(faults=True)  # a file may have come after the last look and before this watch
-        contents = self._configured | self.health.contents | self.drill.directories
+        if not self.state.cdi.directories <= watcher.paths and self.state.cdi.recheck():
+            self._mark()  # likewise
+        contents = self._configured | self.health.contents | self.drill.directories | self.state.cdi.directories
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
         for limit in watcher.limits:
@@ -277,6 +282,7 @@ class Agent:
         while True:
             await asyncio.sleep(self.options.intervals.look_at_devices)
             self.state.standins.recheck()
+            self.state.cdi.recheck()
             self._mark(scan=frozenset(self.state.scan.entries), faults=True)
 
     async def _look_at_holders(self) -> None:

@@ -107,6 +107,7 @@ class Reconciler:
 
     async def reload(self) -> None:
         """Read the files again; adopt them when they are good, keep what is when they are not."""
+        self.cdi.recheck()
         try:
             loaded = await self._config.read()
             if loaded.spec == self.spec:
@@ -141,28 +142,17 @@ class Reconciler:
         faults = self._drill.engine.look(self.base)
         before = self.holders.snapshot(tuple(self.served.resources.values()))
         await self.standins.settle(self.base, self.served, holdings=before)
-        verdicts = {**self.verdicts.current(), **self.standins.failed}
-        fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
         holdings = self.holders.snapshot(tuple(self.served.resources.values()))
-        kept = retain.retain(
-            self.served,
-            fresh,
-            self.retired,
-            holdings,
-            time.monotonic(),
-            settle=self._options.intervals.retire_settle,
-            blind=self._options.intervals.retire_blind,
-            recheck=self._options.intervals.retire_recheck,
-        )
+        kept, wanted, changes = self._decide(faults, holdings)
+        spoilt, self._cdi_faults = self._cdi_faults, self._drill.cdi_faults(self.base)
+        if changes or self.cdi.due or spoilt != self._cdi_faults:
+            unresolvable = self.cdi.failed
+            await self.cdi.settle(wanted, holdings, self._cdi_faults)
+            if self.cdi.failed != unresolvable:  # before anybody is told: the lists follow what is on disk
+                kept, wanted, changes = self._decide(faults, holdings)
         if kept.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = kept.retired
-        wanted = aim.drop(kept.inventory, faults.dropped)
-        changes = inv.diff(self.served, wanted)
-        spoilt, self._cdi_faults = self._cdi_faults, self._drill.cdi_faults(self.base)
-        cdi_again_at = None
-        if changes or self.cdi.due or spoilt != self._cdi_faults:
-            cdi_again_at = await self.cdi.write(wanted, holdings, self._cdi_faults)
         if changes:
             self.served = wanted
             fleet.apply(changes)
@@ -174,8 +164,27 @@ class Reconciler:
             await self.standins.settle(self.base, self.served, holdings=holdings)
         self.published = True
         self._measure()
-        again = (kept.again_at, cdi_again_at, self.verdicts.again_at(), self.standins.again_at)
+        again = (kept.again_at, self.cdi.again_at, self.verdicts.again_at(), self.standins.again_at)
         return min((each for each in again if each is not None), default=None)
+
+    def _decide(
+        self, faults: aim.Afflictions, holdings: retain.Holdings
+    ) -> tuple[retain.Retained, inv.Inventory, tuple[inv.Change, ...]]:
+        """What to serve, given all that is known, and how that differs from what is served."""
+        verdicts = {**self.verdicts.current(), **self.standins.failed, **self.cdi.failed}
+        fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
+        kept = retain.retain(
+            self.served,
+            fresh,
+            self.retired,
+            holdings,
+            time.monotonic(),
+            settle=self._options.intervals.retire_settle,
+            blind=self._options.intervals.retire_blind,
+            recheck=self._options.intervals.retire_recheck,
+        )
+        wanted = aim.drop(kept.inventory, faults.dropped)
+        return kept, wanted, inv.diff(self.served, wanted)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
         self._drill.adopt(loaded.spec, base)

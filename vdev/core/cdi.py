@@ -8,7 +8,7 @@ invalid).
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from .device import DeviceNode, Mount
 from .names import domain_and_name
@@ -18,6 +18,9 @@ ALL = "all"
 Document = dict[str, Any]
 """A specification, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?")
+_VERSION = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}")
 _V030, _V050, _V060 = "0.3.0", "0.5.0", "0.6.0"
 
 
@@ -88,20 +91,37 @@ def with_leftovers(
     return merged
 
 
-def is_document(value: object) -> bool:
-    """Whether a parsed file is a specification as `document` makes it."""
+def is_document(value: object) -> TypeGuard[Document]:
+    """Whether a parsed file is a specification as `document` makes it, down to the last value."""
     match value:
-        case {"cdiVersion": str(version), "kind": str(), "devices": [_, *_] as devices}:
-            numbers = version.split(".")
-            return all(each.isdecimal() for each in numbers) and all(map(_is_device, devices))
+        case {"cdiVersion": str(version), "kind": str(kind), "devices": [_, *_] as devices, **more} if not more:
+            fits = _VERSION.fullmatch(version) and _KIND.fullmatch(kind)
+            return bool(fits) and all(map(_is_device, devices))
     return False
+
+
+_EDIT_KEYS = {"env", "deviceNodes", "mounts"}
 
 
 def _is_device(value: object) -> bool:
     match value:
-        case {"name": str(), "containerEdits": {**edits}}:
-            return bool(edits)
+        case {"name": str(name), "containerEdits": {**edits}, **more} if edits and not more:
+            return bool(_NAME.fullmatch(name)) and edits.keys() <= _EDIT_KEYS and all(map(_is_edit, edits.values()))
     return False
+
+
+def _is_edit(value: object) -> bool:
+    """Whether it is a list of texts, or of mappings to texts, numbers and lists of texts."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(each, str) for each in value) or all(
+        isinstance(each, Mapping) and all(isinstance(part, (str, int)) or _is_texts(part) for part in each.values())
+        for each in value
+    )
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def device_id(device: Mapping[str, Any]) -> str:

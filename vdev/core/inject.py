@@ -7,7 +7,7 @@ and the entry's own `container` block.
 
 import posixpath
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -263,19 +263,28 @@ def uses_cdi(inventory: Inventory) -> bool:
 def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     """The CDI specifications that the inventory needs, by kind; none where no CDI strategy is on."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
+    for kind, name, resource, device in _cdi_members(inventory):
+        members = kinds.setdefault(kind, {})
+        if name not in members:
+            members[name] = _cdi_device(name, resource, resource.entries[device.raw.entry], device)
+    return {kind: cdi.document(kind, members.values()) for kind, members in kinds.items()}
+
+
+def cdi_names(inventory: Inventory) -> Iterator[tuple[str, str, str]]:
+    """Kind, name and raw device id of everything in the specifications that the inventory needs."""
+    return ((kind, name, device.raw.id) for kind, name, _, device in _cdi_members(inventory))
+
+
+def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Device]]:
+    """Kind and name of each slot's device; the same for all replicas of one."""
     for resource in inventory.resources.values():
         if not any_cdi(resource.flags):
             continue
         for slot in resource.slots:
             device = slot.device
-            if device.raw.entry == UNKNOWN_ENTRY:
-                continue  # an earlier process wrote what a container may need of it, and that stays
-            entry = resource.entries[device.raw.entry]
-            members = kinds.setdefault(cdi.kind(entry.resource), {})
-            name = _list_name(device, resource.flags)
-            if name not in members:
-                members[name] = _cdi_device(name, resource, entry, device)
-    return {kind: cdi.document(kind, members.values()) for kind, members in kinds.items()}
+            if device.raw.entry != UNKNOWN_ENTRY:  # an earlier process wrote what a container may need of it
+                entry = resource.entries[device.raw.entry]
+                yield cdi.kind(entry.resource), _list_name(device, resource.flags), resource, device
 
 
 def _cdi_device(name: str, resource: Resource, entry: EntrySpec, device: Device) -> cdi.CdiDevice:

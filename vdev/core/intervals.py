@@ -23,6 +23,8 @@ class Intervals:
 
     # Before another attempt.
     retry_virtual_node: float = 5.0  # what could not be made in the device directory
+    retry_cdi: float = 5.0  # a CDI file that could not be written
+    retry_cdi_most: float = 30.0  # one that something else keeps deleting or changing
     retry_label: float = 1.0  # at the start, where the API server does not answer
     retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second
     retry_first: float = 0.2  # registering; doubles with each failure

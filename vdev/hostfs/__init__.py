@@ -8,12 +8,13 @@
 from typing import TYPE_CHECKING, Any
 
 from .atomic import write_atomic
+from .plain import read_plain
 from .root import FileInfo, HostRoot
 
 if TYPE_CHECKING:
     from .watch import Changes, Watcher
 
-__all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "write_atomic"]
+__all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "read_plain", "write_atomic"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.core import cdi, inject, names, spec
-from vdev.core.device import DeviceNode
+from vdev.core.device import DeviceNode, Mount
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,37 @@ def test_a_virtual_device_is_not_empty(build):
     stock = build.inventory(build.entry(count=1), device_list_strategies=(spec.DeviceListStrategy.CDI_CRI,))
     (document,) = inject.cdi_documents(stock).values()
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("A=1")
+_PARTS = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "env", "mounts", "containerEdits", "hostPath"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(["0.6.0", "9" * 5000 + ".0", "٣.0", "1", ""]),
+    st.sampled_from(["v.x/gpu", "a/b", "v/../x", "v.x/gpu\0", "v" * 9000 + "/gpu"]),
+    st.lists(
+        st.fixed_dictionaries({"name": st.sampled_from(["a-0", "", "a\n", 1]), "containerEdits": _PARTS}) | _PARTS,
+        max_size=2,
+    ),
+)
+def test_what_passes_for_a_document_can_be_worked_with(version, kind, devices):
+    """A file that bears our prefix may hold anything; what is taken over from it is sound down to the last value."""
+    document = {"cdiVersion": version, "kind": kind, "devices": devices}
+    if cdi.is_document(document):
+        merged = cdi.with_leftovers({}, [document, document], lambda _kind, _name: True)
+        assert {"v.x/gpu"} == set(merged)
+        assert all(isinstance(cdi.device_id(each), str) for each in document["devices"])
+
+
+def test_our_own_documents_are_documents(build):
+    """What is written is recognised when it is read."""
+    node, mount = DeviceNode("/dev/x", "/dev/y", "rw", "c", 1, 3), Mount("/a", "/b")
+    assert cdi.is_document(cdi.document("v.x/gpu", [cdi.CdiDevice("a:0", (node,), (mount,), {"A": "1"})]))

@@ -1,0 +1,229 @@
+"""A CDI directory in which anything may lie or vanish, or which takes nothing: the agent goes on and says why."""
+
+import asyncio
+import json
+import os
+import socket
+
+import pytest
+
+from vdev.agent.status import status
+from vdev.sim import manifest
+from vdev.sim.journal import Listed
+
+TWO = """
+version: v1
+flags: {plugin: {deviceListStrategy: cdi-cri}}
+devices:
+  - {name: acme, resource: acme.dev/npu, virtual: {count: 2}}
+  - {name: beta, resource: acme.dev/tpu, virtual: {count: 1}}
+"""
+NPU, TPU = "acme.dev/npu", "acme.dev/tpu"
+KIND = f"k8s.device-plugin.{NPU}"
+FILE = "vdev-k8s.device-plugin.acme.dev-npu.json"
+BOMB = "a0: &a0 {k: v}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}, *a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40)
+)
+
+
+@pytest.fixture
+def cdi(directory):
+    """The CDI directory, before the agent starts."""
+    path = directory / "cdi"
+    path.mkdir()
+    return path
+
+
+def reasons(agent, name=NPU):
+    """Why each device of the resource is Unhealthy."""
+    return {slot.id: slot.health.reason for slot in agent.agent.state.served.resources[name].slots}
+
+
+def litter(directory, stem):
+    """One of everything that is no specification, under such names."""
+    os.mkfifo(directory / f"{stem}pipe.json")
+    os.mkfifo(directory / f"{stem}pipe.yaml")
+    (directory / f"{stem}directory.json").mkdir()
+    (directory / f"{stem}nowhere.json").symlink_to("not-there")
+    (directory / f"{stem}loop.json").symlink_to(f"{stem}loop.json")
+    (directory / f"{stem}device.json").symlink_to("/dev/zero")
+    (directory / f"{stem}deep.json").write_text("[" * 200_000)
+    (directory / f"{stem}deep.yaml").write_text("[" * 200_000)
+    (directory / f"{stem}bomb.yaml").write_text(BOMB)
+    (directory / f"{stem}bytes.json").write_bytes(b"\xff\xfe\x00{")
+    (directory / f"{stem}numbers.json").write_text('{"kind": 1, "devices": [1, {"name": 1}, {"name": ["x"]}]}')
+    (directory / f"{stem}digits.json").write_text("9" * 10_000)
+    with (directory / f"{stem}sparse.json").open("wb") as file:
+        file.truncate(2**40)
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(directory / f"{stem}socket.json"))
+    bound.close()
+    for name in (f"{stem}\udcff.json", f"{stem}line\nbreak.json"):
+        (directory / name).write_text("{}")
+
+
+async def test_what_others_leave_there_hides_nothing_and_stops_nothing(kubelet, start_agent, cdi, shows):
+    """Beside all of it, the one file that takes a device away from us is found, and that device alone is Unhealthy."""
+    litter(cdi, "")
+    (cdi / "theirs.yaml").write_text(f"kind: {KIND}\ndevices:\n- name: acme-1\n  containerEdits: {{env: [A=1]}}\n")
+    before = {path.name for path in cdi.iterdir()}
+    agent = await start_agent(TWO, wait=False)
+    await shows(NPU, 2, 1)
+    await shows(TPU, 1, 1)
+    assert "theirs.yaml defines acme-1 as well: no runtime" in reasons(agent)["acme-1"]
+    assert before < {path.name for path in cdi.iterdir()}
+    (cdi / "theirs.yaml").unlink()
+    await shows(NPU, 2, 2)
+    assert "" == agent.agent.state.cdi.trouble
+    assert any("bomb.yaml" in log.get("problem", "") or "pipe.json" in log.get("problem", "") for log in agent.logs)
+
+
+async def test_spoilt_files_of_our_own_are_replaced_or_removed(kubelet, start_agent, cdi, shows):
+    """Whatever stands where ours belong, a directory apart, makes way; what a link leads to is not touched."""
+    litter(cdi, "vdev-")
+    (cdi / "vdev-env.json").write_text(json.dumps(document(containerEdits={"env": [1]})))
+    (cdi / "vdev-nested.json").write_text(json.dumps(document(containerEdits={"env": ["A=1"], "hooks": nest(400)})))
+    (cdi / "vdev-letter.json").write_text(json.dumps(document(kind="a/b")))
+    (cdi / "precious").write_text("precious")
+    (cdi / FILE).symlink_to("precious")
+    os.mkfifo(cdi / FILE.replace("npu", "tpu"))
+    await start_agent(TWO)
+    await shows(NPU, 2, 2)
+    await shows(TPU, 1, 1)
+    left = {path.name for path in cdi.glob("vdev-*.json")}
+    assert {FILE, FILE.replace("npu", "tpu"), "vdev-directory.json"} == left
+    assert "precious" == (cdi / "precious").read_text()
+    assert not (cdi / FILE).is_symlink()
+
+
+def document(**changes):
+    """A specification of ours with one device, spoilt as asked."""
+    kind = changes.pop("kind", "k8s.device-plugin.acme.dev/old")
+    device = {"name": "old-0", "containerEdits": {"env": ["A=1"]}} | changes
+    return {"cdiVersion": "0.3.0", "kind": kind, "devices": [device]}
+
+
+def nest(depth):
+    """Lists in lists."""
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+async def test_a_directory_in_the_place_of_one_file_concerns_that_resource_alone(kubelet, start_agent, cdi, shows):
+    """Its devices are Unhealthy and say why, in list, status and log; once there is room they are well again."""
+    (cdi / FILE).mkdir()
+    agent = await start_agent(TWO, wait=False)
+    await shows(NPU, 2, 0)
+    await shows(TPU, 1, 1)
+    said = f"cannot write {cdi / FILE}: Is a directory"
+    assert all(reason.endswith(said) for reason in reasons(agent).values())
+    assert said in status(agent.agent)["cdi"]["problem"]
+    assert [said] == [log["problem"] for log in agent.logs if log["event"] == "containers may not get their devices"]
+    (cdi / FILE).rmdir()
+    await shows(NPU, 2, 2)
+    await kubelet.wait_until(lambda: status(agent.agent)["ready"], what="ready")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tmpfs needs root")
+@pytest.mark.parametrize("how", ["full", "read-only"])
+async def test_without_room_for_a_specification_its_devices_are_unhealthy(
+    kubelet, start_agent, directory, cdi, shows, how
+):
+    """They are so before they are advertised as anything else; a pod waits, and runs once the file is written."""
+    await run("mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=10", "tmpfs", cdi)
+    try:
+        if how == "full":
+            (cdi / "filler").write_bytes(bytes(64 * 1024))
+        else:
+            await run("mount", "-o", "remount,ro", cdi)
+        agent = await start_agent(TWO, wait=False)
+        await shows(NPU, 2, 0)
+        await shows(TPU, 1, 0)
+        error = "No space left on device" if how == "full" else "Read-only file system"
+        assert all(error in reason for reason in reasons(agent).values())
+        assert {0} == {entry.healthy for entry in kubelet.journal.entries if isinstance(entry, Listed)}
+        if how == "full":
+            (cdi / "filler").unlink()
+        else:
+            await run("mount", "-o", "remount,rw", cdi)
+        await shows(NPU, 2, 2)
+        await shows(TPU, 1, 1)
+        assert (await kubelet.run_pod(manifest("one", {NPU: 2}))).container().edits.cdi_devices
+        await agent.stop()
+    finally:
+        await run("umount", cdi)
+
+
+async def run(*command):
+    """Run a command, or skip the test where it may not be run."""
+    process = await asyncio.create_subprocess_exec(*map(str, command))
+    if await process.wait():
+        pytest.skip(f"{command[0]} needs more rights")
+
+
+def truncate(path):
+    """Empty it."""
+    path.write_text("")
+
+
+def spoil(path):
+    """Change one byte, and neither size nor time."""
+    times = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"acme-0", b"acme-9"))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def replace_by_link(path):
+    """A link to a copy."""
+    copy = path.rename(path.with_name("copy"))
+    path.symlink_to(copy.name)
+
+
+def remove_directory(path):
+    """The whole directory goes, as when a node's /run is cleaned."""
+    for each in path.parent.iterdir():
+        each.unlink()
+    path.parent.rmdir()
+
+
+@pytest.mark.parametrize("harm", [os.unlink, truncate, spoil, replace_by_link, remove_directory])
+async def test_what_is_deleted_or_spoilt_is_written_again(kubelet, start_agent, shows, harm):
+    """At once, and nobody has to edit or restart anything."""
+    agent = await start_agent(TWO)
+    path = agent.cdi_dir / FILE
+    sound = path.read_text()
+    harm(path)
+    await kubelet.wait_until(
+        lambda: path.is_file() and not path.is_symlink() and path.read_text() == sound, what="repair"
+    )
+    await shows(NPU, 2, 2)
+    assert (await kubelet.run_pod(manifest("one", {NPU: 2}))).container().edits.cdi_devices
+
+
+async def test_a_quarrel_over_a_file_is_not_fought_without_end(kubelet, start_agent, shows):
+    """Whoever deletes it again and again wins for a while: then its devices are Unhealthy, and say so."""
+    agent = await start_agent(TWO, retry_cdi=3600.0, retry_cdi_most=3600.0)
+    path = agent.cdi_dir / FILE
+    deleted = 0
+    while not any(reasons(agent).values()):
+        await kubelet.wait_until(lambda: path.exists() or any(reasons(agent).values()), what="repair, or a pause")
+        if path.exists():
+            path.unlink()
+            deleted += 1
+    assert 4 == deleted
+    await shows(NPU, 2, 0)
+    await shows(TPU, 1, 1)
+    assert "something else keeps deleting or changing" in reasons(agent)["acme-0"]
+
+
+async def test_after_the_quarrel_the_file_is_written(kubelet, start_agent, shows):
+    """The pauses end."""
+    agent = await start_agent(TWO, retry_cdi=0.05, retry_cdi_most=0.1)
+    path = agent.cdi_dir / FILE
+    for _ in range(6):
+        await kubelet.wait_until(path.exists, what="the file")
+        path.unlink()
+    await kubelet.wait_until(path.exists, what="the file")
+    await shows(NPU, 2, 2)

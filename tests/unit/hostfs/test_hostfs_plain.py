@@ -1,0 +1,70 @@
+"""Reading what somebody else put there: plain files of bounded size, and nothing else."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from vdev.errors import HostError
+from vdev.hostfs import read_plain
+
+
+def test_a_plain_file_is_read_whole(tmp_path: Path) -> None:
+    """Up to the limit, itself or through a link; nothing is no error."""
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("file")
+    assert b"12345" == read_plain(tmp_path / "file", limit=5)
+    assert b"12345" == read_plain(tmp_path / "link", limit=5)
+    assert read_plain(tmp_path / "nothing", limit=5) is None
+
+
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("pipe", "a pipe"),
+        ("socket", "a socket"),
+        ("directory", "a directory"),
+        ("device", "a device node"),
+        ("large", "more than 5 bytes"),
+        ("sparse", "more than 5 bytes"),
+    ],
+)
+def test_everything_else_is_refused_at_once(tmp_path: Path, kind: str, said: str, follow: bool) -> None:
+    """Without waiting for a pipe's other end, and without opening a device."""
+    path = tmp_path / "it"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(str(path))
+        case "directory":
+            path.mkdir()
+        case "device":
+            path = Path("/dev/zero")
+        case "large":
+            path.write_bytes(b"123456")
+        case "sparse":
+            with path.open("wb") as file:
+                file.truncate(2**40)
+    with pytest.raises(HostError, match=said):
+        read_plain(path, limit=5, follow=follow)
+
+
+@pytest.mark.parametrize(
+    ("target", "follow", "said"),
+    [
+        ("nowhere", True, "leads nowhere"),
+        ("link", True, "symbolic links"),
+        ("nowhere", False, "a symbolic link"),
+        ("file", False, "a symbolic link"),
+    ],
+)
+def test_links(tmp_path: Path, target: str, follow: bool, said: str) -> None:
+    """To nothing and in a circle they are refused; where links are not followed, all of them."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(target)
+    with pytest.raises(HostError, match=said):
+        read_plain(tmp_path / "link", limit=5, follow=follow)
