@@ -148,7 +148,7 @@ async def test_it_ends_with_the_agent(start_agent, free_port):
     """After the end the port is free again, although a client kept its connection."""
     agent = await start_agent(CONFIG, http_address=f"127.0.0.1:{free_port}")
     reader, writer = await asyncio.open_connection("127.0.0.1", free_port)
-    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await reader.readuntil(b"ok\n")
     assert 0 == await agent.stop()
     writer.close()

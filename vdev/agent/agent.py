@@ -5,6 +5,7 @@ One task, the reconciler's, takes the steps; everything else only marks what is 
 
 import asyncio
 import contextlib
+import platform
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -103,7 +104,8 @@ class Agent:
             stack.enter_context(self._signals())
             if self.options.http_address:
                 http = await asyncio.to_thread(_http)
-                await stack.enter_async_context(http.serving(self.options.http_address, Window(self)))
+                hosts = (self.options.node, platform.node(), *self.options.http_hosts)
+                await stack.enter_async_context(http.serving(self.options.http_address, Window(self), hosts=hosts))
             await self.state.start()
             stack.callback(self.claim.release)
             stack.callback(self.state.standins.release)

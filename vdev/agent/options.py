@@ -19,7 +19,8 @@ class Options:
     `files` are configuration files, and directories from which the node takes one. `load` reads files under the
     process's overrides, with `partial=True` leaving out what is wrong. `plugin_dir` is where the plugin's own sockets
     go; `kubelet_socket` None means to serve without registering. `run_dir` is where the control socket goes; None:
-    there is none. `http_address` is where the HTTP side listens; empty: nowhere. `fault_injection`: people may inject
+    there is none. `http_address` is where the HTTP side listens; empty: nowhere. `http_hosts` are further
+    names that it answers to. `fault_injection`: people may inject
     faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
     go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
     `intervals` says how long the agent waits for what.
@@ -35,6 +36,7 @@ class Options:
     host: HostRoot
     run_dir: Path | None = None
     http_address: str = ""
+    http_hosts: tuple[str, ...] = ()
     allocate_deadline: float = 5.0
     device_dir: Path = Path(standin.DIRECTORY)
     fault_injection: bool = False

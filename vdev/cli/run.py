@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import settings
 from ..errors import UsageError
+from .limits import raise_open_files
 
 EPILOG = """examples:
   vdev run --config-file vdev.yaml                                on a node, as root
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     # Until the agent handles signals itself, a reload is moot and an end is an orderly one.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    raise_open_files()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its core writes lines of its own between ours, for what we report
     from .. import config  # the running plugin's parts are not needed for --help
     from ..agent import Agent, Options
@@ -61,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         http_address=chosen.http_address,
+        http_hosts=chosen.http_hosts,
         fault_injection=chosen.enable_fault_injection,
         fault_dir=chosen.fault_dir,
     )

@@ -5,6 +5,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from .limits import raise_open_files
+
 EPILOG = """examples:
   vdev sim                                        then, in another terminal:
   vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim
@@ -39,6 +41,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop."""
+    raise_open_files()
     from ..sim import Compat  # gRPC is not needed for --help
     from ..sim.app import Output, SimOptions, serve
 

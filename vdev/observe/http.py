@@ -12,23 +12,28 @@ import contextlib
 import hashlib
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from importlib import resources
 from typing import Any, Protocol
 
 import structlog
-import uvicorn
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from .hosts import Guard
+from .log import Seldom
+from .webserver import Limits, Server
 
 log = structlog.get_logger(__name__)
 
-_SHUTDOWN = 2  # seconds that open requests get at the end
 _BACKLOG = 128
+_PIECE = 2**16  # bytes
+_LIMITS = Limits()
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -55,9 +60,12 @@ class Watched(Protocol):
 
 def application(watched: Watched) -> Starlette:
     """The ASGI application."""
+    failures = Seldom(log)
+    one = asyncio.Lock()  # documents are made one at a time: the agent needs its threads as well
+    latest_page, latest_status = _Latest(_page, one), _Latest(lambda: _json(watched.status()), one)
 
     async def page(_request: Request) -> Response:
-        return HTMLResponse(await asyncio.to_thread(_page), headers=_PAGE_HEADERS)
+        return HTMLResponse(await latest_page.get(), headers=_PAGE_HEADERS)
 
     async def healthz(_request: Request) -> Response:
         return _verdict([text] if (text := watched.stalled()) else [])
@@ -66,34 +74,79 @@ def application(watched: Watched) -> Starlette:
         return _verdict(watched.not_ready())
 
     async def status(request: Request) -> Response:
-        body = await asyncio.to_thread(lambda: json.dumps(watched.status(), separators=(",", ":")).encode())
+        body = await latest_status.get()
         tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
         headers = {"Cache-Control": "no-cache", "ETag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return Response(body, media_type="application/json", headers=headers)
+        return _InPieces(body, media_type="application/json", headers=headers)
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        body = await asyncio.to_thread(lambda: encode(watched.registry()))
-        return Response(body, headers={"Content-Type": content_type})
+        async with one:
+            body = await asyncio.to_thread(lambda: encode(watched.registry()))
+        return _InPieces(body, headers={"Content-Type": content_type})
+
+    async def failed(request: Request, error: Exception) -> Response:
+        failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
+        return PlainTextResponse("vdev failed to answer; its log says why\n", status_code=500)
 
     return Starlette(
+        exception_handlers={Exception: failed},
         routes=[
             Route("/", page),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/status", status),
             Route("/metrics", metrics),
-        ]
+        ],
     )
 
 
+class _Latest:
+    """A document made in a thread. Those who ask while it is being made wait for the next one and share that."""
+
+    def __init__(self, make: Callable[[], bytes], one: asyncio.Lock) -> None:
+        self._make, self._one = make, one
+        self._begun = 0  # how often making it began
+        self._made = (0, b"")  # which time it was, and what came of it
+        self._asking = 0
+
+    async def get(self) -> bytes:
+        """The document as it is at this moment or a later one."""
+        before = self._begun
+        self._asking += 1
+        try:
+            async with self._one:
+                if self._made[0] <= before:
+                    self._begun += 1
+                    self._made = (self._begun, await asyncio.to_thread(self._make))
+                return self._made[1]
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._made = (0, b"")  # it may be large
+
+
+class _InPieces(Response):
+    """A long body, of which no more is copied than the client takes."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = memoryview(self.body)
+        for start in range(0, len(body), _PIECE):
+            await send({"type": "http.response.body", "body": bytes(body[start : start + _PIECE]), "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
 @contextlib.asynccontextmanager
-async def serving(address: str, watched: Watched) -> AsyncIterator[str]:
+async def serving(
+    address: str, watched: Watched, *, hosts: Collection[str] = (), limits: Limits = _LIMITS
+) -> AsyncIterator[str]:
     """Serve on `host:port` while the context lasts; gives the address that was bound, empty when none could be.
 
-    Port 0 takes a free one; an empty host means all addresses.
+    Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
+    requests may be addressed to (see `hosts`).
     """
     try:
         listener = await asyncio.to_thread(_bind, address)
@@ -101,23 +154,12 @@ async def serving(address: str, watched: Watched) -> AsyncIterator[str]:
         log.error("no HTTP side; the agent goes on without", address=address, reason=failed.strerror or str(failed))  # noqa: TRY400
         yield ""
         return
-    config = uvicorn.Config(
-        application(watched),
-        http="h11",
-        ws="none",
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_SHUTDOWN,
-    )
-    server = _Server(config)
+    server = Server(Guard(application(watched), hosts), listener, limits)
     bound = _name(listener)
     log.info("serving HTTP", address=bound)
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
-        group.create_task(_serve(server, listener), name="http")
+        group.create_task(_serve(server), name="http")
         try:
             yield bound
         except Exception as error:  # noqa: BLE001  # the caller's own, which must not come out as a group
@@ -128,22 +170,12 @@ async def serving(address: str, watched: Watched) -> AsyncIterator[str]:
         raise failure
 
 
-class _Server(uvicorn.Server):
-    """uvicorn as a guest in the agent's loop: signals stay the agent's."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
+async def _serve(server: Server) -> None:
     """Serve until told to end; what goes wrong here must not take the agent along."""
     try:
-        await server.serve(sockets=[listener])
+        await server.run_until_exit()
     except Exception:
         log.exception("the HTTP side ended; the agent goes on without")
-    finally:
-        listener.close()
 
 
 def _bind(address: str) -> socket.socket:
@@ -161,8 +193,12 @@ def _name(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _page() -> str:
-    return resources.files(__package__).joinpath("page.html").read_text()
+def _page() -> bytes:
+    return resources.files(__package__).joinpath("page.html").read_bytes()
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _verdict(reasons: Sequence[str]) -> Response:

@@ -6,7 +6,8 @@ event.
 
 import logging
 import sys
-from typing import TextIO
+import time
+from typing import Any, TextIO
 
 import structlog
 
@@ -40,3 +41,21 @@ def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None 
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
     )
+
+
+class Seldom:
+    """Warns once per period of what may happen at any rate, and says how often it was left out before."""
+
+    def __init__(self, log: Any, period: float = 60.0) -> None:
+        self._log, self._period = log, period
+        self._next, self._left_out = 0.0, 0
+
+    def warning(self, event: str, **keys: object) -> None:
+        """Log it, unless the last one was less than a period ago."""
+        now = time.monotonic()
+        if now < self._next:
+            self._left_out += 1
+            return
+        more = {"not_logged": self._left_out} if self._left_out else {}
+        self._next, self._left_out = now + self._period, 0
+        self._log.warning(event, **keys, **more)

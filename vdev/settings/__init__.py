@@ -7,6 +7,7 @@ file has too become `Override`s of it. `options` holds the table that everything
 import argparse
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +36,9 @@ __all__ = [
 class Settings:
     """The options of one process.
 
-    `kubelet_socket` is None when nothing shall be registered; `http_address` is empty when off. `overrides` maps paths
-    in the configuration file to values that stand over it.
+    `kubelet_socket` is None when nothing shall be registered; `http_address` is empty when off; `http_hosts` are names
+    beside its own that the HTTP side answers to. `overrides` maps paths in the configuration file to values that stand
+    over it.
     """
 
     config_files: tuple[Path, ...] = ()
@@ -51,6 +53,7 @@ class Settings:
     log_level: str = "info"
     log_format: str = "auto"
     http_address: str = ""
+    http_hosts: tuple[str, ...] = ()
     run_dir: Path = Path("/run/vdev")
     enable_fault_injection: bool = False
     fault_dir: Path | None = None
@@ -145,9 +148,12 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
     def text(name: str, default: str) -> str:
         return str(given.get(name, default))
 
-    def paths(name: str) -> tuple[Path, ...]:
+    def several(name: str) -> tuple[str, ...]:
         value = given.get(name, ())
-        return tuple(Path(each) for each in value) if isinstance(value, tuple) else ()
+        return value if isinstance(value, tuple) else ()
+
+    def paths(name: str) -> tuple[Path, ...]:
+        return tuple(Path(each) for each in several(name))
 
     fault_dir, may_inject = text("fault_dir", ""), bool(given.get("enable_fault_injection", False))
     if fault_dir and not may_inject:
@@ -167,6 +173,7 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
         log_level=text("log_level", "info"),
         log_format=text("log_format", "auto"),
         http_address=_address(text("http_address", "")),
+        http_hosts=_hosts(several("http_hosts")),
         run_dir=Path(text("run_dir", "") or _own_run_dir(environ)),
         enable_fault_injection=may_inject,
         fault_dir=Path(fault_dir) if fault_dir else None,
@@ -178,6 +185,7 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
 _TRUE = ("1", "t", "T", "true", "True", "TRUE")  # Go's strconv.ParseBool, which NVIDIA's flags go through
 _FALSE = ("0", "f", "F", "false", "False", "FALSE")
 _MAX_PORT = 65535
+_HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
 
 
 def _raw(option: Option, flag: object, environ: Mapping[str, str]) -> tuple[list[str], str] | None:
@@ -226,6 +234,16 @@ def _address(text: str) -> str:
     return f"{host}:{port}"
 
 
+def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not _HOST.fullmatch(name):
+            raise UsageError(
+                f"--http-hosts: {name!r} is no host name; expected one such as vdev.example.com or *.example.com, "
+                "without scheme and port"
+            )
+    return names
+
+
 def _own_run_dir(environ: Mapping[str, str]) -> str:
     """A directory that this user may make a socket in."""
     if os.geteuid() == 0:
@@ -246,7 +264,7 @@ def _metavar(option: Option) -> str:
 def _help(option: Option) -> str:
     """One line: what it does, what is allowed, its default and its variable."""
     parts = [option.help]
-    if option.kind is Kind.LIST:
+    if option.kind is Kind.LIST and option.choices:
         parts.append("of " + ", ".join(option.choices))
     details = [f"default: {option.default}"] if option.default else []
     details += [f"env {' or '.join(option.env)}"] if option.env else []

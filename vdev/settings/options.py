@@ -331,6 +331,15 @@ OPTIONS = (
         help="serve a live page, /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
     ),
     Option(
+        name="http-hosts",
+        group=Group.PROCESS,
+        env=("VDEV_HTTP_HOSTS",),
+        kind=Kind.LIST,
+        metavar="NAME",
+        default="none",
+        help="further names that HTTP requests may be addressed to, such as vdev.example.com or *.example.com",
+    ),
+    Option(
         name="enable-fault-injection",
         group=Group.PROCESS,
         env=("VDEV_ENABLE_FAULT_INJECTION",),

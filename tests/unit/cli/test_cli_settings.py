@@ -114,6 +114,16 @@ def test_config_files_are_repeated_or_listed() -> None:
     assert (Path("a"),) == chosen(VDEV_CONFIG_FILE="a").config_files
 
 
+def test_names_that_the_http_side_answers_to() -> None:
+    """With commas or repeated; what is no name is refused."""
+    names = ("a.example", "*.b.example", "c")
+    assert names == chosen("--http-hosts=a.example,*.b.example", "--http-hosts", "c").http_hosts
+    assert ("a.example",) == chosen(VDEV_HTTP_HOSTS="a.example").http_hosts
+    for wrong in ("http://a.example", "a.example:8080", "a..example", "a b", ","):
+        with pytest.raises(UsageError, match="is no host name"):
+            chosen("--http-hosts", wrong)
+
+
 def test_the_kubelets_socket_is_below_its_directory() -> None:
     """Unless it is given; empty means that nothing is registered."""
     assert Path("/k/device-plugins/kubelet.sock") == chosen("--kubelet-dir=/k").kubelet_socket
