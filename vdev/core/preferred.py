@@ -1,10 +1,10 @@
 """Which devices a container should get, out of those that the kubelet offers: GetPreferredAllocation's decision.
 
-Three roads, chosen by what the resource is, not by what is offered:
+Two roads, chosen by what the resource is, not by what is offered:
 
-    several slots per physical device    replicas, partitions: spread over the devices, or packed onto few
-    whole devices with links             the set with the best links (`heaviest`)
-    whole devices                        as few NUMA nodes as possible
+    whole devices                        those that are nearest to each other (`nearness`)
+    several slots per physical device    replicas, partitions: spread over the devices, or packed onto few (`portions`);
+                                         of devices that are as good as each other, those that are nearest
 
 An answer has exactly `size` ids and holds all that must be included; where that cannot be, it is empty and the kubelet
 chooses alone. It depends on the sets given, never on their order. What the devices alone decide is prepared once, in
@@ -12,20 +12,19 @@ chooses alone. It depends on the sets given, never on their order. What the devi
 
 Compared with NVIDIA's plugin: replicas are counted alike (gone = total - available; fewest or most first, then least
 picked in this call). Partitions count for their physical device, so that `packed` means something for MIG: the fewest
-devices, as ROCm's plugin chooses them. With links, the best set for this request wins, where NVIDIA cuts everything
-that is free into sets of this size; the leftovers decide between equals.
+devices, and of these the nearest, as ROCm's plugin chooses them. With links, the best set for this request wins, where
+NVIDIA cuts everything that is free into sets of this size; the leftovers decide between equals.
 """
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .heaviest import Weights, heaviest
 from .inventory import Resource
+from .nearness import Nearness
+from .portions import fewest, filled, spread
 from .spec import AllocationPolicy, VirtualSource
-
-_MAX_MATRIX = 1024  # devices whose pairs are weighed one by one; beyond, devices that are linked count as one group
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +72,14 @@ class Allocator:
         self._candidates = sorted(candidates, key=lambda each: (each.index, each.id))
         self._number = {each.id: number for number, each in enumerate(self._candidates)}
         self._policy = policy
-        slots = Counter(each.parent for each in self._candidates)
-        units = Counter(each.unit or each.id for each in self._candidates)
-        self._totals = slots, units
-        self._several = any(count > 1 for count in slots.values())
-        self._replicated = any(count > 1 for count in units.values())
-        self._parents = _numbered([each.parent for each in self._candidates])
-        self._weights: Weights | None = None
-        self._groups = _numbered([each.numa for each in self._candidates])
-        scores = {pair: score for pair, score in (links or {}).items() if score > 0 and slots.keys() >= set(pair)}
-        if scores and not self._several:
-            if len(self._candidates) <= _MAX_MATRIX:
-                self._weights = _weights(self._candidates, scores)
-            else:
-                self._groups = _linked(self._candidates, scores)
+        first_of = {each.parent: each for each in reversed(self._candidates)}
+        numbers = {parent: number for number, parent in enumerate(dict.fromkeys(map(_parent, self._candidates)))}
+        self._parents = [numbers[each.parent] for each in self._candidates]
+        self._slots = Counter(self._parents)
+        self._units = Counter(each.unit or each.id for each in self._candidates)
+        self._several = len(numbers) < len(self._candidates)
+        self._replicated = len(self._units) < len(self._candidates)
+        self._nearness = Nearness(list(numbers), [first_of[parent].numa for parent in numbers], links or {})
 
     def prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
         """The preferred ids: exactly `size`, with all of `must_include`; or none where that cannot be.
@@ -101,118 +94,49 @@ class Allocator:
         free = sorted(usable.difference(must))
         if len(must) == size or len(usable) == size:
             chosen = must if len(must) == size else sorted(usable)
-        elif self._weights is not None:
-            chosen = heaviest(self._weights, free, must, size)
         elif not self._several:
-            chosen = sorted([*must, *_from_fewest(self._groups, free, must, size - len(must))])
-        elif self._policy is AllocationPolicy.PACKED and not self._replicated:
-            gone = Counter(self._parents)
-            gone.subtract(self._parents[each] for each in free)
-            chosen = [*must, *_from_fewest(self._parents, free, must, size - len(must), gone)]
+            chosen = sorted([*must, *self._nearness.nearest(free, must, size - len(must))])
         else:
-            chosen = [*must, *self._over_parents(free, size - len(must))]
+            chosen = [*must, *self._over_parents(free, must, size - len(must))]
         return [self._candidates[each].id for each in chosen]
 
-    def _over_parents(self, free: Sequence[int], needed: int) -> list[int]:
-        """Slot by slot from the parent with the fewest (distributed) or most (packed) slots gone, and so within it."""
-        parents: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    def _over_parents(self, free: Sequence[int], must: Sequence[int], needed: int) -> list[int]:
+        """So many slots of each parent as the policy says, and of its units likewise."""
+        slots: dict[int, list[int]] = defaultdict(list)
+        for each in free:
+            slots[self._parents[each]].append(each)
+        room = {parent: len(members) for parent, members in slots.items()}
+        gone = {parent: self._slots[parent] - count for parent, count in room.items()}
+        held = Counter(self._parents[each] for each in must)
+        if self._policy is AllocationPolicy.DISTRIBUTED:
+            counts = spread(self._nearness, room, gone, held, needed)
+        elif self._replicated:
+            counts = filled(self._nearness, room, gone, held, needed)
+        else:
+            counts = fewest(self._nearness, room, gone, held, needed)
+        return [each for parent, count in counts.items() for each in self._of_one(slots[parent], count)]
+
+    def _of_one(self, free: Sequence[int], needed: int) -> list[int]:
+        """Slot by slot from the unit with the fewest (distributed) or most (packed) slots gone."""
+        if not self._replicated:
+            return list(free[:needed])
+        units: dict[str, list[int]] = defaultdict(list)
         for each in reversed(free):  # so that the lowest index is at the end, where pop is cheap
             candidate = self._candidates[each]
-            parents[candidate.parent][candidate.unit or candidate.id].append(each)
-        parent_totals, unit_totals = self._totals
+            units[candidate.unit or candidate.id].append(each)
         sign = 1 if self._policy is AllocationPolicy.DISTRIBUTED else -1
-
-        def rank(gone: int, picked: int, slots: list[int]) -> tuple[int, int, int]:
-            return (sign * gone, picked, slots[-1])
-
-        pools = []
-        for parent, units in parents.items():
-            inner = [(*rank(unit_totals[unit] - len(slots), 0, slots), slots) for unit, slots in units.items()]
-            heapq.heapify(inner)
-            gone = parent_totals[parent] - sum(map(len, units.values()))
-            pools.append((sign * gone, 0, min(slots[-1] for slots in units.values()), inner))
+        pools = [(sign * (self._units[unit] - len(slots)), 0, slots[-1], slots) for unit, slots in units.items()]
         heapq.heapify(pools)
-
         chosen: list[int] = []
         while len(chosen) < needed:
-            gone, picked, first, inner = pools[0]
-            unit_gone, unit_picked, _, slots = inner[0]
+            gone, picked, _, slots = pools[0]
             chosen.append(slots.pop())
             if slots:
-                heapq.heapreplace(inner, (unit_gone + sign, unit_picked + 1, slots[-1], slots))
-            else:
-                heapq.heappop(inner)
-            if inner:
-                heapq.heapreplace(pools, (gone + sign, picked + 1, first, inner))
+                heapq.heapreplace(pools, (gone + sign, picked + 1, slots[-1], slots))
             else:
                 heapq.heappop(pools)
         return chosen
 
 
-def _from_fewest(
-    group_of: Sequence[int],
-    free: Sequence[int],
-    must: Sequence[int],
-    needed: int,
-    gone: Mapping[int, int] | None = None,
-) -> list[int]:
-    """From as few groups as possible: those in use first, then the largest, and last a group that holds all the rest.
-
-    That last one is the one with most members gone, of these the tightest, of these the first.
-    """
-    groups: dict[int, list[int]] = defaultdict(list)
-    for each in free:
-        groups[group_of[each]].append(each)
-    gone = gone or {}
-    chosen: list[int] = []
-    in_use = {group_of[each] for each in must} & groups.keys()
-    for group in sorted(in_use, key=lambda group: (-len(groups[group]), groups[group][0])):
-        chosen += groups.pop(group)[: needed - len(chosen)]
-    while len(chosen) < needed:
-        short = needed - len(chosen)
-        if fitting := [group for group, members in groups.items() if len(members) >= short]:
-            best = min(fitting, key=lambda group: (-gone.get(group, 0), len(groups[group]), groups[group][0]))
-        else:
-            best = min(groups, key=lambda group: (-len(groups[group]), groups[group][0]))
-        chosen += groups.pop(best)[:short]
-    return chosen
-
-
-def _numbered(keys: Sequence[Hashable]) -> list[int]:
-    """Equal keys get equal numbers, counted from 0 in order of appearance."""
-    known: dict[Hashable, int] = {}
-    return [known.setdefault(key, len(known)) for key in keys]
-
-
-def _weights(candidates: Sequence[Candidate], scores: Mapping[tuple[str, str], int]) -> Weights:
-    """Pair weights: the links' score decides, and among equal scores the number of pairs on one NUMA node."""
-    number = {each.parent: position for position, each in enumerate(candidates)}
-    scale = len(candidates) ** 2  # more than all NUMA pairs together
-    weights = [
-        [int(one is not other and not set(one.numa).isdisjoint(other.numa)) for other in candidates]
-        for one in candidates
-    ]
-    best: dict[tuple[int, int], int] = {}
-    for (one, other), score in scores.items():
-        pair = (min(number[one], number[other]), max(number[one], number[other]))
-        best[pair] = max(score, best.get(pair, 0))
-    for (low, high), score in best.items():
-        if low != high:
-            weights[low][high] += score * scale
-            weights[high][low] += score * scale
-    return tuple(map(tuple, weights))
-
-
-def _linked(candidates: Sequence[Candidate], scores: Mapping[tuple[str, str], int]) -> list[int]:
-    """Group numbers by who reaches whom over links."""
-    leader = {each.parent: each.parent for each in candidates}
-
-    def find(parent: str) -> str:
-        while leader[parent] != parent:
-            leader[parent] = leader[leader[parent]]
-            parent = leader[parent]
-        return parent
-
-    for one, other in scores:
-        leader[find(one)] = find(other)
-    return _numbered([find(each.parent) for each in candidates])
+def _parent(candidate: Candidate) -> str:
+    return candidate.parent
