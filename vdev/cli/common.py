@@ -23,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def previewed(args: argparse.Namespace, files: Iterable[str | Path]) -> Preview:
     """The node's preview under the command's arguments and environment."""
-    chosen = settings.offline(args)
+    chosen = settings.from_arguments(args)
     return preview(
         [Path(each) for each in files],
         node=chosen.node_name,

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import config, settings
+from ..core import imagined
+from . import common
 
 EPILOG = """examples:
   vdev config vdev.yaml                          as YAML, the origins as comments
@@ -27,18 +29,20 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
+    settings.add_node_name(parser, "show what is wrong on the node of this name; default: on any node")
     settings.add_plugin_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the configuration; warnings go to stderr. Raises ConfigError."""
-    chosen = settings.offline(args)
+    """Print the configuration; problems go to stderr. 2 when no node could serve it. Raises ConfigError."""
+    chosen = settings.from_arguments(args)
     loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if args.output == "json":
         values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
         print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))
     else:
         sys.stdout.write(config.render(loaded.origins))
-    for warning in loaded.warnings:
-        print(warning, file=sys.stderr)
-    return 0
+    problems = (*loaded.problems, *imagined.prove(loaded.spec, chosen.node_name if chosen.node_is_named else ""))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return common.exit_code(problems)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import config, discovery
+from .. import config, discovery, settings
 from ..core import inventory
 from ..core.faults import NO_RULES, FaultSpec
 from ..core.origin import Override
@@ -65,9 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="configuration files; their sections are joined"
     )
-    parser.add_argument(
-        "--node", metavar="NAME", help="the node to plan for (env NODE_NAME; default: this host's name)"
-    )
+    settings.add_node_name(parser, "the node to plan for; default: this host's name")
     parser.add_argument(
         "--host-root",
         type=Path,

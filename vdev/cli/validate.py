@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from .. import config, settings
+from ..core import imagined
 from ..core.problem import Problem
 from ..errors import ConfigError
-from .prove import prove
 
 EPILOG = """examples:
   vdev validate vdev.yaml
   vdev validate vdev.yaml their-nvidia-config.yaml    two files, joined by their sections
+  vdev validate vdev.yaml --node-name gpu-7           for one node, whose name ids of NVIDIA presets depend on
   vdev validate --output json vdev.yaml               for programs
 
 Exit code 0 when the configuration can be served, 2 when it has errors.
@@ -32,16 +33,18 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
+    settings.add_node_name(parser, "check it for the node of this name alone; default: for any node")
     settings.add_plugin_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the problems; 2 when one of them is an error."""
-    chosen = settings.offline(args)
+    chosen = settings.from_arguments(args)
     problems: Sequence[Problem]
     try:
         loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
-        problems = (*loaded.problems, *prove(loaded.spec))
+        node = chosen.node_name if chosen.node_is_named else ""
+        problems = (*loaded.problems, *imagined.prove(loaded.spec, node))
     except ConfigError as bad:
         problems = [problem for problem in bad.problems if isinstance(problem, Problem)]
     valid = not any(problem.is_error for problem in problems)

@@ -1,23 +1,19 @@
 """The devices that a configuration alone promises, as inventories of nodes that could exist, for rules to be tried on.
 
-Only virtual devices are here. Ids that depend on the node's name are made up.
+Only virtual devices are here, see `core.imagined`. Ids that depend on the node's name are those of imagined names.
 """
 
-import re
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..core import aim, names
-from ..core.device import RawDevice
+from ..core import aim, imagined
 from ..core.faults import Rule
-from ..core.inventory import Inventory, arrange
-from ..core.spec import EntrySpec, Spec, VirtualSource
+from ..core.inventory import Inventory
+from ..core.spec import Spec, VirtualSource
 from ..core.timeline import Dice, Key
 
 _MOST = 4096  # devices; more would make each reading of the rules slow
 _MANY = 16  # kinds of nodes
-_CLASS = re.compile(r"\[(.)[^]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +40,12 @@ def meant(rule: Rule, inventory: Inventory, node: str) -> frozenset[Key]:
 
 def scene(spec: Spec, rules: Iterable[Rule]) -> Scene:
     """One node for each pattern that the entries and the rules name, and one that no pattern means."""
-    entries = [(entry, entry.source) for entry in spec.entries if isinstance(entry.source, VirtualSource)]
-    if sum(source.count for _, source in entries) > _MOST:
+    virtual = {entry.name: entry.source.count for entry in spec.entries if isinstance(entry.source, VirtualSource)}
+    if sum(virtual.values()) > _MOST:
         return NOWHERE
     patterns = [pattern for entry in spec.entries for pattern in entry.on_nodes]
     patterns += [pattern for rule in rules for pattern in rule.nodes.globs]
-    some = list(dict.fromkeys(["x", *(_example(pattern) for pattern in patterns)]))
+    some = imagined.node_names(patterns)
     if len(some) > _MANY:
         return NOWHERE
-    found = {entry.name: list(_devices(entry, source)) for entry, source in entries}
-    return Scene({node: arrange(spec, node, found) for node in some}, frozenset(found))
-
-
-def _example(pattern: str) -> str:
-    return _CLASS.sub(r"\1", pattern).replace("*", "x").replace("?", "x")
-
-
-def _devices(entry: EntrySpec, source: VirtualSource) -> Iterable[RawDevice]:
-    for index in range(source.count):
-        own = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{entry.name}/{index}')}"
-        numa = source.numa[index : index + 1] if len(source.numa) > 1 else source.numa
-        made = own if entry.is_nvidia else names.device_id(entry.name, str(index))
-        yield RawDevice(id=made, entry=entry.name, index=index, numa=numa, memory=source.memory)
+    return Scene({node: imagined.inventory(spec, node) for node in some}, frozenset(virtual))

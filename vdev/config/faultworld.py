@@ -2,14 +2,15 @@
 rules that contradict each other.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 
 from ..core import faults as core
+from ..core.device import base_id
 from ..core.inventory import Inventory
+from ..core.names import is_nvidia_id
 from ..core.problem import did_you_mean
 from ..core.spec import EntrySpec, Spec, VirtualSource
 from ..core.timeline import Dice, Firing, spans
@@ -19,7 +20,6 @@ from .place import Path
 from .read import Report
 
 _NVIDIA_IDS = ("GPU-", "MIG-")
-_NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(::\d+)?")
 _LOOKED_AT = 50  # spans of each rule that are compared with another's
 
 Placed = Sequence[tuple[Path, core.Rule]]
@@ -190,7 +190,7 @@ def _may_be_id(text: str, entries: Sequence[EntrySpec], stage: Scene) -> bool:
     if any(mark in text for mark in "*?["):
         return True
     if text.startswith(_NVIDIA_IDS):
-        return any(entry.is_nvidia for entry in entries) and _NVIDIA_ID.fullmatch(text) is not None
+        return any(entry.is_nvidia for entry in entries) and is_nvidia_id(base_id(text))
     others = [entry for entry in entries if entry.name not in stage.known]
     return any(text.startswith((f"{entry.name[:40]}-", f"{entry.name[:40]}_")) for entry in others) or _is_known(
         text, stage

@@ -16,6 +16,7 @@ _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DOMAIN = 244  # 253 less the "requests." that the kubelet puts in front
 _MAX_NAME = 63
 _MAX_PREFIX = 253  # of an annotation's key
+_NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -84,6 +85,11 @@ def device_id(entry: str, identity: str, *, room: int = 9) -> str:
     if clean == plain and len(clean) <= limit:
         return clean
     return f"{clean[: limit - 9].strip('-._')}-{digest(plain)}"
+
+
+def is_nvidia_id(text: str) -> bool:
+    """Whether the id looks as NVIDIA's driver gives them, for a device or a partition: no two nodes share one."""
+    return _NVIDIA_ID.fullmatch(text) is not None
 
 
 def socket_name(resource: str, instance: str, *, room: int = 60) -> str:

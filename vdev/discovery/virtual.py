@@ -1,18 +1,15 @@
 """Devices that exist only in the configuration, or as the data of a preset."""
 
 import posixpath
-import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..core import names, standin
-from ..core.device import DeviceNode, IdStyle, RawDevice
+from ..core import standin, virtual_devices
+from ..core.device import DeviceNode, RawDevice
 from ..core.facts import facts
 from ..core.spec import EntrySpec, NodeTemplate, VirtualSource
 from ..hostfs import HostRoot
 from .found import Found
-
-_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; any constant would do, this for ever
 
 
 def discover(
@@ -22,7 +19,7 @@ def discover(
 
     `device_dir` is where stand-ins for nodes are, or will be.
     """
-    bare = (_device(entry, source, index, _id(entry, source, index, node)) for index in range(source.count))
+    bare = virtual_devices.devices(entry, source, node)
     if source.node is not None:
         own = source.node
         bare = (standin.with_standin(each, own, facts(each, entry.resource), device_dir) for each in bare)
@@ -45,17 +42,6 @@ def discover(
     return Found(devices=tuple(devices), watch=frozenset(map(posixpath.dirname, paths)))
 
 
-def _device(entry: EntrySpec, source: VirtualSource, index: int, device_id: str) -> RawDevice:
-    return RawDevice(
-        id=device_id,
-        entry=entry.name,
-        index=index,
-        numa=source.numa[index : index + 1] if len(source.numa) > 1 else source.numa,
-        memory=source.memory,
-        attributes=source.attributes,
-    )
-
-
 def _nodes(entry: EntrySpec, templates: Iterable[NodeTemplate], device: RawDevice) -> list[DeviceNode]:
     def node(template: NodeTemplate) -> DeviceNode:
         values = {**facts(device, entry.resource), "index": str(device.index + template.first_index)}
@@ -64,10 +50,3 @@ def _nodes(entry: EntrySpec, templates: Iterable[NodeTemplate], device: RawDevic
         )
 
     return [node(template) for template in templates]
-
-
-def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
-    """`<name>-<index>`; or as NVIDIA's driver does, a UUID that no other node has."""
-    if source.id_style is IdStyle.NVIDIA:
-        return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}"
-    return names.device_id(entry.name, str(index))

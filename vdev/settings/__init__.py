@@ -23,11 +23,11 @@ __all__ = [
     "Group",
     "Settings",
     "add_arguments",
+    "add_node_name",
     "add_plugin_flags",
     "add_run_dir",
     "explicit_booleans",
     "from_arguments",
-    "offline",
     "run_dir",
 ]
 
@@ -36,15 +36,16 @@ __all__ = [
 class Settings:
     """The options of one process.
 
-    `kubelet_socket` is None when nothing shall be registered; `http_address` is empty when off; `http_hosts` are names
-    beside its own that the HTTP side answers to. `overrides` maps paths in the configuration file to values that stand
-    over it.
+    `node_is_named`: the node's name was given, rather than taken from this host. `kubelet_socket` is None when nothing
+    shall be registered; `http_address` is empty when off; `http_hosts` are names beside its own that the HTTP side
+    answers to. `overrides` maps paths in the configuration file to values that stand over it.
     """
 
     config_files: tuple[Path, ...] = ()
     preset_dirs: tuple[Path, ...] = ()
     overrides: Mapping[str, Override] = field(default_factory=dict)
     node_name: str = ""
+    node_is_named: bool = False
     host_root: Path = Path("/")
     cdi_dir: Path = Path("/var/run/cdi")
     device_dir: Path = Path(standin.DIRECTORY)
@@ -77,6 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_plugin_flags(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is advertised and injected, for the commands that only look at files."""
     _add(parser, [Group.PLUGIN, Group.PRESETS, Group.UNUSED])
+
+
+def add_node_name(parser: argparse.ArgumentParser, use: str) -> None:
+    """Add `--node-name` for a command that only looks at files; `use` says what for, and what its default is."""
+    parser.add_argument(
+        "--node-name", "--node", dest="node_name", metavar="NAME", help=f"{use.replace('%', '%%')} (env NODE_NAME)"
+    )
 
 
 def add_run_dir(parser: argparse.ArgumentParser) -> None:
@@ -116,12 +124,6 @@ def explicit_booleans(arguments: Sequence[str]) -> list[str]:
     return result
 
 
-def offline(arguments: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of a command that looks at files; its `--node` is the node's name. Raises UsageError."""
-    renamed = {"node_name" if name == "node" else name: value for name, value in vars(arguments).items()}
-    return from_arguments(argparse.Namespace(**renamed), environ)
-
-
 def run_dir(arguments: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Path:
     """The directory of the running plugin's socket. Raises UsageError."""
     return from_arguments(arguments, environ).run_dir
@@ -155,6 +157,9 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
     def paths(name: str) -> tuple[Path, ...]:
         return tuple(Path(each) for each in several(name))
 
+    node = text("node_name", "")
+    if not node.isprintable():
+        raise UsageError(f"--node-name: {node!r} cannot be the name of a node")
     fault_dir, may_inject = text("fault_dir", ""), bool(given.get("enable_fault_injection", False))
     if fault_dir and not may_inject:
         raise UsageError("--fault-dir needs --enable-fault-injection: files in it make devices fail")
@@ -164,7 +169,8 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
         config_files=paths("config_file"),
         preset_dirs=paths("presets_dir"),
         overrides=overrides,
-        node_name=text("node_name", "") or platform.node().lower(),
+        node_name=node or platform.node().lower(),
+        node_is_named=bool(node),
         host_root=Path(text("host_root", "/")),
         cdi_dir=Path(text("cdi_dir", "/var/run/cdi")),
         device_dir=Path(text("device_dir", standin.DIRECTORY)),

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vdev import __version__
+from vdev import __version__, config
 from vdev.cli import COMMANDS, main
+from vdev.core import imagined
 
 GOOD = "version: v1\ndevices:\n- {name: a, resource: example.com/a, virtual: {count: 2}}\n"
 BAD = "devices:\n- {name: a, resource: example, virtual: {cont: 2}}\n"
@@ -151,6 +152,53 @@ def test_validate_proves_what_the_files_alone_prove(
     path.write_text(text)
     assert 2 == main(["validate", str(path)])
     assert words in capsys.readouterr().err
+
+
+GPUS = f"devices: [{{{A30}}}]\n"
+UNKNOWN_ID = "GPU-00000000-0000-5000-8000-000000000000"
+
+
+def gpu_ids(node: str) -> list[str]:
+    """The ids of these devices on a node, as the plugin makes them."""
+    spec = config.load_text(GPUS).spec
+    return [slot.id for slot in imagined.inventory(spec, node).resources["nvidia.com/gpu"].slots]
+
+
+@pytest.mark.parametrize("command", ["validate", "config"])
+def test_ids_that_depend_on_the_nodes_name_are_judged_where_it_is_known(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a name they are a warning that says so; with one, by flag or environment, they are right or wrong."""
+    path = tmp_path / "f.yaml"
+    path.write_text(GPUS + SHARED % f"gpu, replicas: 2, devices: [{gpu_ids('gpu-7')[1]}]")
+    assert 0 == main([command, str(path)])
+    said = capsys.readouterr().err
+    assert f"warning: whether nvidia.com/gpu has the device {gpu_ids('gpu-7')[1]} cannot be known here" in said
+    assert "--node-name" in said
+    for spelling in ("--node-name", "--node"):
+        assert 0 == main([command, str(path), spelling, "gpu-7"])
+        assert "" == capsys.readouterr().err
+    monkeypatch.setenv("NODE_NAME", "gpu-8")
+    assert 2 == main([command, str(path)])
+    assert "has no device with id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "listed", [UNKNOWN_ID[4:], f"x-{UNKNOWN_ID}", f"{UNKNOWN_ID}, 9", "9", "a30-0", UNKNOWN_ID.replace("GPU", "gpu")]
+)
+def test_what_is_wrong_on_every_node_is_an_error_without_a_name(listed: str, tmp_path: Path) -> None:
+    """Only ids of the form that depends on the node's name are left open."""
+    path = tmp_path / "f.yaml"
+    path.write_text(GPUS + SHARED % f"gpu, replicas: 2, devices: [{listed}]")
+    assert 2 == main(["validate", str(path)])
+
+
+def test_ids_of_devices_that_do_not_depend_on_the_node_are_judged(tmp_path: Path) -> None:
+    """Where no entry is an NVIDIA preset, no node has such an id."""
+    path = tmp_path / "f.yaml"
+    devices = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {}}]\n"
+    path.write_text(devices + SHARED % f"gpu, replicas: 2, devices: [{UNKNOWN_ID}]")
+    assert 2 == main(["validate", str(path)])
 
 
 def test_config_shows_where_values_come_from(

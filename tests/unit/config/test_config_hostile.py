@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from vdev import config
 from vdev.cli.preview import preview
-from vdev.cli.prove import prove
 from vdev.config.presets import load_preset
+from vdev.core.imagined import prove
 from vdev.core.spec import Spec
 from vdev.errors import ConfigError
 

@@ -1,0 +1,31 @@
+"""The virtual devices of a node: what a configuration says of them, without what only a host can tell."""
+
+import uuid
+from collections.abc import Iterator
+
+from . import names
+from .device import IdStyle, RawDevice
+from .spec import EntrySpec, VirtualSource
+
+_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; any constant would do, this for ever
+
+
+def devices(entry: EntrySpec, source: VirtualSource, node: str) -> Iterator[RawDevice]:
+    """The devices of an entry on the node of that name, in the order of their index."""
+    for index in range(source.count):
+        yield RawDevice(
+            id=_id(entry, source, index, node),
+            entry=entry.name,
+            index=index,
+            numa=source.numa[index : index + 1] if len(source.numa) > 1 else source.numa,
+            memory=source.memory,
+            attributes=source.attributes,
+            numa_hidden=entry.exclude_topology,
+        )
+
+
+def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
+    """`<name>-<index>`; or as NVIDIA's driver does, a UUID that no other node has."""
+    if source.id_style is IdStyle.NVIDIA:
+        return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}"
+    return names.device_id(entry.name, str(index))
