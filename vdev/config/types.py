@@ -188,6 +188,13 @@ def _file_problem(value: str) -> str:
     return _path_problem(value)
 
 
+def _wildcard_problem(value: str) -> tuple[str, str]:
+    if "*" not in value:
+        return "", ""
+    hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
+    return f"{value!r} has a '*', which is no wildcard here but part of a name", hint
+
+
 def _permissions_problem(value: str) -> str:
     if not value or set(value) - set("rwm") or len(set(value)) != len(value):
         return f"{value!r} are no permissions; expected one or more of r (read), w (write) and m (mknod), each once"
@@ -226,7 +233,9 @@ NodePattern = Annotated[Word, Rule(pattern.problem)]
 AnnotationKey = Annotated[Word, ruled(names.annotation_key_problem)]
 """The key of an annotation, as Kubernetes takes it."""
 
-PathTemplate = Annotated[TemplateText, ruled(_path_problem, pattern="^/")]
+PathTemplate = Annotated[
+    TemplateText, ruled(_path_problem, pattern="^/"), Rule(_wildcard_problem, (("pattern", "^/[^*]*$"),))
+]
 """An absolute path with placeholders."""
 
 Permissions = Annotated[Text, ruled(_permissions_problem, pattern="^[rwm]{1,3}$")]

@@ -37,6 +37,15 @@ def errors(text: str) -> list[str]:
         ("    exclude: [/dev/x]", "devices[0]: the entry says not where its devices come from"),
         ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy goes with glob only"),
         ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared goes with glob, sysfs and usb only"),
+        (
+            '    glob: [{path: /dev/a*, containerPath: "/c/*"}]',
+            "containerPath: '/c/*' has a '*', which is no wildcard here but part of a name; end a containerPath in '/'",
+        ),
+        ('    usb: {vendor: "1050", containerPath: /c/*}', "devices[0].usb.containerPath: '/c/*' has a '*'"),
+        (
+            "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/tty*}]}",
+            "deviceNodes[0].hostPath: '/dev/tty*' has a '*'",
+        ),
         ("    glob: ttyUSB*", "f:4:11: devices[0].glob: 'ttyUSB*' is not an absolute path"),
         ("    glob: /dev/../etc/*", "climbs with '..'"),
         ("    glob: []", "devices[0].glob: the list is empty"),
