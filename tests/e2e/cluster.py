@@ -19,6 +19,7 @@ from typing import Any, Self
 import yaml
 
 from vdev.sim import pods
+from vdev.sim.driver import reasons_in
 from vdev.sim.pods import ContainerStatus, Kind, Phase, PodStatus
 from vdev.sim.scenario import Action, Capability, ScenarioError
 from vdev.sim.state import Capacity
@@ -43,6 +44,7 @@ class Target:
     image: str = "vdev:dev"
     pod_image: str = ""
     kubelet_restart_command: str = ""
+    node_reboot_command: str = ""
     running: str = ""
 
 
@@ -100,9 +102,11 @@ class ClusterDriver:
         self.target = target
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
-        self.capabilities = frozenset({Capability.PLUGIN, Capability.REGISTRATIONS})
+        self.capabilities = frozenset({Capability.PLUGIN, Capability.REGISTRATIONS, Capability.REASONS})
         if target.kubelet_restart_command:
             self.capabilities |= {Capability.KUBELET}
+        if target.node_reboot_command:
+            self.capabilities |= {Capability.REBOOT}
         self.node_name = self.hostname = target.node
         self._specs: dict[str, pods.PodSpec] = {}
         self._baseline: dict[str, int] = {}
@@ -194,7 +198,10 @@ class ClusterDriver:
         """Do something to the kubelet or the plugin."""
         match action:
             case Action.RESTART_KUBELET:
-                await self._restart_kubelet()
+                await self._restart_kubelet(self.target.kubelet_restart_command)
+            case Action.REBOOT_PLUGIN_FIRST:
+                await self._restart_kubelet(self.target.node_reboot_command)
+                await self._rolled_out()
             case Action.RESTART_PLUGIN:
                 await self.kubectl(*self._in_agent("delete", "pod", await self.agent_pod(), "--wait=true"))
                 await self._rolled_out()
@@ -252,6 +259,11 @@ class ClusterDriver:
         now = (await self._registrations()).get(resource, 0)
         before = self._baseline.get(resource, 0)
         return now - before if now >= before else now
+
+    async def reasons(self) -> dict[tuple[str, str], str]:
+        """What the agent says of itself."""
+        status = await self.agent_status()
+        return {} if status is None else reasons_in(status)
 
     async def errors(self) -> list[str]:
         """Nobody judges the plugin here."""
@@ -378,8 +390,8 @@ class ClusterDriver:
 
         await self.until(answers, "an agent that answers")
 
-    async def _restart_kubelet(self) -> None:
-        command = self.target.kubelet_restart_command.format(node=self.node_name)
+    async def _restart_kubelet(self, command: str) -> None:
+        command = command.format(node=self.node_name)
         process = await asyncio.create_subprocess_shell(command)
         if code := await process.wait():
             raise ScenarioError(f"{command!r} ended with exit code {code}")
