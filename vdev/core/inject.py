@@ -282,7 +282,8 @@ def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Dev
             continue
         for slot in resource.slots:
             device = slot.device
-            if device.raw.entry != UNKNOWN_ENTRY:  # an earlier process wrote what a container may need of it
+            # Of a device of unknown entry an earlier process wrote what a container may need.
+            if device.raw.entry != UNKNOWN_ENTRY and not device.raw.refused:
                 entry = resource.entries[device.raw.entry]
                 yield cdi.kind(entry.resource), _list_name(device, resource.flags), resource, device
 
