@@ -191,6 +191,11 @@ def item(fields: str) -> str:
         ),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "f:1:11: sharing.mps: ", "needs mpsRoot"),
         (
+            "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
+            "f:2:51: sharing.mps.resources[0].replicas: ",
+            "MPS serves at most 48 clients of a device",
+        ),
+        (
             f"flags: {{migStrategy: single, mpsRoot: /mps}}\nsharing: {MPS}\n{PARTITIONED}",
             "f:2:36: sharing.mps.resources[0].name: ",
             "partitions cannot be shared with MPS, and nvidia.com/gpu has some, at f:3:71",
