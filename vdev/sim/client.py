@@ -7,6 +7,7 @@ that passes the bound is given up and reported. What an answer means is not deci
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import grpc.aio
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
 from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from .lint import LIST_LIMIT_BYTES, Finding, Severity
+from .lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
 
 _T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
@@ -29,15 +30,13 @@ class Timings:
     """How long the kubelet waits, in seconds. All but the last two are the real kubelet's; `dial` and `pre_start` end
     a call, `slow` reports one that takes longer, `bound` ends one for which the real kubelet would wait for ever.
 
-    `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
-    `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;
-    until then it names none and admits none.
+    `lead` and `sources` are a start, as measured on 1.36.2: PodResources answers `lead` before plugins can register,
+    and `sources` after that the kubelet hears of its pods; until then it names none and admits none.
     """
 
     dial: float = 10.0
     pre_start: float = 30.0
     tick: float = 10.0
-    boot: float = 1.0
     lead: float = 0.06
     sources: float = 0.9
     slow: float = 1.0
@@ -83,6 +82,9 @@ class PluginClient:
         """Connect, retrying for as long as the limit allows. Raises PluginError."""
         try:
             async with asyncio.timeout(self._timings.dial):
+                if len(os.fsencode(self.socket)) > SUN_PATH_LIMIT:
+                    # gRPC would wait for a change of this channel for ever, also when the process wants to end.
+                    await asyncio.Event().wait()
                 with self._closing():
                     await self._channel.channel_ready()
         except TimeoutError:
