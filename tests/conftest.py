@@ -1,9 +1,54 @@
-"""What every test starts from: a process that no earlier test has configured."""
+"""What every test starts from: one seed for the whole run, and a process that no earlier test has configured."""
 
+import random
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
+import hypothesis
 import pytest
 import structlog
+
+# No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
+# first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
+# run has left them. Fresh examples everywhere, also where Hypothesis would notice a CI system and draw the same ones.
+hypothesis.settings.register_profile(
+    "vdev",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=False,
+    print_blob=True,
+)
+hypothesis.settings.load_profile("vdev")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Let the order of tests, `random` and Hypothesis follow from one number, also in the workers of a run."""
+    if config.getoption("randomly_seed", None) == "default":
+        config.option.randomly_seed = random.SystemRandom().randrange(2**32)
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = _seed(config)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say the number that repeats this run; the header, which says it too, is not shown with `-q`."""
+    if _seed(config) is not None:
+        terminalreporter.write_line(f"repeat this run with --randomly-seed={_seed(config)}")
+
+
+def _seed(config):
+    """The run's number; None without pytest-randomly."""
+    return getattr(config, "workerinput", {}).get("randomly_seed") or config.getoption("randomly_seed", None)
+
+
+@pytest.fixture
+def directory():
+    """A directory whose path is short enough for sockets wherever `tmp_path` is, removed at the end."""
+    path = Path(tempfile.mkdtemp(prefix="vd-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

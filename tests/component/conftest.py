@@ -5,8 +5,6 @@ A call that blocks the event loop inside the plugin fails the test.
 
 import asyncio
 import functools
-import shutil
-import tempfile
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -72,17 +70,9 @@ def _inotify():
 
 
 @pytest.fixture
-def directory():
-    """A directory whose path is short enough for sockets, removed at the end."""
-    path = Path(tempfile.mkdtemp(prefix="vd-"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
-
-
-@pytest.fixture
 async def kubelet(directory):
     """A kubelet of 1.36 that runs; its node status follows at once, and its pods come soon after a restart."""
-    timings = Timings(boot=0.01, lead=0.01, sources=0.1)
+    timings = Timings(lead=0.01, sources=0.1)
     async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
         yield running
 
@@ -117,7 +107,7 @@ async def start_agent(kubelet, directory, _inotify):
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
         started.append(running)
         if wait:
-            await kubelet.wait_until(lambda: running.task.done() or _is_up(agent), what="the agent")
+            await kubelet.wait_until(lambda: running.task.done() or _is_up(agent, kubelet), what="the agent")
             if running.task.done():
                 await running.task  # raises what stopped it
         return running
@@ -129,9 +119,11 @@ async def start_agent(kubelet, directory, _inotify):
                 await running.stop()
 
 
-def _is_up(agent: Agent) -> bool:
+def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
+    """Whether the node shows what the agent serves: a stream that is open has not brought its list yet."""
     served = agent.state.served.resources
-    return bool(served or agent.state.spec.entries == ()) and status.ready(agent)
+    some = served or agent.state.spec.entries == ()
+    return bool(some) and status.ready(agent) and served.keys() <= kubelet.node().capacity.keys()
 
 
 @pytest.fixture

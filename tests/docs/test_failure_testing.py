@@ -67,25 +67,25 @@ def test_plans(command, tmp_path):
     assert "faults in the first" in done.stdout or '"timeline"' in done.stdout
 
 
-async def test_commands(tmp_path):
+async def test_commands(directory):
     """The plugin starts as shown, and every command that follows is understood."""
-    (tmp_path / "gpus.yaml").write_text(YAML[0])
+    (directory / "gpus.yaml").write_text(YAML[0])
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"}
 
     async def vdev(command):
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "vdev", *shlex.split(command)),
-            cwd=tmp_path,
+            cwd=directory,
             env=environment,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
 
-    async with Kubelet(tmp_path / "kubelet") as kubelet:
+    async with Kubelet(directory / "kubelet") as kubelet:
         plugin = await vdev(RUN)
         try:
             await kubelet.wait_until(lambda: kubelet.node().allocatable.get("nvidia.com/gpu") == 4)
-            device = await _first_device(tmp_path / "run")
+            device = await _first_device(directory / "run")
             for command in LIVE:
                 process = await vdev(command.replace("GPU-ID", device))
                 output, _ = await process.communicate()

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def blocks(mark):
 
 
 @pytest.fixture
-def shell(tmp_path):
+def shell(tmp_path, directory):
     """A directory with the README's files, and an environment in which `vdev` is this checkout."""
     for block in blocks("file"):
         (tmp_path / block["name"]).write_text(block["text"])
@@ -33,7 +32,7 @@ def shell(tmp_path):
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
     shim.chmod(0o755)
     path = os.pathsep.join((str(shim.parent), os.environ["PATH"]))
-    own = {"PATH": path, "PYTHONPATH": str(ROOT), "VDEV_RUN_DIR": str(tmp_path / "run"), "NODE_NAME": "readme"}
+    own = {"PATH": path, "PYTHONPATH": str(ROOT), "VDEV_RUN_DIR": str(directory / "run"), "NODE_NAME": "readme"}
     env = {**os.environ, **own}
     return {"cwd": tmp_path, "env": env}
 
@@ -79,18 +78,10 @@ def test_the_sample_error_is_what_vdev_says(shell):
     assert (2, True) == (done.returncode, sample.partition("allowed")[0] in done.stderr), done.stderr
 
 
-@pytest.fixture
-def place():
-    """A kubelet directory whose path is short enough for sockets."""
-    path = tempfile.mkdtemp(prefix="vdev-")
-    yield path
-    shutil.rmtree(path)
-
-
-def test_kubelet_and_plugin_in_two_terminals(shell, tmp_path, place):
+def test_kubelet_and_plugin_in_two_terminals(shell, tmp_path, directory):
     """The two background commands find each other, an edit arrives, and a restarted kubelet gets everything back."""
     sim, run = [match["text"].strip() for match in blocks("background")]
-    sim, run = (each.replace("/tmp/vdev-sim", place).split() for each in (sim, run))
+    sim, run = (each.replace("/tmp/vdev-sim", str(directory / "k")).split() for each in (sim, run))
     shim = shutil.which("vdev", path=shell["env"]["PATH"])
 
     def start(command):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdev import config
@@ -76,7 +76,7 @@ PIECES = [
         "999999999999999999999",
     ),
 ]
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=150)
 
 
 def refusal(load: Callable[[], object]) -> ConfigError | None:
