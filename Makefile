@@ -1,6 +1,7 @@
 # `make` lists the targets; `make run` and `make test` set up everything that they need in .venv.
 PYTHON ?= python3
 VENV   ?= .venv
+WORKERS ?= auto
 BIN    := $(VENV)/bin
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
@@ -28,7 +29,7 @@ run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few
 	@$(BIN)/python -m vdev demo
 
 test: $(VENV)/.test ## run the tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 check: lint test ## everything that CI checks
 
