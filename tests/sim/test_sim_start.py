@@ -19,7 +19,8 @@ SOURCES = 3600.0  # seconds: nothing comes by itself
 @pytest.fixture
 async def kubelet(clock):
     """A kubelet that hears of its pods when the test advances the clock."""
-    async with Kubelet(clock=clock, rate_limit=False, timings=Timings(lead=0.01, sources=SOURCES)) as running:
+    timings = Timings(boot=0.01, lead=0.01, sources=SOURCES)
+    async with Kubelet(clock=clock, rate_limit=False, timings=timings) as running:
         yield running
 
 

@@ -10,8 +10,10 @@ here is only their order.
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -32,9 +34,24 @@ from .options import Options
 from .scan import Scan, Scanner
 from .source import ConfigSource
 from .standins import StandIns
+from .steps import Steps
 from .verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
+
+
+_NODES = "making virtual nodes"
+_CDI = "writing CDI specifications"
+_DECIDING = "deciding what to list"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What was decided last: what to serve, what of that is retained, and what was known of holders."""
+
+    kept: retain.Retained
+    wanted: inv.Inventory
+    holdings: retain.Holdings
 
 
 class Reconciler:
@@ -53,6 +70,7 @@ class Reconciler:
         metrics: Metrics,
         *,
         drill: Drill,
+        steps: Steps,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
@@ -63,7 +81,7 @@ class Reconciler:
         self.warnings: tuple[Problem, ...] = ()
         self.changed_at: dict[retain.Key, float] = {}  # seconds since the epoch, of a device's last change
         self.cdi = CdiFiles(options.cdi_dir, options.intervals)
-        self.scanner = Scanner(options.host, options.node, options.device_dir)
+        self.scanner = Scanner(options.host, options.node, options.device_dir, steps)
         self.standins = StandIns(
             options.device_dir, options.host, owner=f"{options.node} {options.plugin_dir}", intervals=options.intervals
         )
@@ -73,6 +91,8 @@ class Reconciler:
         self.verdicts = Verdicts(health, metrics)
         self._metrics = metrics
         self._drill = drill
+        self._steps = steps
+        self._plan: _Plan | None = None
         self._cdi_faults: Mapping[str, CdiFault] = {}
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
 
@@ -80,7 +100,8 @@ class Reconciler:
     def problems(self) -> tuple[Problem, ...]:
         """Everything wrong or doubtful at the moment."""
         of_files = (*self.warnings, *self._config.status.problems)
-        return (*of_files, *self.scan.problems, *self.base.problems, *self._drill.problems)
+        of_node = (*self.scan.problems, *self.base.problems, *self._drill.problems)
+        return (*of_files, *of_node, *self._steps.problems)
 
     async def start(self) -> None:
         """Read, scan and arrange for the first time.
@@ -120,6 +141,9 @@ class Reconciler:
         except ConfigError as bad:
             self._config.refused(bad)
             return
+        except Exception:
+            self._config.broke_off()
+            raise
         before = _counts(self.base)
         self._adopt(loaded, scan, base)
         log.info("configuration applied", resources=_counts(base), before=before)
@@ -128,49 +152,62 @@ class Reconciler:
         """Look for the devices of these entries again."""
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
+            base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
             self.verdicts.scanned(self.scan, scan, self.served)
-            self.scan = scan
-            self.base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
+            self.scan, self.base = scan, base
 
     async def publish(self, fleet: Fleet, *, ask_holders: Callable[[], None]) -> float | None:
         """Serve what is known now: act on the difference to what is served, and on nothing else.
 
+        Each output is a step of its own: one that fails leaves the others alone. Where no decision can be made, the
+        last one stays in force.
+
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
         at which to look again for what may be dropped, or None.
         """
-        self.verdicts.probe(self.scan, self.base.left_out)
-        faults = self._drill.engine.look(self.base)
-        before = self.holders.snapshot(tuple(self.served.resources.values()))
-        await self.standins.settle(self.base, self.served, holdings=before)
-        holdings = self.holders.snapshot(tuple(self.served.resources.values()))
-        kept, wanted, changes = self._decide(faults, holdings)
-        spoilt, self._cdi_faults = self._cdi_faults, self._drill.cdi_faults(self.base)
-        if changes or self.cdi.due or spoilt != self._cdi_faults:
+        take, do = self._steps.take, self._steps.do
+        do("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
+        do("looking at the faults", lambda: self._drill.engine.look(self.base))
+        await take(_NODES, self._settle_nodes)
+        do(_DECIDING, self._decide)
+        if self._plan is not None:
             unresolvable = self.cdi.failed
-            await self.cdi.settle(wanted, holdings, self._cdi_faults)
+            await take(_CDI, functools.partial(self._settle_cdi, self._plan))
             if self.cdi.failed != unresolvable:  # before anybody is told: the lists follow what is on disk
-                kept, wanted, changes = self._decide(faults, holdings)
-        if kept.retired.keys() - self.retired.keys():
+                do(_DECIDING, self._decide)
+        plan = self._plan
+        if plan is None:
+            return None
+        if plan.kept.retired.keys() - self.retired.keys():
             ask_holders()
-        self.retired = kept.retired
+        self.retired = plan.kept.retired
+        changes = inv.diff(self.served, plan.wanted)
+        self.served = plan.wanted if changes else self.served
+        fleet.settle(self.served)
         if changes:
-            self.served = wanted
-            fleet.apply(changes)
-            self._stamp(changes)
-            if any(
-                isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes
-            ):
-                self.scanner.forget(self.scan, self.served)
-            await self.standins.settle(self.base, self.served, holdings=holdings)
+            do("noting changes", lambda: self._note(changes))
+            await take(_NODES, self._settle_nodes)
         self.published = True
-        self._measure()
-        again = (kept.again_at, self.cdi.again_at, self.verdicts.again_at(), self.standins.again_at)
+        do("measuring", self._measure)
+        again = (plan.kept.again_at, self.cdi.again_at, self.verdicts.again_at(), self.standins.again_at)
         return min((each for each in again if each is not None), default=None)
 
-    def _decide(
-        self, faults: aim.Afflictions, holdings: retain.Holdings
-    ) -> tuple[retain.Retained, inv.Inventory, tuple[inv.Change, ...]]:
-        """What to serve, given all that is known, and how that differs from what is served."""
+    async def _settle_nodes(self) -> None:
+        await self.standins.settle(self.base, self.served, holdings=self._holdings())
+
+    async def _settle_cdi(self, plan: "_Plan") -> None:
+        faults = self._drill.cdi_faults(self.base)
+        due = self.cdi.due or self._steps.failed(_CDI) or faults != self._cdi_faults
+        if due or inv.diff(self.served, plan.wanted):
+            await self.cdi.settle(plan.wanted, plan.holdings, faults)
+            self._cdi_faults = faults
+
+    def _holdings(self) -> retain.Holdings:
+        return self.holders.snapshot(tuple(self.served.resources.values()))
+
+    def _decide(self) -> None:
+        """What to serve, given all that is known."""
+        holdings, faults = self._holdings(), self._drill.engine.afflictions
         verdicts = {**self.verdicts.current(), **self.standins.failed, **self.cdi.failed}
         fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
         kept = retain.retain(
@@ -183,8 +220,12 @@ class Reconciler:
             blind=self._options.intervals.retire_blind,
             recheck=self._options.intervals.retire_recheck,
         )
-        wanted = aim.drop(kept.inventory, faults.dropped)
-        return kept, wanted, inv.diff(self.served, wanted)
+        self._plan = _Plan(kept, aim.drop(kept.inventory, faults.dropped), holdings)
+
+    def _note(self, changes: Iterable[inv.Change]) -> None:
+        self._stamp(changes)
+        if any(isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes):
+            self.scanner.forget(self.scan, self.served)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
         self._drill.adopt(loaded.spec, base)

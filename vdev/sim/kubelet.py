@@ -170,11 +170,15 @@ class Kubelet:
 
         With `readmit=False` they wait for `readmit()`, which is a boot whose plugins were faster.
         """
+        await self.power_off()
+        await self.start(readmit=readmit, wait=wait)
+
+    async def power_off(self) -> None:
+        """The node goes down: the kubelet and every container with it."""
         await self.stop()
         for record in self._store.records.values():
             for container in record.containers:
                 container.running = container.done = False
-        await self.start(readmit=readmit, wait=wait)
 
     @property
     def alive(self) -> bool:

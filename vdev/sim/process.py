@@ -108,6 +108,8 @@ class KubeletProcess:
         await up
         self.alive = True
         await asyncio.to_thread(wire.remove_sockets, paths.device_plugins)
+        if not self.fresh:
+            await self.pause(self.settings.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(time.monotonic) if self.settings.rate_limit else None

@@ -62,6 +62,7 @@ def test_a_complete_file_loads_unchanged() -> None:
     """Flags, names without a domain, sharing and patterns arrive with their meaning."""
     spec = config.load_text(COMPLETE, "f").spec
     assert spec.flags == Flags(
+        gds_enabled=True,
         mig_strategy=MigStrategy.MIXED,
         fail_on_init_error=False,
         driver_root="/run/nvidia/driver",
@@ -106,7 +107,7 @@ def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     """They are named with their place; values that ask for nothing are silent."""
     warnings = [str(warning) for warning in config.load_text(COMPLETE, "f").warnings]
     keys = [warning.split(": ")[1] for warning in warnings if "not used" in warning]
-    expected = ["flags.gdsEnabled", "flags.useNodeFeatureAPI"]
+    expected = ["flags.useNodeFeatureAPI"]
     expected += [f"flags.gfd.{key}" for key in ("sleepInterval", "outputFile", "machineTypeFile")]
     assert expected == keys
 
@@ -189,6 +190,11 @@ def item(fields: str) -> str:
             "does not go with migStrategy mixed",
         ),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "f:1:11: sharing.mps: ", "needs mpsRoot"),
+        (
+            "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
+            "f:2:51: sharing.mps.resources[0].replicas: ",
+            "MPS serves at most 48 clients of a device",
+        ),
         (
             f"flags: {{migStrategy: single, mpsRoot: /mps}}\nsharing: {MPS}\n{PARTITIONED}",
             "f:2:36: sharing.mps.resources[0].name: ",
