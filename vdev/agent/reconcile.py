@@ -153,7 +153,7 @@ class Reconciler:
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
-            self.verdicts.scanned(self.scan, scan, self.served)
+            self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
 
     async def publish(self, fleet: Fleet, *, ask_holders: Callable[[], None]) -> float | None:
@@ -229,7 +229,7 @@ class Reconciler:
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
         self._drill.adopt(loaded.spec, base)
-        self.verdicts.scanned(self.scan, scan, self.served)
+        self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))
         told, self._told = self._told, frozenset(self.problems)
