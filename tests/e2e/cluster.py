@@ -13,13 +13,14 @@ import secrets
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
 from tests.e2e import leftovers
+from vdev.core.names import visible_devices_env
 from vdev.sim import pods
 from vdev.sim.driver import reasons_in
 from vdev.sim.pods import ContainerStatus, Kind, Phase, PodStatus
@@ -260,7 +261,10 @@ class ClusterDriver:
     async def pod(self, name: str) -> PodStatus | None:
         """A pod as it is, None if there is none."""
         document = await self.kubectl.maybe(*self._here("get", "pod", name))
-        return None if document is None else pod_status(self._specs.get(name) or pods.parse(document), document)
+        if document is None:
+            return None
+        found = pod_status(self._specs.get(name) or pods.parse(document), document)
+        return replace(found, containers=tuple([await self._with_devices(found, each) for each in found.containers]))
 
     async def registrations(self, resource: str) -> int:
         """The kubelet's count since `begin`."""
@@ -300,6 +304,24 @@ class ClusterDriver:
     async def inside(self, pod: str, command: str) -> str:
         """The output of a shell command in a pod."""
         return await self.kubectl(*self._here("exec", pod, "--", "sh", "-c", command))
+
+    async def _with_devices(self, pod: PodStatus, container: ContainerStatus) -> ContainerStatus:
+        """The container with its devices by what it sees itself, where the kubelet does not say them.
+
+        A real one never does for init containers and sidecars. The variable is that of strategy `envvar` by default.
+        """
+        spec = next(each for each in pod.spec.containers if each.name == container.name)
+        wanted = [resource for resource in spec.requests if "/" in resource]
+        if container.devices or not container.running or not wanted:
+            return container
+        try:
+            text = await self.kubectl(*self._here("exec", pod.name, f"--container={container.name}", "--", "env"))
+        except KubectlError:  # it ended meanwhile
+            return container
+        env = dict(line.partition("=")[::2] for line in text.splitlines())
+        lists = {resource: env.get(visible_devices_env(resource), "") for resource in wanted}
+        devices = {resource: tuple(sorted(ids.split(","))) for resource, ids in lists.items() if ids}
+        return replace(container, devices=devices)
 
     async def agent_status(self) -> Any:
         """What `vdev status` says on this node; None while nobody answers."""
@@ -470,7 +492,9 @@ def capacity(node: Mapping[str, Any]) -> Capacity:
 
 
 def pod_status(spec: pods.PodSpec, document: Mapping[str, Any]) -> PodStatus:
-    """A Pod object as the scenarios see it; devices come from `allocatedResourcesStatus` (1.31 and later, by gate)."""
+    """A Pod object as the scenarios see it; devices come from `allocatedResourcesStatus` (on since 1.36), which app
+    containers alone have.
+    """
     status = document["status"]
     lists = (status.get(key, []) for key in ("initContainerStatuses", "containerStatuses"))
     seen = {each["name"]: each for statuses in lists for each in statuses}

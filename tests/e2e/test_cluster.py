@@ -181,7 +181,7 @@ def test_an_unhealthy_device_shows_in_the_pod(cluster, run):
     run(cluster.configure(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("both", {NPU: 2})))
-    if not run(cluster.pod("both")).container().devices:
+    if not run(cluster.pod("both")).container().health:
         pytest.skip("the cluster does not report allocatedResourcesStatus (ResourceHealthStatus, on since 1.36)")
     run(cluster.configure(config(2, tail='faults: {rules: [{name: dead, devices: ["npu/0"], health: Unhealthy}]}\n')))
     health(cluster, run, "both", ["Healthy", "Unhealthy"])

@@ -22,6 +22,7 @@ from tests.e2e.cluster import ClusterDriver, Kubectl, KubectlError, Target
 from vdev.errors import VdevError
 from vdev.observe import control
 from vdev.sim import Kubelet
+from vdev.sim.pods import Kind
 from vdev.sim.scenario import play
 from vdev.sim.scenariofile import load
 
@@ -156,6 +157,10 @@ class EmbeddedKubectl(Kubectl):
                     raise KubectlError(str(error)) from error
             case ["exec", _, "cat", _]:
                 return self.objects["configmap", "vdev-config"]["data"]["default.yaml"]
+            case ["exec", name, "env"]:
+                (container,) = [each.partition("=")[2] for each in arguments if each.startswith("--container=")]
+                env = self.kubelet.pod(name).container(container).edits.envs
+                return "".join(f"{key}={value}\n" for key, value in env.items())
             case ["exec", name, *_]:
                 await self.kubelet.restart_container(name)
                 return ""
@@ -186,17 +191,15 @@ class EmbeddedKubectl(Kubectl):
         if not found:
             return ""
         (pod,) = found
-        statuses = [
-            {
-                "name": each.name,
-                "restartCount": each.restarts,
-                "state": {"running": {}} if each.running else {},
-                "allocatedResourcesStatus": each.allocated_resources_status,
-            }
-            for each in pod.containers
-        ]
         status = {"phase": pod.phase.value, "reason": pod.reason, "message": pod.message}
-        return json.dumps({"metadata": {"name": name}, "status": status | {"containerStatuses": statuses}})
+        status |= {"containerStatuses": [], "initContainerStatuses": []}
+        for each in pod.containers:
+            key = "containerStatuses" if each.kind is Kind.APP else "initContainerStatuses"
+            seen = {"name": each.name, "restartCount": each.restarts, "state": {"running": {}} if each.running else {}}
+            if each.allocated_resources_status:
+                seen["allocatedResourcesStatus"] = each.allocated_resources_status
+            status[key].append(seen)
+        return json.dumps({"metadata": {"name": name}, "status": status})
 
     def publish(self):
         """Show the ConfigMap to the agent."""
@@ -249,7 +252,7 @@ async def driver():
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
 
 
-@pytest.mark.parametrize("name", ["pod", "bad-edit", "plugin-restart", "removal-while-held"])
+@pytest.mark.parametrize("name", ["pod", "bad-edit", "plugin-restart", "removal-while-held", "sidecar"])
 async def test_scenarios_by_kubectl(driver, name):
     """The scenarios come true through kubectl's documents as they do without."""
     skipped = await play(load(SCENARIOS / f"{name}.yaml"), driver, patience=60)
