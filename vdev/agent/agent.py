@@ -92,6 +92,7 @@ class Agent:
         self._displaced = False  # another agent serves the kubelet now
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
+        self._starting: asyncio.Timeout | None = None
         self._configured: frozenset[Path] = frozenset()
         self._watched: Mapping[Path, frozenset[str]] = {}
         self._timers: list[asyncio.TimerHandle] = []
@@ -101,8 +102,10 @@ class Agent:
         self._moved = True  # devices may be in other directories than those watched
 
     def stop(self) -> None:
-        """End the agent gracefully."""
+        """End the agent gracefully, also while it is starting."""
         self._stop.set()
+        if self._starting is not None and not self._starting.expired():
+            self._starting.reschedule(asyncio.get_running_loop().time())
 
     def reload(self) -> None:
         """Read the configuration again soon, and try at once what failed."""
@@ -125,28 +128,45 @@ class Agent:
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._signals())
-            if self.options.http_address:
-                http = await asyncio.to_thread(_http)
-                hosts = (self.options.node, platform.node(), *self.options.http_hosts)
-                await stack.enter_async_context(http.serving(self.options.http_address, Window(self), hosts=hosts))
-            await self.state.start()
-            stack.callback(self.claim.release)
-            stack.callback(self.state.standins.release)
-            if not await self.claim.take(self._stop):
-                return 0
-            if self.claim.waited:
-                self.reload()  # the files may have changed meanwhile
-            await self.link.remove_leftovers()
-            await self.link.look()  # so that the first services know which kubelet they register with
-            sys = await asyncio.to_thread(self.options.host.path, "/sys")
-            watcher = stack.enter_context(Watcher(sys=sys))
-            if self.options.run_dir is not None:
-                await stack.enter_async_context(
-                    control.serving(self.options.run_dir, {"status": self._status, **self.drill.commands})
-                )
-            await self._work(watcher)
+            watcher = await self._start(stack)
+            if watcher is not None:
+                await self._work(watcher)
         log.info("stopped")
         return 1 if self._displaced else 0
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
+        """Get ready for work, with everything to be undone on the stack; None when told to stop meanwhile."""
+        try:
+            async with asyncio.timeout(None) as self._starting:
+                return None if self._stop.is_set() else await self._prepare(stack)
+        except TimeoutError:
+            if self._stop.is_set():
+                return None
+            raise
+        finally:
+            self._starting = None
+
+    async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
+        if self.options.http_address:
+            http = await asyncio.to_thread(_http)
+            hosts = (self.options.node, platform.node(), *self.options.http_hosts)
+            await stack.enter_async_context(http.serving(self.options.http_address, Window(self), hosts=hosts))
+        await self.state.start()
+        stack.callback(self.claim.release)
+        stack.callback(self.state.standins.release)
+        if not await self.claim.take(self._stop):
+            return None
+        if self.claim.waited:
+            self.reload()  # the files may have changed meanwhile
+        await self.link.remove_leftovers()
+        await self.link.look()  # so that the first services know which kubelet they register with
+        sys = await asyncio.to_thread(self.options.host.path, "/sys")
+        watcher = stack.enter_context(Watcher(sys=sys))
+        if self.options.run_dir is not None:
+            await stack.enter_async_context(
+                control.serving(self.options.run_dir, {"status": self._status, **self.drill.commands})
+            )
+        return watcher
 
     async def _work(self, watcher: Watcher) -> None:
         self.turned_at, self.waiting = time.monotonic(), ""
@@ -241,15 +261,20 @@ class Agent:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
+        """Act on signals; afterwards they are handled as before, without a moment of the system's own handling.
+
+        So the loop is not told to forget them: it would put the system's handler in between.
+        """
         loop = asyncio.get_running_loop()
         actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
+        before = {number: signal.getsignal(number) for number in actions}
         for number, action in actions.items():
             loop.add_signal_handler(number, action)
         try:
             yield
         finally:
-            for number in actions:
-                loop.remove_signal_handler(number)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def _watch(self, watcher: Watcher) -> None:
         files = {*self.options.files, *self.config.chooser.chosen.files}
