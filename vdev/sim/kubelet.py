@@ -24,7 +24,7 @@ from .lint import Finding, Overlaps, Severity
 from .pods import Phase, PodStatus
 from .process import KubeletProcess, Paths, Settings
 from .registration import Compat
-from .state import Capacity, DeviceVanishedError
+from .state import Capacity, DeviceTable, DeviceVanishedError
 from .workers import ContainerRecord, PodRecord, PodStore, ProcessGoneError, Workers
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
@@ -223,6 +223,15 @@ class Kubelet:
     def devices(self) -> Capacity:
         """The same as the device manager sees it this moment; empty while the kubelet is down."""
         return Capacity({}, {}) if self._process is None else self._process.table.view()
+
+    def listed(self) -> dict[str, dict[str, str]]:
+        """What the plugins that are connected list this moment: health by device id, by resource."""
+        table = DeviceTable() if self._process is None else self._process.table
+        return {
+            resource: {id_: each.health for id_, each in devices.items()}
+            for resource, devices in table.devices.items()
+            if resource in table.endpoints and table.endpoints[resource].stopped is None
+        }
 
     @property
     def findings(self) -> list[Finding]:
