@@ -28,6 +28,7 @@ QUICK = {
     "retire_recheck": 0.1,
     "kubelet_grace": 0.2,
     "admission": 0.1,
+    "unnamed_allocate": 0.3,
     "look_at_holders_for_actions": 0.2,
     "look_at_lock": 0.05,
     "retry_virtual_node": 0.1,
@@ -72,7 +73,7 @@ def _inotify():
 @pytest.fixture
 async def kubelet(directory):
     """A kubelet of 1.36 that runs; its node status follows at once, and its pods come soon after a restart."""
-    timings = Timings(boot=0.01, lead=0.01, sources=0.1)
+    timings = Timings(lead=0.01, sources=0.1)
     async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
         yield running
 
@@ -101,6 +102,7 @@ async def start_agent(kubelet, directory, _inotify):
             cdi_dir=directory / "cdi",
             host=HostRoot(Path("/")),
             device_dir=directory / "devices",
+            state_dir=directory / "state",
         )
         intervals = QUICK | {name: options.pop(name) for name in INTERVALS & options.keys()}
         agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options))

@@ -20,9 +20,9 @@ import structlog
 from ..core import cdi, inject
 from ..core.device import Health, base_id
 from ..core.faults import CdiFault
+from ..core.holders import Holdings
 from ..core.intervals import Intervals
 from ..core.inventory import Inventory
-from ..core.retain import Holdings
 from .cdiforeign import ForeignFiles, Name
 from .cdiown import OwnFiles, is_unfinished
 
@@ -137,8 +137,7 @@ class CdiFiles:
     def _unneeded(self, wanted: Mapping[str, cdi.Document], holdings: Holdings, now: float) -> set[Name]:
         """Which present devices nobody needs any more; notes since when the others are not wanted."""
         names = {(kind, device["name"]) for kind, document in wanted.items() for device in document["devices"]}
-        keys = {*(holdings.holders or ()), *holdings.in_flight, *holdings.allocated}
-        held = {base_id(key[1]) for key in keys if holdings.may_hold(key)}
+        held = {base_id(each) for _, each in holdings.all()}
         unneeded: set[Name] = set()
         since: dict[Name, float] = {}
         for document in self._present or ():

@@ -6,11 +6,11 @@ The record is what keeps a removal safe: an id that an unfinished Allocate names
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..core import preferred
+from ..core.holders import Key
 from ..core.inventory import Resource
-from ..core.retain import Key
 from ..observe.metrics import Metrics
 from .ownership import Ownership
 
@@ -77,10 +77,10 @@ class FrontDesk:
         self.allocated_at.update({(resource, each): now for each in ids})
         self._on_allocated()
 
-    def forget(self, *, moment_before: float, unless: Container[Key]) -> None:
-        """Forget requests granted up to a moment, unless a pod holds what they named."""
-        for key in [key for key, moment in self.allocated_at.items() if moment <= moment_before and key not in unless]:
-            del self.allocated_at[key]
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Forget granted requests: it is known by now what became of them."""
+        for key in keys:
+            self.allocated_at.pop(key, None)
 
     def forget_resource(self, resource: str) -> None:
         """Forget what was prepared for a resource that is gone."""

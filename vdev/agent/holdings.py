@@ -1,18 +1,22 @@
-"""Who holds which device, as far as the kubelet tells: read at changes and at a slow pace, with its rate limit
-respected.
+"""Who may hold which device: the kubelet is asked at changes and at a slow pace, with its rate limit respected.
+
+What its answers, its silence and its checkpoint mean is decided in `core.holders`.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
+from ..core import holders
+from ..core.holders import Holdings, Key, Knowledge, Patience, Reading
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory import Resource
-from ..core.retain import Holdings, Key
 from ..plugin import podresources
+from ..plugin.checkpoint import CheckpointReader
 from .desk import FrontDesk
 
 log = structlog.get_logger(__name__)
@@ -20,86 +24,148 @@ log = structlog.get_logger(__name__)
 _ATTEMPTS = 5
 
 
-class HolderTracker:
-    """The last answer of the PodResources API; `refresh` asks again. `is_down` makes it answer nobody, on demand.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the knowledge of holders comes from at the moment, and since when (seconds since the epoch)."""
 
-    A kubelet that has just started answers before it knows its pods. So for `intervals.kubelet_grace` seconds, after
-    its `generation` changed or it could not be asked, its answers only add to who was known to hold what.
+    name: str
+    since: float
+
+
+class HolderTracker:
+    """What is known of the kubelet's pods; `refresh` asks again. `is_down` keeps answers back, on demand.
+
+    `generation` counts the kubelets that were seen; `listens` tells whether one has opened a stream, so that one is
+    there that could be asked.
     """
 
     def __init__(
         self,
         socket: Path,
+        checkpoint_dir: Path,
         desk: FrontDesk,
         *,
         generation: Callable[[], int],
+        listens: Callable[[], bool] = lambda: True,
         intervals: Intervals = PRODUCTION,
         is_down: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.holders: Mapping[Key, str] | None = None
+        self.knowledge: Knowledge = holders.NOTHING
+        self.source = Source("nothing yet", time.time())
         self._socket = socket
+        self._checkpoint = CheckpointReader(checkpoint_dir)
         self._desk = desk
         self._generation = generation
+        self._listens = listens
         self._intervals = intervals
         self._is_down = is_down
-        self._read_at = float("-inf")
-        self._answered_at = float("-inf")
-        self._known: bool | None = None
-        self._last: Mapping[Key, str] = {}  # the last answer that there was
-        self._seen = generation()
-        self._doubt_until = float("-inf")
+        self._patience = Patience(intervals.kubelet_grace, intervals.unnamed_allocate, intervals.retire_blind)
+        self._granted_at = float("-inf")
+        self._blind_since = float("inf")
+        self._pressed: dict[Key, float] = {}
+        self._told: tuple[bool | None, str] = (None, "")
+
+    @property
+    def readable(self) -> bool:
+        """Whether the kubelet answered the last question."""
+        return self.knowledge.silent_since is None and self.knowledge.heard
+
+    @property
+    def holders(self) -> Mapping[Key, str] | None:
+        """The pods by name; None while the kubelet does not tell."""
+        return self.knowledge.holders if self.readable else None
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the checkpoint from being used, or the empty string."""
+        return self._checkpoint.trouble
 
     async def refresh(self) -> bool:
-        """Ask the kubelet; True when the answer differs from the last one."""
+        """Ask the kubelet; True when something is known that was not."""
         for _ in range(_ATTEMPTS):
-            asked = time.monotonic()
             try:
-                holders = None if self._is_down() else await podresources.holders(self._socket)
+                reading = await self._ask()
             except podresources.RateLimited:
                 await asyncio.sleep(self._intervals.retry_rate_limited)
                 continue
-            holders = self._believed(holders, asked)
-            changed = holders != self.holders
-            self.holders, self._read_at = holders, asked
-            self._say_whether_known(holders is not None)
-            return changed
+            before, allocated = self.knowledge, self._desk.allocated_at
+            self.knowledge = holders.learn(before, reading, allocated, self._pressed, self._patience)
+            self._pressed = {key: at for key, at in self._pressed.items() if key in self.knowledge.doubted}
+            if reading.answer is None and self._listens():
+                self._blind_since = min(self._blind_since, reading.at)
+            self._tell(reading)
+            return (before.holders, before.doubted) != (self.knowledge.holders, self.knowledge.doubted)
         log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
         return False
 
-    def _believed(self, answer: Mapping[Key, str] | None, now: float) -> Mapping[Key, str] | None:
-        seen, self._seen = self._seen, self._generation()
-        restarted = seen != self._seen
-        if self._last and (restarted or self._known is False):
-            self._doubt_until = now + self._intervals.kubelet_grace
-        if answer is None:
-            return None
-        self._last = {**self._last, **answer} if now < self._doubt_until else answer
-        return self._last
+    async def _ask(self) -> Reading:
+        """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
+        asked, kubelet = time.monotonic(), (self._generation(), await asyncio.to_thread(_identity, self._socket))
+        answer = None if self._is_down() else await podresources.holders(self._socket)
+        checkpoint = await asyncio.to_thread(self._checkpoint.read)
+        if kubelet != (self._generation(), await asyncio.to_thread(_identity, self._socket)):
+            answer = None
+        return Reading(asked, answer, checkpoint, kubelet)
 
     def granted(self) -> list[Key]:
         """The slots of Allocates since the last call of this; call it once per answer."""
-        since, self._answered_at = self._answered_at, time.monotonic()
+        since, self._granted_at = self._granted_at, time.monotonic()
         granted = [key for key, moment in self._desk.allocated_at.items() if moment > since]
-        if self.holders is not None:  # what was granted earlier and nobody holds by now need not be remembered
-            self._desk.forget(moment_before=since, unless=self.holders)
+        settled = holders.settled(self.knowledge, self._desk.allocated_at, admission=self._patience.admission)
+        self._desk.forget(settled)
         return granted
 
-    def _say_whether_known(self, known: bool) -> None:  # noqa: FBT001 - the only argument
-        if known is not self._known:
-            self._known = known
+    def press(self, keys: Iterable[Key]) -> frozenset[str]:
+        """Something waits for these: the resources whose list, sent again, makes the kubelet write its checkpoint.
+
+        Only that settles what is doubted because the checkpoint has it: it may be from a pod that has ended.
+        """
+        waiting = self.knowledge.doubted & set(keys) if self.readable else frozenset()
+        self._pressed |= {key: self._pressed.get(key, time.monotonic()) for key in waiting}
+        return frozenset(resource for resource, _ in waiting)
+
+    def _tell(self, reading: Reading) -> None:
+        known, trouble = self.readable, self._checkpoint.trouble
+        name = _source(self.knowledge, reading)
+        if name != self.source.name:
+            self.source = Source(name, time.time())
+        was_known, was_trouble = self._told
+        self._told = known, trouble
+        if known is not was_known:
             if known:
                 log.info("pod resources are readable", socket=str(self._socket))
             else:
-                log.warning(
-                    "pod resources are not readable; removed devices stay listed for ten minutes",
-                    socket=str(self._socket),
-                )
+                log.warning("pod resources are not readable; no device is released", socket=str(self._socket))
+        if trouble and trouble != was_trouble:
+            log.warning("the kubelet's checkpoint is not used", reason=trouble)
 
     def snapshot(self, resources: Sequence[Resource]) -> Holdings:
         """What is known now, with the requests in flight."""
         return Holdings(
-            holders=self.holders,
-            read_at=self._read_at,
+            holders=self.knowledge.holders if self.knowledge.heard else None,
+            read_at=self.knowledge.answered_at,
             in_flight=self._desk.in_flight(resources),
             allocated=dict(self._desk.allocated_at),
+            doubted=self.knowledge.doubted,
+            blind_since=self._blind_since,
         )
+
+
+def _source(knowledge: Knowledge, reading: Reading) -> str:
+    """In words, what the knowledge of holders rests on; own Allocates that no answer settled always count."""
+    if knowledge.silent_since is None:
+        sources = ["pod resources"] if knowledge.heard else []
+    else:
+        sources = ["the last answer of pod resources"] if knowledge.heard else []
+    if knowledge.doubted and reading.checkpoint is not None:
+        sources.append("the kubelet's checkpoint")
+    return " and ".join(sources) or "this process's own Allocates"
+
+
+def _identity(socket: Path) -> tuple[int, int, int] | None:
+    """Which file the socket is: a kubelet makes its own at its start."""
+    try:
+        status = socket.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns

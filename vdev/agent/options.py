@@ -23,7 +23,8 @@ class Options:
     names that it answers to. `fault_injection`: people may inject
     faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
     go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
-    `intervals` says how long the agent waits for what.
+    `state_dir` is for what must outlive the process; None: nothing does. `intervals` says how long the agent waits for
+    what.
     """
 
     node: str
@@ -41,6 +42,7 @@ class Options:
     device_dir: Path = Path(standin.DIRECTORY)
     fault_injection: bool = False
     fault_dir: Path | None = None
+    state_dir: Path | None = None
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = field(default_factory=SystemClock)
     exit: Callable[[int], object] = os._exit

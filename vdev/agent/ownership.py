@@ -20,8 +20,8 @@ import structlog
 
 from ..core import inject, ownership
 from ..core.device import Device
+from ..core.holders import Key
 from ..core.inventory import Inventory, Resource
-from ..core.retain import Key
 from ..core.spec import ActionSpec, EntrySpec, Spec
 from ..errors import ActionFailed
 from ..hostfs import HostRoot
@@ -115,10 +115,7 @@ class Ownership:
             await self._one(work, action, within=action.timeout)
 
     async def _one(self, work: _Work, action: ActionSpec, *, within: float) -> str:
-        try:
-            reason = await self._doer.do(action, work.values, within=within)
-        except Exception as failed:  # noqa: BLE001 - an action's bug is that action's failure, not everybody's end
-            reason = f"{named(action)} failed: {failed!r}"
+        reason = await self._doer.do(action, work.values, within=within)
         result = "failed" if reason else "done"
         self._metrics.actions.labels(work.resource, work.occasion, result).inc()
         where = {"occasion": work.occasion, "resource": work.resource, "device": work.device.id, "pod": work.pod}

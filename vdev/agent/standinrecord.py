@@ -13,7 +13,7 @@ import structlog
 
 from ..core import standin
 from ..core.device import base_id
-from ..core.retain import Holdings, Key
+from ..core.holders import Holdings, Key
 from ..errors import HostError
 from ..hostfs import HostRoot, write_atomic
 from ..hostfs.lock import DirectoryLock

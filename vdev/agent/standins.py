@@ -24,9 +24,9 @@ from ..core import inject, standin
 from ..core.device import Health, RawDevice
 from ..core.dialogue import Dialogue
 from ..core.facts import facts
+from ..core.holders import Holdings, Key
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory import Inventory
-from ..core.retain import Holdings, Key
 from ..core.spec import EntrySpec, VirtualSource
 from ..core.standin import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
 from ..errors import HostError

@@ -23,7 +23,15 @@ def status(agent: "Agent") -> dict[str, Any]:
         "kubelet": {"socket": str(agent.link.socket), "present": agent.link.kubelet_present},
         "podResources": {
             "socket": str(agent.options.pod_resources_socket),
-            "readable": agent.holders.holders is not None,
+            "readable": agent.holders.readable,
+            "knownFrom": agent.holders.source.name,
+            "knownFromSince": agent.holders.source.since,
+            "checkpointProblem": agent.holders.trouble,
+            "doubted": len(agent.holders.knowledge.doubted),
+        },
+        "record": {
+            "file": str(agent.state.record.path) if agent.state.record.path else None,
+            "problem": agent.state.record.problem.message if agent.state.record.problem else "",
         },
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.state.cdi.trouble},
         "config": {
@@ -54,7 +62,7 @@ def not_ready(agent: "Agent") -> list[str]:
     It is when every resource is registered, the kubelet listens to it, and containers can get the devices.
     """
     if agent.waiting or agent.fleet is None or not agent.state.published:
-        return [agent.waiting or "starting", *map(str, agent.steps.problems)]
+        return [agent.waiting or "starting"]
     services = agent.fleet.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     return [*missing, agent.state.cdi.trouble] if agent.state.cdi.trouble else missing

@@ -4,8 +4,9 @@ import argparse
 import asyncio
 import functools
 import os
+import signal
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import settings
 from ..errors import UsageError
@@ -33,6 +34,9 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop."""
+    # Until the agent handles signals itself, a reload is moot and an end is an orderly one.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     raise_open_files()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its core writes lines of its own between ours, for what we report
     from .. import config  # the running plugin's parts are not needed for --help
@@ -58,25 +62,14 @@ def run(args: argparse.Namespace) -> int:
         device_dir=chosen.device_dir,
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
+        state_dir=chosen.state_dir,
         http_address=chosen.http_address,
         http_hosts=chosen.http_hosts,
         fault_injection=chosen.enable_fault_injection,
         fault_dir=chosen.fault_dir,
     )
 
-    async def main() -> None:
-        _leave(await Agent(options).run())
+    async def main() -> int:
+        return await Agent(options).run()
 
-    asyncio.run(main())
-    raise AssertionError("the process has ended")
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process, once the agent has put everything in order.
-
-    What the interpreter would do first can only disturb: it takes the signal handlers away, and waits for threads, of
-    which one may hang in the kernel.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    return asyncio.run(main())

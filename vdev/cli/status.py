@@ -39,13 +39,22 @@ def run(args: argparse.Namespace) -> int:
     return 0 if status["ready"] else 1
 
 
+def _print_holders(source: dict[str, Any], record: dict[str, Any]) -> None:
+    """Where the knowledge of who holds what comes from."""
+    print(f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}", end="")
+    print(f"; {source['doubted']} devices may be held by pods that it does not name" if source["doubted"] else "")
+    if source["checkpointProblem"]:
+        print(f"  not used: {source['checkpointProblem']}")
+    print(f"record {record['file'] or 'off'}{': ' if record['problem'] else ''}{record['problem']}")
+
+
 def _print(status: dict[str, Any]) -> None:
     kubelet = "present" if status["kubelet"]["present"] else "not there"
-    holders = "readable" if status["podResources"]["readable"] else "not readable"
     print(f"node {status['node']}, vdev {status['version']}, {'ready' if status['ready'] else 'NOT READY'}")
     for reason in status["notReady"]:
         print(f"  {reason}")
-    print(f"kubelet {kubelet} ({status['kubelet']['socket']}), pod resources {holders}")
+    print(f"kubelet {kubelet} ({status['kubelet']['socket']})")
+    _print_holders(status["podResources"], status["record"])
     config = status["config"]
     print(f"configuration {', '.join(config['files'])}: applied {_ago(config['appliedAt'])}", end="")
     print(

@@ -6,7 +6,7 @@ kubelet sets) stand where the call is made: to shorten them would change what is
 
 from dataclasses import dataclass
 
-from . import retain
+from . import holders, retain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +29,11 @@ class Intervals:
     retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second
     retry_first: float = 0.2  # registering; doubles with each failure
     retry_most: float = 10.0
-    retry_step_first: float = 0.5  # what the agent failed to do; doubles with each failure
-    retry_step_most: float = 30.0
 
     # What a kubelet is given time for.
-    kubelet_grace: float = retain.GRACE  # to know its pods after its start
+    kubelet_grace: float = holders.GRACE  # to know its pods after its start
     admission: float = 0.5  # to name a pod as a holder: it has admitted the pod some time after Allocate
+    unnamed_allocate: float = holders.ADMISSION  # after which an Allocate without a pod was for one that was refused
     first_reading: float = 1.0  # to say who holds what, before the first list
     first_stream: float = 15.0  # to open a stream after it took a registration
     end_of_stream: float = 0.2  # to notice that a stream ended, before it is registered with again
@@ -44,7 +43,7 @@ class Intervals:
     # Of a device that vanished.
     retire_settle: float = retain.SETTLE  # listed as Unhealthy, before it may go
     retire_recheck: float = retain.RECHECK  # between readings while a pod still holds it; grows with time
-    retire_blind: float = retain.BLIND  # where nobody can say who holds it
+    retire_blind: float = holders.BLIND  # where nobody can say who holds it
 
 
 PRODUCTION = Intervals()

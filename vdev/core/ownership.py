@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .device import base_id
-from .retain import Key
+from .holders import Key
 
 
 class Owner(NamedTuple):

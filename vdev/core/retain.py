@@ -10,48 +10,18 @@ another name) is Unhealthy until then.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from . import orphans
 from .claims import same
-from .device import UNKNOWN_ENTRY, Device, Health, RawDevice, Slot
+from .device import Health, Slot
+from .holders import BLIND, Holdings, Key
 from .inventory import Inventory, Resource
-
-Key = tuple[str, str]  # resource name, slot id
 
 SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
 HANDOVER = 0.2  # seconds between the drop of an id from one resource and its first listing in another
 RECHECK = 1.0  # seconds between readings while something that may go is still held
-GRACE = 10.0  # seconds after a kubelet's start in which its pods need not be in its answer yet
 MOST_RECHECK = 30.0  # seconds that this grows to
-BLIND = 600.0  # seconds that it stays when nobody can say who holds it
-
-
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """What is known of who holds what.
-
-    `holders` maps (resource, id) to the pod that the kubelet named at time `read_at`; None where its answer cannot be
-    had. `in_flight` are ids that an unfinished RPC names; `allocated` the time of the last Allocate of an id in this
-    process.
-    """
-
-    holders: Mapping[Key, str] | None = None
-    read_at: float = float("-inf")
-    in_flight: frozenset[Key] = frozenset()
-    allocated: Mapping[Key, float] = field(default_factory=dict)
-
-    def may_hold(self, key: Key) -> bool:
-        """Whether a pod may hold it, as far as is known now."""
-        if key in self.in_flight:
-            return True
-        if self.holders is None:
-            return key in self.allocated
-        return key in self.holders or self.allocated.get(key, float("-inf")) >= self.read_at
-
-    def by_whom(self, key: Key) -> str:
-        """The holder, in words."""
-        pod = (self.holders or {}).get(key)
-        return f"pod {pod}" if pod else "a pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +92,7 @@ def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, *, settle: 
     if key in holdings.in_flight:
         return False
     if holdings.holders is None:
-        return now - each.since >= blind
+        return now - max(each.since, holdings.blind_since) >= blind
     return holdings.read_at - each.since >= settle and not holdings.may_hold(key)
 
 
@@ -227,19 +197,14 @@ def _explained(key: Key, each: Retired, holdings: Holdings) -> Retired:
 
 
 def _orphans(served: Inventory, fresh: Inventory, holdings: Holdings, now: float) -> dict[Key, Retired]:
-    """What pods hold of our resources and no list names: left by an earlier process under another configuration.
-
-    Nothing is known of such a device but its id, so it can only be listed as Unhealthy, until nobody holds it.
-    """
-    found: dict[Key, Retired] = {}
-    for key in holdings.holders or ():
-        name, slot_id = key
-        resource = fresh.resources.get(name)
-        if resource is None or slot_id in resource.ids:
-            continue
-        before = served.resources.get(name)
-        if before is None or slot_id not in before.ids:
-            raw = RawDevice(id=slot_id, entry=UNKNOWN_ENTRY, index=-1)
-            slot = Slot(slot_id, Device(id=slot_id, raw=raw, ordinal="-1"))
-            found[key] = Retired(resource, slot, now, "not in the configuration")
-    return found
+    """What pods hold of ours and neither list has: left by an earlier process, and no record of it was found."""
+    unknown = [
+        (name, each)
+        for name, each in holdings.all()
+        if name not in served.resources or each not in served.resources[name].ids
+    ]
+    found = orphans.orphans(unknown, fresh) if unknown else {}
+    return {
+        key: Retired(fresh.resources.get(key[0]) or Resource(key[0], ()), slot, now, "not in the configuration")
+        for key, slot in found.items()
+    }

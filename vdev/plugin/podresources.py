@@ -5,12 +5,11 @@ clients. Containers of finished pods are absent; so are regular init containers,
 or frees.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import grpc
 
-from ..core.retain import Key
+from ..core.holders import Answer
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from .link import MAX_SOCKET_PATH
@@ -28,8 +27,8 @@ class RateLimited(Exception):
     """The kubelet is asked too often at the moment; ask again soon."""
 
 
-async def holders(socket: Path) -> Mapping[Key, str] | None:
-    """(resource, device id) -> `namespace/pod` of all active pods; None when the API does not answer.
+async def holders(socket: Path) -> Answer | None:
+    """What all active pods hold; None when the API does not answer.
 
     Raises RateLimited when the kubelet's limit is hit.
     """
@@ -42,10 +41,12 @@ async def holders(socket: Path) -> Mapping[Key, str] | None:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed
             return None
-    return {
+    named = {
         (devices.resource_name, device): f"{pod.namespace}/{pod.name}"
         for pod in answer.pod_resources
         for container in pod.containers
         for devices in container.devices
         for device in devices.device_ids
     }
+    pods = {f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources}
+    return Answer(named, frozenset(pods - set(named.values())))

@@ -170,6 +170,11 @@ class ResourceServer:
             self._version += 1
             self._tell()
 
+    def list_again(self) -> None:
+        """Send the list once more to every open stream."""
+        self._version += 1
+        self._tell()
+
     def poke(self) -> None:
         """Ask the hooks again: what faults do to streams and hanging calls may have changed."""
         self._poked.set()

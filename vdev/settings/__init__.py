@@ -26,9 +26,9 @@ __all__ = [
     "add_node_name",
     "add_plugin_flags",
     "add_run_dir",
+    "explicit_booleans",
     "from_arguments",
     "run_dir",
-    "spelled_out",
 ]
 
 
@@ -37,8 +37,9 @@ class Settings:
     """The options of one process.
 
     `node_is_named`: the node's name was given, rather than taken from this host. `kubelet_socket` is None when nothing
-    shall be registered; `http_address` is empty when off; `http_hosts` are names beside its own that the HTTP side
-    answers to. `overrides` maps paths in the configuration file to values that stand over it.
+    shall be registered; `state_dir` is None when nothing shall outlive the process; `http_address` is empty when off;
+    `http_hosts` are names beside its own that the HTTP side answers to. `overrides` maps paths in the configuration
+    file to values that stand over it.
     """
 
     config_files: tuple[Path, ...] = ()
@@ -56,6 +57,7 @@ class Settings:
     http_address: str = ""
     http_hosts: tuple[str, ...] = ()
     run_dir: Path = Path("/run/vdev")
+    state_dir: Path | None = None
     enable_fault_injection: bool = False
     fault_dir: Path | None = None
 
@@ -111,21 +113,16 @@ def _add_option(parser: argparse._ActionsContainer, option: Option) -> None:
     )
 
 
-def spelled_out(arguments: Sequence[str]) -> list[str]:
-    """The arguments as argparse reads them, where Go's flags, which NVIDIA's plugin has, are read otherwise.
-
-    One dash does for two, and `--flag` of a boolean is `--flag=true`: it never takes the next argument.
-    """
-    booleans = {name for option in OPTIONS if option.kind is Kind.BOOLEAN for name in (option.name, *option.aliases)}
-    names = {name for option in OPTIONS for name in (option.name, *option.aliases)}
+def explicit_booleans(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--flag` of a boolean written `--flag=true`; as in Go, it never takes the next argument."""
+    names = {
+        f"--{name}" for option in OPTIONS if option.kind is Kind.BOOLEAN for name in (option.name, *option.aliases)
+    }
     result: list[str] = []
     for number, argument in enumerate(arguments):
         if argument == "--":
             return result + list(arguments[number:])
-        name, equals, _ = argument.lstrip("-").partition("=")
-        dashes = len(argument) - len(argument.lstrip("-"))
-        spelled = f"-{argument}" if dashes == 1 and name in names else argument
-        result.append(f"{spelled}=true" if dashes in (1, 2) and name in booleans and not equals else spelled)
+        result.append(f"{argument}=true" if argument in names else argument)
     return result
 
 
@@ -186,6 +183,7 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
         http_address=_address(text("http_address", "")),
         http_hosts=_hosts(several("http_hosts")),
         run_dir=Path(text("run_dir", "") or _own_run_dir(environ)),
+        state_dir=None if given.get("no_state") else Path(text("state_dir", "") or _own_state_dir(environ)),
         enable_fault_injection=may_inject,
         fault_dir=Path(fault_dir) if fault_dir else None,
     )
@@ -261,6 +259,14 @@ def _own_run_dir(environ: Mapping[str, str]) -> str:
         return "/run/vdev"
     base = environ.get("XDG_RUNTIME_DIR")
     return f"{base}/vdev" if base else f"{environ.get('TMPDIR') or '/tmp'}/vdev-{os.geteuid()}"  # noqa: S108
+
+
+def _own_state_dir(environ: Mapping[str, str]) -> str:
+    """A directory of this user's that outlives a restart of the machine."""
+    if os.geteuid() == 0:
+        return "/var/lib/vdev"
+    home = environ.get("HOME") or f"{environ.get('TMPDIR') or '/tmp'}/vdev-{os.geteuid()}"  # noqa: S108
+    return f"{environ.get('XDG_STATE_HOME') or f'{home}/.local/state'}/vdev"
 
 
 # --- help ------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ server's socket when the server stops, while a kubelet that ends leaves its own 
 path and the public one is a hard link, which appears as a CREATE and survives.
 """
 
-import contextlib
 import os
 import socket
 import stat
@@ -46,20 +45,17 @@ def refuse_live(path: Path) -> None:
     raise SocketError(f"{path}: another kubelet answers here; use a directory of its own")
 
 
-def sockets(directory: Path) -> list[Path]:
-    """Every socket in the directory, by name."""
-    found = []
+def remove_sockets(directory: Path) -> list[str]:
+    """Unlink every socket in the directory, also of live plugins; files and directories stay. Returns the names."""
+    removed = []
     for entry in sorted(directory.iterdir()):
-        with contextlib.suppress(FileNotFoundError):
+        try:
             if stat.S_ISSOCK(entry.stat().st_mode):  # follows links, as the kubelet does
-                found.append(entry)
-    return found
-
-
-def remove_sockets(directory: Path) -> None:
-    """Unlink every socket in the directory, also of live plugins; files and directories stay."""
-    for path in sockets(directory):
-        path.unlink(missing_ok=True)
+                entry.unlink()
+                removed.append(entry.name)
+        except FileNotFoundError:
+            continue
+    return removed
 
 
 def publish(private: Path, public: Path) -> None:

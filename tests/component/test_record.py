@@ -1,0 +1,221 @@
+"""What the plugin listed outlives it: the first list after a start is an edit of the last one."""
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev.sim import manifest
+
+NPU, OTHER = "acme.dev/npu", "acme.dev/other"
+
+
+def config(count=2, resource=NPU, more=""):
+    return f"devices:\n  - {{name: acme, resource: {resource}, virtual: {{count: {count}}}}}\n{more}"
+
+
+def cut(layout):
+    return f"""
+flags: {{migStrategy: mixed}}
+devices:
+  - name: acme
+    resource: {NPU}
+    virtual:
+      count: 1
+      memory: 4Gi
+      partitioning:
+        slices: 4
+        profiles: {{1x: {{slices: 1, memory: 1Gi}}, 2x: {{slices: 2, memory: 2Gi, placements: [0, 2]}}}}
+    partitions: {{"0": [{layout}]}}
+"""
+
+
+SHARED = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 3}]}}\n"
+RENAMED = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: acme.dev/npu, replicas: 3}]}}\n"
+TWO, ONE = "acme.dev/mig-2x", "acme.dev/mig-1x"
+
+CHANGES = {
+    "re-cut": (cut("2x@0, 2x@2"), TWO, cut("1x@0, 1x@1, 1x@2, 1x@3"), ONE, 2),
+    "whole": (cut("2x@0"), TWO, cut("2x@0").replace('partitions: {"0": [2x@0]}', ""), NPU, 0),
+    "shared": (config(), NPU, config(more=SHARED), NPU, 3),
+    "shared and renamed": (config(), NPU, config(more=RENAMED), f"{NPU}.shared", 3),
+    "no longer shared": (config(more=SHARED), NPU, config(), NPU, 1),
+    "another name": (config(), NPU, config(resource=OTHER), OTHER, 1),
+}
+"""Per change: the file before, what the pod asks for, the file after, and how many of what are allocatable then."""
+
+
+@pytest.fixture
+def host(directory):
+    """A host with one port."""
+    fake = FakeHost(directory / "host")
+    fake.node("ttyUSB0", "188:0")
+    return fake
+
+
+@pytest.fixture(params=["record", "no record"])
+def lose_record(request, directory):
+    """Whether the second process finds what the first one left; without it, ids alone must tell."""
+
+    def lose():
+        if request.param == "no record":
+            for file in (directory / "state").iterdir():
+                file.unlink()
+        return request.param == "no record"
+
+    return lose
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
+    kubelet, start_agent, shows, change, lose_record
+):
+    """What overlaps the pod's device is Unhealthy until the pod is gone, as after an edit of a running plugin."""
+    before, held, after, wanted, free = change
+    agent = await start_agent(before)
+    await kubelet.run_pod(manifest("holder", {held: 1}))
+    (device,) = kubelet.pod("holder").container().devices[held]
+    await agent.stop()
+    lost = lose_record()
+    agent = await start_agent(after)
+    await kubelet.wait_until(lambda: kubelet.node().allocatable.get(wanted) == free, what=f"{free} of {wanted}")
+    slot = agent.agent.state.served.resources[held].by_id[device]
+    assert "pod default/holder may still hold it" in slot.health.reason
+    await kubelet.delete_pod("holder")
+    full = {slot.id for slot in agent.agent.state.base.resources[wanted].slots}
+    await shows(wanted, len(full), len(full))
+    assert set(agent.agent.state.base.resources) == set(agent.agent.state.served.resources)
+    # Without a record nobody knows of devices that were listed under another name and that no pod holds.
+    assert [] == [each for each in kubelet.errors if not (lost and each.code == "id-in-two-resources")]
+
+
+async def test_a_resource_that_left_the_file_is_listed_until_its_pod_is_gone(kubelet, start_agent, shows):
+    """Also where nothing of the new file is like it: only the record knows that the device is ours."""
+    agent = await start_agent(config())
+    await kubelet.run_pod(manifest("holder", {NPU: 1}))
+    await agent.stop()
+    agent = await start_agent("devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n")
+    await shows(NPU, 1, 0)
+    await shows("new.dev/thing", 1, 1)
+    await kubelet.delete_pod("holder")
+    await kubelet.wait_until(lambda: NPU not in agent.agent.state.served.resources, what="the resource to go")
+    assert [] == kubelet.errors
+
+
+async def test_a_node_that_moves_to_another_entry_is_not_handed_out_twice(kubelet, start_agent, shows, host):
+    """Its id is made from the entry's name; that both are one node is known from the record."""
+
+    def entry(name):
+        return f"devices:\n  - {{name: {name}, resource: example.com/{name}, glob: /dev/ttyUSB0}}\n"
+
+    agent = await start_agent(entry("one"), host=host.host)
+    await shows("example.com/one", 1, 1)
+    await kubelet.run_pod(manifest("holder", {"example.com/one": 1}))
+    await agent.stop()
+    await start_agent(entry("two"), host=host.host)
+    await shows("example.com/two", 1, 0)
+    await kubelet.delete_pod("holder")
+    await shows("example.com/two", 1, 1)
+    assert [] == kubelet.errors
+
+
+SPOILT = {
+    "empty": (b"", "it is spoilt"),
+    "half": (None, "it is spoilt"),
+    "newer": (b'{"version": 9}\n', "it has version 9, and this vdev knows version 1"),
+    "deep": (b"[" * 100_000, "it is spoilt"),
+    "no text": (b"\xff\x00\xfe", "it is spoilt"),
+    "not ours": (b'{"version": 1, "listed": {}}\n', "its checksum does not fit"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), SPOILT.values(), ids=SPOILT)
+async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(
+    kubelet, start_agent, shows, directory, content, words
+):
+    """The plugin starts, says what is wrong, and writes a new one."""
+    agent = await start_agent(config())
+    await agent.stop()
+    (file,) = (directory / "state").iterdir()
+    file.write_bytes(file.read_bytes()[:-80] if content is None else content)
+    agent = await start_agent(config(3))
+    await shows(NPU, 3, 3)
+    assert any(log["event"] == "record not used" and words in log["reason"] for log in agent.logs)
+    assert "acme-2" in file.read_text()
+
+
+async def test_a_record_of_another_node_is_not_used(kubelet, start_agent, shows):
+    """A directory that was copied with a machine's image tells nothing of this one."""
+    agent = await start_agent(config(), node="node-2")
+    await agent.stop()
+    agent = await start_agent("devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n")
+    await shows("new.dev/thing", 1, 1)
+    assert {"new.dev/thing"} == set(agent.agent.state.served.resources)
+    assert any("it is of node 'node-2'" in log.get("reason", "") for log in agent.logs)
+
+
+async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_agent, shows, directory):
+    """The problem says what it means; once it can be written, it is, and the problem is gone."""
+    (directory / "state").write_text("in the way")
+    agent = await start_agent(config())
+    await shows(NPU, 2, 2)
+    assert any("what is listed cannot be recorded" in problem.message for problem in agent.agent.state.problems)
+    (directory / "state").unlink()
+    agent.edit(config(3))
+    await shows(NPU, 3, 3)
+    assert [] == [problem for problem in agent.agent.state.problems if "recorded" in problem.message]
+
+
+async def test_a_pipe_in_the_records_place_holds_nothing_up(kubelet, start_agent, shows, directory):
+    """It is not opened."""
+    import os
+
+    agent = await start_agent(config())
+    await agent.stop()
+    (file,) = (directory / "state").iterdir()
+    file.unlink()
+    os.mkfifo(file)
+    await start_agent(config())
+    await shows(NPU, 2, 2)
+
+
+async def test_the_record_names_a_device_before_the_list_does(kubelet, start_agent, shows, directory):
+    """Whenever the process is killed, nothing was listed that the record does not know."""
+    agent = await start_agent(config(1))
+    await shows(NPU, 1, 1)
+    (file,) = (directory / "state").iterdir()
+    record, known = agent.agent.state.record, []
+    write = record.write
+
+    async def slow_write(wanted):
+        known.append(kubelet.node().capacity[NPU])
+        await write(wanted)
+        known.append(kubelet.node().capacity[NPU])
+
+    record.write = slow_write
+    agent.edit(config(5))
+    await shows(NPU, 5, 5)
+    assert [1, 1] == known
+    assert "acme-4" in file.read_text()
+
+
+async def test_nothing_is_written_while_only_health_changes(kubelet, start_agent, shows, directory):
+    """A device that flaps costs no write."""
+    probed = directory / "probed"
+    probed.write_text("ok")
+    health = f"health: {{probe: file, path: {probed}, content: ok, interval: 50ms}}"
+    agent = await start_agent(config().replace("}}\n", f"}}, {health}}}\n"))
+    await shows(NPU, 2, 2)
+    (file,) = (directory / "state").iterdir()
+    before = file.stat()
+    probed.write_text("no")
+    await shows(NPU, 2, 0)
+    probed.write_text("ok")
+    await shows(NPU, 2, 2)
+    assert (before.st_ino, before.st_mtime_ns) == (file.stat().st_ino, file.stat().st_mtime_ns)
+    assert agent.agent.state.record.problem is None
+
+
+async def test_without_a_state_directory_nothing_is_written(kubelet, start_agent, shows, directory):
+    """--no-state."""
+    await start_agent(config(), state_dir=None)
+    await shows(NPU, 2, 2)
+    assert not (directory / "state").exists()

@@ -1,0 +1,197 @@
+"""Who may hold a device: what an answer, a silence and a checkpoint prove, and what they do not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.holders import NOTHING, Answer, Checkpoint, Holdings, Knowledge, Patience, Reading, learn, settled
+
+A, B = ("acme.dev/npu", "acme-0"), ("acme.dev/npu", "acme-1")
+PATIENCE = Patience(grace=10.0, admission=5.0, blind=600.0)
+OLD, NEW = "the first kubelet", "the second kubelet"
+
+
+def reading(at, answer=None, on_disk=None, *, written=0, kubelet=OLD, without=("kube-system/proxy",)):
+    """An answer that names these devices, each with a pod of its own; a checkpoint that has those, likewise."""
+    named = None
+    if answer is not None:
+        named = Answer({key: f"default/pod-{key[1]}" for key in answer}, frozenset(without))
+    checkpoint = None
+    if on_disk is not None:
+        checkpoint = Checkpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk}, (written,))
+    return Reading(at, named, checkpoint, kubelet)
+
+
+def after(*readings, allocated=None, pressed=None) -> Knowledge:
+    known = NOTHING
+    for each in readings:
+        known = learn(known, each, allocated or {}, pressed or {}, PATIENCE)
+    return known
+
+
+def may_hold(known, key, allocated=None):
+    holders = known.holders if known.heard else None
+    return Holdings(holders=holders, doubted=known.doubted, allocated=allocated or {}).may_hold(key)
+
+
+def test_an_answer_names_its_holders():
+    """And what a later one of the same kubelet leaves out is free at once."""
+    known = after(reading(0, [A]), reading(1, [A, B]))
+    assert may_hold(known, A)
+    assert may_hold(known, B)
+    assert not may_hold(after(reading(0, [A]), reading(1, [])), A)
+
+
+def test_silence_releases_nothing():
+    """Whoever held a device when the kubelet fell silent may hold it until there is an answer again."""
+    known = after(reading(0, [A]), reading(1), reading(5000))
+    assert may_hold(known, A)
+    assert 1 == known.silent_since
+
+
+def test_a_silent_kubelets_checkpoint_adds_what_it_names():
+    """Also where it never answered at all."""
+    assert may_hold(after(reading(0, None, [B])), B)
+    assert may_hold(after(reading(0, [A], []), reading(1, None, [B])), B)
+
+
+@pytest.mark.parametrize("gap", [True, False], ids=["after a silence", "at once"])
+def test_a_young_kubelets_empty_answer_is_doubted(gap):
+    """It answers with no pods for about a second after its start; what was held is held until the grace is over."""
+    silence = [reading(1)] if gap else []
+    before = [reading(0, [A], [A]), *silence]
+    assert may_hold(after(*before, reading(2, [], [A], written=1, kubelet=NEW)), A)
+    assert may_hold(after(*before, reading(2, [], kubelet=NEW), reading(11, [], kubelet=NEW)), A)
+    assert not may_hold(after(*before, reading(2, [], kubelet=NEW), reading(12, [], kubelet=NEW)), A)
+
+
+def test_what_the_new_kubelet_named_it_may_release():
+    """Once it has named a pod, it knows it: its end needs no grace."""
+    new = [reading(1, [], [A], kubelet=NEW), reading(2, [A], [A], kubelet=NEW), reading(3, [], [A], kubelet=NEW)]
+    assert not may_hold(after(reading(0, [A], [A]), *new), A)
+
+
+def test_the_first_answer_of_all_is_checked_against_the_checkpoint():
+    """This process has just begun: what the checkpoint names and the answer does not may be held."""
+    assert may_hold(after(reading(0, [], [A])), A)
+    assert not may_hold(after(reading(0, [], [])), A)
+
+
+def test_a_stale_checkpoint_is_believed_to_be_stale_when_it_was_pressed_for():
+    """A kubelet that was asked to write it again and did not is believed after the grace."""
+    readings = [reading(at, [], [A]) for at in (0, 1, 11)]
+    assert may_hold(after(*readings, pressed={A: 2}), A)
+    assert not may_hold(after(*readings, reading(12, [], [A]), pressed={A: 2}), A)
+
+
+def test_a_checkpoint_written_after_a_full_answer_is_exact():
+    """A List makes the kubelet forget pods that ended: what it writes then is held, and what it leaves out is not."""
+    full = [reading(0, [], [A, B]), reading(6, [], [A, B])]
+    known = after(*full, reading(7, [], [A], written=1), pressed={A: 0, B: 0})
+    assert may_hold(known, A)
+    assert not may_hold(known, B)
+    for at in (20, 40, 500):
+        known = learn(known, reading(at, [], [A], written=1), {}, {A: 0}, PATIENCE)
+    assert may_hold(known, A)
+    assert not may_hold(learn(known, reading(501, [], [], written=2), {}, {A: 0}, PATIENCE), A)
+
+
+def test_a_young_kubelets_checkpoint_proves_nothing():
+    """Until its sources are ready it forgets nobody, so what it writes then may be of pods that ended."""
+    young = [reading(at, [], [A], written=at) for at in (0, 1, 2)]
+    assert not any(doubt.confirmed for doubt in after(*young).missing.values())
+
+
+def test_an_init_containers_device_is_held():
+    """No answer ever names it; the checkpoint has it, also when the device was named with another pod before."""
+    known = after(reading(0, [A], [A]), reading(20, [], [A]), reading(21, [], []))
+    with_init = ("kube-system/proxy", "default/init")
+    known = learn(known, reading(31, [], [A], written=1, without=with_init), {A: 30}, {}, PATIENCE)
+    assert may_hold(known, A)
+    known = learn(known, reading(60, [], [A], written=1, without=with_init), {}, {A: 32}, PATIENCE)
+    assert may_hold(known, A)
+
+
+def test_a_device_is_free_when_no_pod_is_left_that_could_have_it():
+    """The checkpoint keeps the pod that was admitted last until another one is; pods from before have nothing of it."""
+    known = after(reading(0, [], []), reading(29, [], []))
+    known = learn(known, reading(31, [], [A], written=1, without=("kube-system/proxy", "default/init")), {A: 30}, {})
+    gone = reading(32, [], [A], written=2)
+    assert may_hold(learn(known, gone, {}, {}), A)
+    assert not may_hold(learn(learn(known, gone, {}, {}), reading(36, [], [A], written=3), {}, {}), A)
+
+
+def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
+    """An init container's device, and an app container's that is named."""
+    both = Checkpoint({"uid": frozenset({A, B})}, (1,))
+    known = after(Reading(0, Answer({B: "default/both"}), both, OLD))
+    for at in (10, 100, 1000):
+        known = learn(known, Reading(at, Answer({B: "default/both"}), both, OLD), {}, {A: 0.0})
+    assert may_hold(known, A)
+    assert not may_hold(learn(known, Reading(1001, Answer({}), both, OLD), {}, {A: 0.0}), A)
+
+
+def test_an_allocate_is_settled_by_its_pod_or_by_time():
+    """A pod is named some time after its Allocate; one that was refused never is."""
+    allocated = {A: 30.0, B: 30.0}
+    known = learn(after(reading(0, [])), reading(31, [A]), allocated, {}, PATIENCE)
+    assert frozenset({A}) == settled(known, allocated, admission=5)
+    known = learn(known, reading(35, [A]), allocated, {}, PATIENCE)
+    assert frozenset({A, B}) == settled(known, allocated, admission=5)
+
+
+def test_silence_and_youth_settle_no_allocate():
+    """Nothing is known of a pod that was admitted just before the kubelet went."""
+    allocated = {A: 1.0}
+    silent = after(reading(0, []), reading(100))
+    assert frozenset() == settled(silent, allocated, admission=5)
+    young = learn(silent, reading(107, [], kubelet=NEW), allocated, {}, PATIENCE)
+    assert frozenset() == settled(young, allocated, admission=5)
+    assert frozenset({A}) == settled(learn(young, reading(117, [], kubelet=NEW), allocated, {}, PATIENCE), allocated)
+
+
+def test_a_pod_keeps_its_name_while_it_is_doubted():
+    """So that a reason can say who may hold the device."""
+    known = after(reading(0, [A]), reading(1, [], kubelet=NEW))
+    assert {A: "default/pod-acme-0"} == known.holders
+
+
+KEYS = st.sets(st.sampled_from([("acme.dev/npu", f"acme-{number}") for number in range(4)]))
+
+
+@given(
+    pods=st.lists(st.tuples(KEYS, KEYS), min_size=1, max_size=12),
+    kubelets=st.lists(st.integers(0, 3), min_size=12, max_size=12),
+    gaps=st.lists(st.floats(0.1, 6), min_size=12, max_size=12),
+    modes=st.lists(st.sampled_from(["full", "empty", "silent"]), min_size=12, max_size=12),
+)
+def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gaps, modes):
+    """App containers and init containers, restarts, empty answers within the grace of one, silences: never missed.
+
+    The checkpoint names all that is held, and what was held at the last writing, as the real one does.
+    """
+    known, now, kubelet, started, ready, stale = NOTHING, 0.0, 0, 0.0, False, frozenset()
+    allocated: dict[tuple[str, str], float] = {}
+    before: tuple[set[tuple[str, str]], set[tuple[str, str]]] = (set(), set())
+    for (apps, others), restart, gap, mode in zip(pods, kubelets, gaps, modes, strict=False):
+        now += gap
+        inits = others - apps  # an app container of the pod reuses what its init container had
+        if restart == 0:
+            kubelet, started, ready = kubelet + 1, now, False
+        held = frozenset(apps | inits)
+        allocated |= dict.fromkeys((apps - before[0]) | (inits - before[1]), now)
+        ready = ready or mode == "full" or now - started >= 1.0
+        young = not ready
+        app, init = dict.fromkeys(apps, "default/app"), {f"default/init-{key[1]}" for key in inits}
+        answer = Answer({}) if mode == "empty" and young else Answer(app, frozenset(init))
+        stale = held | (stale if young or mode == "silent" else frozenset())
+        pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
+        checkpoint = Checkpoint(pods, (int(now * 1e6),))
+        told = Reading(now, None if mode == "silent" else answer, checkpoint, kubelet)
+        known = learn(known, told, allocated, {}, PATIENCE)
+        for key in settled(known, allocated, admission=0.0):
+            del allocated[key]
+        holders = known.holders if known.heard else None
+        holdings = Holdings(holders=holders, doubted=known.doubted, allocated=allocated)
+        assert all(holdings.may_hold(key) for key in held)
+        before = (apps, inits)

@@ -1,0 +1,123 @@
+"""What the kubelet was last told, in a form that outlives the process: an inventory to JSON and back.
+
+With it the first list after any start is an edit of the last one, by the same code as an edit of the file. It keeps,
+for every listed id, what is needed to know which hardware it stands for, and not the configuration that it came from:
+ids and slices mean the same to every version, whatever became of the file, the flags, the presets and the rules that
+name resources.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from ..core.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
+from ..core.inventory import Inventory, Resource
+
+VERSION = 1
+MAX_BYTES = 64 * 1024 * 1024
+MAX_REPLICAS = 100_000  # more than any list holds
+_ROWS = 1000  # encoded in one go; json holds the interpreter's lock meanwhile
+
+
+class RecordError(ValueError):
+    """A record that cannot be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A device as it stands in the record. `of` is the hardware's id, empty where that is the device's own."""
+
+    id: str
+    of: str = ""
+    profile: str = ""
+    slices: tuple[int, int] = (0, 0)
+    replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | tuple[int, ...] | None = None
+    owns: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+
+LISTED: TypeAdapter[dict[str, list[str | _Row]]] = TypeAdapter(dict[str, list[str | _Row]])
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose record it is: the node's name, and the directory of the kubelet that was told."""
+
+    node: str
+    plugin_dir: str
+
+
+def encode(resource: Resource) -> str:
+    """One resource's devices as a JSON list; see `_row`."""
+    replicas: dict[str, list[int]] = {}
+    for slot in resource.slots:
+        numbers = replicas.setdefault(slot.device.id, [])
+        if slot.replica is not None:
+            numbers.append(slot.replica)
+    devices = {slot.device.id: slot.device for slot in resource.slots}
+    rows = [_row(device, replicas[device.id]) for device in devices.values()]
+    pieces = (json.dumps(rows[at : at + _ROWS], separators=(",", ":"))[1:-1] for at in range(0, len(rows), _ROWS))
+    return f"[{','.join(pieces)}]"
+
+
+def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
+    """A device that is whole and alone is its id; of others, what differs from that."""
+    raw = device.raw
+    row: dict[str, Any] = {}
+    if raw.id != device.id:
+        row["of"] = raw.id
+    if device.slices:
+        row["profile"], row["slices"] = device.profile, [device.slices.start, device.slices.stop]
+    if replicas:
+        row["replicas"] = len(replicas) if replicas == list(range(len(replicas))) else replicas
+    if raw.owns:
+        row["owns"] = raw.owns
+    if raw.uses:
+        row["uses"] = raw.uses
+    return {"id": device.id, **row} if row else device.id
+
+
+def document(owner: Owner, encoded: Mapping[str, str]) -> bytes:
+    """The whole record; `encoded` holds each resource's rows. Its second line is the sum of the first."""
+    head = json.dumps({"version": VERSION, "node": owner.node, "pluginDir": owner.plugin_dir}, ensure_ascii=False)
+    listed = ",".join(f"{json.dumps(name)}:{rows}" for name, rows in encoded.items())
+    body = f'{head[:-1]}, "listed": {{{listed}}}}}'.encode()
+    return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+
+def read(text: bytes, owner: Owner) -> Inventory:
+    """The inventory that a record tells of, all of it Healthy. Raises RecordError."""
+    body, _, rest = text.partition(b"\n")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("version"), int):
+        raise RecordError("it is spoilt")
+    if found["version"] != VERSION:
+        raise RecordError(f"it has version {found['version']}, and this vdev knows version {VERSION}")
+    if hashlib.sha256(body).hexdigest().encode() != rest.strip():
+        raise RecordError("it is spoilt: its checksum does not fit")
+    if (found.get("node"), found.get("pluginDir")) != (owner.node, owner.plugin_dir):
+        raise RecordError(f"it is of node {found.get('node')!r} and kubelet directory {found.get('pluginDir')!r}")
+    try:
+        listed = LISTED.validate_python(found.get("listed"))
+    except ValidationError as wrong:
+        raise RecordError("it is spoilt") from wrong
+    return Inventory({name: Resource(name, tuple(_slots(rows))) for name, rows in listed.items()})
+
+
+def _slots(rows: Iterable[str | _Row]) -> Iterator[Slot]:
+    for row in rows:
+        each = _Row(id=row) if isinstance(row, str) else row
+        raw = RawDevice(id=each.of or each.id, entry=UNKNOWN_ENTRY, index=-1, owns=each.owns, uses=each.uses)
+        device = Device(id=each.id, raw=raw, ordinal="-1", profile=each.profile, slices=range(*each.slices))
+        if each.replicas is None:
+            yield Slot(each.id, device)
+            continue
+        for number in range(each.replicas) if isinstance(each.replicas, int) else each.replicas:
+            yield Slot(replica_id(each.id, number), device, number)

@@ -1,0 +1,274 @@
+"""Who may hold a device, as an upper bound: from what the kubelet says, and from when it says less than the truth.
+
+    PodResources.List  names the holders. A kubelet that has just started answers with no pods at all for about a
+                       second; one that is down does not answer. It has all pods, but no regular init containers.
+    the checkpoint     `kubelet_internal_checkpoint` names every held device at any time, init containers' as well. It
+                       names devices of pods that have ended, too: until the kubelet writes it again after a List or an
+                       Allocate, and those of the pod that was admitted last until another one is.
+
+So a device is free when an answer that is to be trusted leaves it out, unless the checkpoint has it and no answer of
+this kubelet ever named it. Then it is doubted: it is held for certain while another device of the same pod is named;
+it is free when no pod is left that could have it; in between, a checkpoint written after a full answer decides, and
+where none can be had, time does.
+
+Everything here is a value and a pure function of it; times are monotonic seconds. Seen on Kubernetes 1.36.2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+Key = tuple[str, str]  # resource name, slot id
+
+GRACE = 10.0  # seconds for which a kubelet that has just started may leave out pods that it has
+ADMISSION = 5.0  # seconds after an Allocate within which its pod may be missing in an answer: more than any admission
+BLIND = 600.0  # seconds after which a device is free where nobody can say who holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long what is doubted, in seconds."""
+
+    grace: float = GRACE
+    admission: float = ADMISSION
+    blind: float = BLIND
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the kubelet's checkpoint file names, by the pod's UID, and which writing of the file it was.
+
+    `stamp` differs for each writing.
+    """
+
+    pods: Mapping[str, frozenset[Key]]
+    stamp: tuple[int, ...]
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        """Everything that it names."""
+        return frozenset().union(*self.pods.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What PodResources.List says: (resource, id) to `namespace/pod`, and the pods for which it names no device."""
+
+    holders: Mapping[Key, str]
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One question to the kubelet, asked at time `at`.
+
+    `answer` is None where there was none. `checkpoint` was read after the answer came; None where the file is not there
+    or not understood. `kubelet` is equal for readings of one kubelet process.
+    """
+
+    at: float
+    answer: Answer | None
+    checkpoint: Checkpoint | None = None
+    kubelet: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a device that no answer names may be held: `suspects` are the pods that could have it.
+
+    `since` is when it was first missing, or allocated. `confirmed`: a checkpoint written after a full answer has it.
+    """
+
+    since: float
+    suspects: frozenset[str] = frozenset()
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What the readings so far tell; `learn` adds one.
+
+    `holders` are the pods by name: those of the last answer, and those that were known before and that this kubelet has
+    not named yet. `answered_at` is when the last answer was asked for. `doubted` are devices that no answer names and a
+    pod may hold all the same. `silent_since` is None while the kubelet answers. `heard` tells whether it ever answered.
+    """
+
+    holders: Mapping[Key, str] = field(default_factory=dict)
+    answered_at: float = float("-inf")
+    doubted: frozenset[Key] = frozenset()
+    silent_since: float | None = None
+    heard: bool = False
+    young_until: float = float("-inf")
+    full_from: float = float("-inf")  # from when on this kubelet's answers have all its pods
+    kubelet: object = None
+    stamp: tuple[int, ...] | None = None  # of the checkpoint that was there at the last full answer
+    without: Mapping[str, float] = field(default_factory=dict)  # pods for which nothing is named, since when
+    named: Mapping[Key, float] = field(default_factory=dict)  # by this kubelet, at its last answer that named it
+    missing: Mapping[Key, Doubt] = field(default_factory=dict)  # what its answers leave out
+
+    def is_young(self, now: float) -> bool:
+        """Whether the kubelet has only just started, for all we know."""
+        return now < self.young_until
+
+
+NOTHING = Knowledge()
+
+
+def learn(
+    before: Knowledge,
+    reading: Reading,
+    allocated: Mapping[Key, float],
+    pressed: Mapping[Key, float],
+    patience: Patience = Patience(),
+) -> Knowledge:
+    """What is known after one more reading.
+
+    `allocated` are the times of our own Allocates that no answer has settled. `pressed` tells since when the kubelet is
+    pressed to write its checkpoint again, because something waits for the device.
+    """
+    if reading.answer is None:
+        return _silence(before, reading)
+    if before.silent_since is not None or not before.heard or reading.kubelet != before.kubelet:
+        before = _of_another_kubelet(before, reading, patience)
+    answer, checkpoint, at = reading.answer, reading.checkpoint, reading.at
+    on_disk = checkpoint.keys if checkpoint else frozenset()
+    # What was allocated anew after it was named may be with an init container, which no answer will ever name.
+    still = {key: moment for key, moment in before.named.items() if allocated.get(key, moment) <= moment}
+    named = {**still, **dict.fromkeys(answer.holders, at)}
+    full = at >= before.full_from
+    rewritten = checkpoint is not None and before.stamp is not None and checkpoint.stamp != before.stamp
+    unnamed = (on_disk | (frozenset() if rewritten else before.missing.keys())) - named.keys()
+    missing = {
+        key: _doubt(before, reading, before.missing.get(key), allocated.get(key), patience, rewritten=rewritten)
+        for key in unnamed
+    }
+    alive = _held_beside_named(checkpoint, answer) if checkpoint else frozenset()
+    doubted = {
+        key
+        for key, doubt in missing.items()
+        if key in alive or _may_be_held(doubt, before, at, patience, pressed.get(key, at if key in on_disk else None))
+    }
+    return replace(
+        before,
+        holders={**_by_name(before, at, missing, patience.grace), **answer.holders},
+        answered_at=at,
+        doubted=frozenset(doubted),
+        silent_since=None,
+        heard=True,
+        kubelet=reading.kubelet,
+        stamp=checkpoint.stamp if full and checkpoint else None,
+        without={pod: before.without.get(pod, at) for pod in answer.without},
+        named={key: moment for key, moment in named.items() if key in answer.holders or key in on_disk},
+        missing={key: doubt for key, doubt in missing.items() if key in doubted or key in on_disk},
+    )
+
+
+def _doubt(
+    before: Knowledge,
+    reading: Reading,
+    known: Doubt | None,
+    allocated: float | None,
+    patience: Patience,
+    *,
+    rewritten: bool,
+) -> Doubt:
+    """What is to be thought of a device that stands in the checkpoint, or was held before, and is not named."""
+    assert reading.answer is not None
+    without = reading.answer.without
+    if known is None or (allocated is not None and allocated > known.since):
+        since = reading.at if allocated is None else allocated
+        # Its pod was not there long before it was allocated; of an Allocate that was not ours, that is not known.
+        late = {pod for pod in without if before.without.get(pod, since) > since - patience.grace}
+        known = Doubt(since, without if allocated is None else frozenset(late))
+    elif reading.at < max(known.since, before.full_from) + patience.admission:
+        known = replace(known, suspects=known.suspects | (without - before.without.keys()))
+    return replace(known, suspects=known.suspects & without, confirmed=rewritten or known.confirmed)
+
+
+def _may_be_held(doubt: Doubt, before: Knowledge, at: float, patience: Patience, pressed: float | None) -> bool:
+    """Whether a pod may have a device that is missing; `pressed` is None for what the checkpoint does not have."""
+    if pressed is None:
+        return at - doubt.since < patience.grace
+    if at < max(doubt.since, before.full_from) + patience.admission:
+        return True
+    if not doubt.suspects or at - doubt.since >= patience.blind:
+        return False
+    return doubt.confirmed or at - pressed < patience.grace
+
+
+def _held_beside_named(checkpoint: Checkpoint, answer: Answer) -> frozenset[Key]:
+    """What the checkpoint has of pods that the answer names with another device."""
+    pods = (keys for keys in checkpoint.pods.values() if not keys.isdisjoint(answer.holders))
+    return frozenset().union(*pods)
+
+
+def _by_name(before: Knowledge, at: float, missing: Mapping[Key, Doubt], grace: float) -> Mapping[Key, str]:
+    """The pods that were known before, of what this kubelet has not named yet."""
+    return {key: pod for key, pod in before.holders.items() if key in missing and at - missing[key].since < grace}
+
+
+def _silence(before: Knowledge, reading: Reading) -> Knowledge:
+    """Nothing is released while nobody answers; what the checkpoint names is added."""
+    on_disk = reading.checkpoint.keys if reading.checkpoint else frozenset()
+    return replace(
+        before,
+        doubted=before.doubted | on_disk | before.holders.keys(),
+        silent_since=reading.at if before.silent_since is None else before.silent_since,
+    )
+
+
+def _of_another_kubelet(before: Knowledge, reading: Reading, patience: Patience) -> Knowledge:
+    """A kubelet that has just begun to answer: all that was held before is missing until it is named again."""
+    held = before.doubted | before.holders.keys()
+    return replace(
+        before,
+        young_until=reading.at + patience.grace,
+        full_from=reading.at + patience.grace / 2,  # its sources are ready about a second after its start
+        stamp=None,
+        without={},
+        named={},
+        missing=dict.fromkeys(held, Doubt(reading.at)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Who may hold what at one moment, for decisions.
+
+    `holders` maps (resource, id) to the pod, as far as one is known by name; None where the kubelet never said.
+    `doubted` may be held as well. `read_at` is when the last answer was asked for. `in_flight` are ids that an
+    unfinished RPC names; `allocated` those of our own Allocates that no answer has settled yet. `blind_since` is when
+    it turned out that this kubelet does not tell at all (infinite while there is none to ask).
+    """
+
+    holders: Mapping[Key, str] | None = None
+    read_at: float = float("-inf")
+    in_flight: frozenset[Key] = frozenset()
+    allocated: Mapping[Key, float] = field(default_factory=dict)
+    doubted: frozenset[Key] = frozenset()
+    blind_since: float = float("-inf")
+
+    def may_hold(self, key: Key) -> bool:
+        """Whether a pod may hold it, as far as is known now."""
+        return key in self.doubted or key in self.in_flight or key in self.allocated or key in (self.holders or ())
+
+    def all(self) -> frozenset[Key]:
+        """Everything that a pod may hold."""
+        return frozenset((*(self.holders or ()), *self.doubted, *self.in_flight, *self.allocated))
+
+    def by_whom(self, key: Key) -> str:
+        """The holder, in words."""
+        pod = (self.holders or {}).get(key)
+        return f"pod {pod}" if pod else "a pod"
+
+
+def settled(knowledge: Knowledge, allocated: Mapping[Key, float], *, admission: float = ADMISSION) -> frozenset[Key]:
+    """Which of our Allocates the last answer decides: their pod is named, or had the time to appear and did not."""
+    if knowledge.silent_since is not None or not knowledge.heard:
+        return frozenset()
+    asked = knowledge.answered_at
+    patience = float("inf") if knowledge.is_young(asked) else admission
+    return frozenset(
+        key
+        for key, at in allocated.items()
+        if at <= asked and (knowledge.named.get(key, float("-inf")) >= at or at + patience <= asked)
+    )

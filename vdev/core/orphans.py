@@ -1,0 +1,82 @@
+"""What pods hold and no list names: which hardware that is, as far as ids alone can tell.
+
+It happens where the record of what was listed is missing or spoilt: an earlier process listed it under another
+configuration. Ids are made from a device, a profile and a slice, so every partition that a device of today could have
+has an id that can be computed, and a replica carries the id of its device.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from .device import UNKNOWN_ENTRY, Device, RawDevice, Slot, base_id
+from .holders import Key
+from .inventory import Inventory
+from .names import domain_and_name
+from .partition import Placement
+from .spec import EntrySpec
+from .strategy import partition_id
+
+
+def orphans(held: Collection[Key], fresh: Inventory) -> Mapping[Key, Slot]:
+    """A slot for each held device that `fresh` lacks and that this node's configuration is about.
+
+    That is every one of a resource that there is; and of another resource in the same domain, what can only be a device
+    of ours. What is not recognized overlaps nothing, but it can be listed.
+    """
+    domains = {domain_and_name(name)[0] for name in fresh.resources}
+    ours = [(name, each) for name, each in held if domain_and_name(name)[0] in domains]
+    ours = [key for key in ours if key[0] not in fresh.resources or key[1] not in fresh.resources[key[0]].ids]
+    if not ours:
+        return {}
+    hardware = _hardware(fresh, {base_id(each) for _, each in ours})
+    found: dict[Key, Slot] = {}
+    for name, each in ours:
+        device = hardware.get(base_id(each))
+        if device is None and name in fresh.resources:
+            device = Device(id=base_id(each), raw=_stranger(base_id(each)), ordinal="-1")
+        if device is not None:
+            found[name, each] = Slot(each, device, _replica(each))
+    return found
+
+
+def _hardware(fresh: Inventory, wanted: Collection[str]) -> Mapping[str, Device]:
+    """The devices of these ids, among all that the node's hardware could be cut into."""
+    found: dict[str, Device] = {}
+    for raw, candidates in _candidates(fresh):
+        for device_id, profile, slices in candidates:
+            if device_id in wanted:
+                stranger = replace(raw, entry=UNKNOWN_ENTRY)
+                found[device_id] = Device(id=device_id, raw=stranger, ordinal="-1", profile=profile, slices=slices)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _candidates(fresh: Inventory) -> Iterator[tuple[RawDevice, Iterator[tuple[str, str, range]]]]:
+    seen: set[str] = set()
+    for resource in fresh.resources.values():
+        for slot in resource.slots:
+            raw = slot.device.raw
+            if raw.id not in seen and raw.entry in resource.entries:
+                seen.add(raw.id)
+                entry = resource.entries[raw.entry]
+                yield raw, _parts(entry, raw)
+
+
+def _parts(entry: EntrySpec, raw: RawDevice) -> Iterator[tuple[str, str, range]]:
+    """Id, profile and slices of the whole device and of each partition that it could be cut into."""
+    yield raw.id, "", range(0)
+    geometry = entry.geometry
+    for profile in geometry.profiles if geometry else ():
+        for start in geometry.starts(profile) if geometry else ():
+            placement = Placement(profile, start, profile.slices)
+            yield partition_id(entry, raw, placement), profile.name, range(start, start + profile.slices)
+
+
+def _stranger(device_id: str) -> RawDevice:
+    return RawDevice(id=device_id, entry=UNKNOWN_ENTRY, index=-1)
+
+
+def _replica(slot_id: str) -> int | None:
+    number = slot_id.removeprefix(base_id(slot_id)).lstrip(":")
+    return int(number) if number.isascii() and number.isdigit() else None

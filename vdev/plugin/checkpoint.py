@@ -1,0 +1,81 @@
+"""The kubelet's own record of who holds what: `kubelet_internal_checkpoint`, beside its registration socket.
+
+    {"Data": {"PodDeviceEntries": [{"PodUID", "ResourceName", "DeviceIDs": {"<NUMA>": [ids]}, …}], …}, "Checksum": …}
+
+Read as data and never written. It has every held device at any time, also while the PodResources API says nothing; and
+devices of pods that have ended, until the kubelet writes it the next time. Before Kubernetes 1.20 `DeviceIDs` was a
+plain list. Its form: pkg/kubelet/cm/devicemanager/checkpoint of Kubernetes 1.36.2.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.holders import Checkpoint, Key
+from ..errors import HostError
+from ..hostfs import read_plain
+
+FILE_NAME = "kubelet_internal_checkpoint"
+MAX_BYTES = 64 * 1024 * 1024  # 110 pods with the largest answers that a plugin may give have a tenth of it
+_ENTRIES = '"PodDeviceEntries":'
+
+
+class CheckpointReader:
+    """Reads the file of one directory, anew only when it is another writing. `trouble` says why it cannot be used."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+        self.trouble = ""
+        self._last: Checkpoint | None = None
+
+    def read(self) -> Checkpoint | None:
+        """What the file says now; None where it is not there or not understood. Blocks, never for long."""
+        stamp = _stamp(self.path)
+        if self._last is None or self._last.stamp != stamp:
+            self._last = self._read(stamp)
+        return self._last
+
+    def _read(self, stamp: tuple[int, ...]) -> Checkpoint | None:
+        self.trouble = ""
+        try:
+            text = read_plain(self.path, limit=MAX_BYTES)
+            return None if text is None else Checkpoint(_pods(_entries(text.decode())), stamp)
+        except HostError as failed:
+            self.trouble = str(failed)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self.trouble = f"the kubelet's checkpoint {self.path} has a form that is not known here"
+        return None
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Which writing of the file it is; the kubelet renames a new file over the old one."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _entries(text: str) -> Any:
+    """The value of `PodDeviceEntries`, without reading what follows it: the list of all devices is far longer."""
+    start = text.find(_ENTRIES)
+    if start < 0:
+        return json.loads(text)["Data"].get("PodDeviceEntries")
+    start += len(_ENTRIES)
+    while text[start : start + 1].isspace():
+        start += 1
+    return json.JSONDecoder().raw_decode(text, start)[0]
+
+
+def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:
+    """What each pod (by its UID) has, in all its containers."""
+    pods: dict[str, set[Key]] = {}
+    for entry in entries or ():
+        uid, resource, ids = str(entry["PodUID"]), entry["ResourceName"], entry["DeviceIDs"] or ()
+        lists = ids.values() if isinstance(ids, dict) else [ids]
+        devices = [device for each in lists for device in each or ()]
+        if not all(isinstance(text, str) for text in (resource, *devices)):
+            raise TypeError
+        pods.setdefault(uid, set()).update((resource, device) for device in devices)
+    return {uid: frozenset(keys) for uid, keys in pods.items()}
