@@ -22,6 +22,7 @@ CHART = DEPLOY / "helm" / "vdev"
 OVERLAYS = sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
 ALL = [DEPLOY / "base", *OVERLAYS]
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+STATE_DIR = "/var/lib/vdev"
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders kustomize, is not here")
 helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reason="helm-python-sdk is not installed")
@@ -91,15 +92,15 @@ def test_least_privilege(directory):
 @kustomize
 @by_name
 def test_only_the_host_paths_that_are_needed(directory):
-    """Only the kubelet's two directories, and what the overlay is for; the host's devices are read-only."""
+    """The kubelet's two directories, our own, and what the overlay is for; the host's devices are read-only."""
     extra = {"host-devices": {"/dev", "/sys"}, "cdi": {"/var/run/cdi"}, "kind": {"/var/run/cdi"}}
-    wanted = {PLUGIN_DIR, "/var/lib/kubelet/pod-resources"} | extra.get(directory.name, set())
+    wanted = {PLUGIN_DIR, "/var/lib/kubelet/pod-resources", STATE_DIR} | extra.get(directory.name, set())
     pod = pod_of(rendered(directory))
     paths = {each["hostPath"]["path"]: each["name"] for each in pod["volumes"] if "hostPath" in each}
     assert wanted == paths.keys()
     mounts = {each["name"]: each for each in pod["containers"][0]["volumeMounts"]}
     writable = {path for path, name in paths.items() if not mounts[name].get("readOnly")}
-    assert writable == {PLUGIN_DIR} | ({"/var/run/cdi"} & wanted)
+    assert writable == {PLUGIN_DIR, STATE_DIR} | ({"/var/run/cdi"} & wanted)
 
 
 @kustomize
@@ -155,7 +156,7 @@ def test_the_command_line_is_known(directory):
     settings.add_arguments(parser)
     command, *arguments = pod_of(rendered(directory))["containers"][0]["args"]
     assert "run" == command
-    chosen = settings.from_arguments(parser.parse_args(settings.spelled_out(arguments)), {})
+    chosen = settings.from_arguments(parser.parse_args(settings.explicit_booleans(arguments)), {})
     assert Path("/etc/vdev") == chosen.config_files[0]
     assert ":8080" == chosen.http_address
 
