@@ -28,7 +28,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.test
 run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few seconds
 	@$(BIN)/python -m vdev demo
 
-test: $(VENV)/.test ## run the tests
+test: $(VENV)/.test ## run the tests, in a worker per processor (WORKERS=0: in one process)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 check: lint test ## everything that CI checks
