@@ -3,10 +3,10 @@
 import asyncio
 import json
 import os
-import socket
 
 import pytest
 
+from tests.kit.litter import litter
 from vdev.agent.status import status
 from vdev.sim import manifest
 from vdev.sim.journal import Listed
@@ -21,9 +21,6 @@ devices:
 NPU, TPU = "acme.dev/npu", "acme.dev/tpu"
 KIND = f"k8s.device-plugin.{NPU}"
 FILE = "vdev-k8s.device-plugin.acme.dev-npu.json"
-BOMB = "a0: &a0 {k: v}\n" + "".join(
-    f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}, *a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40)
-)
 
 
 @pytest.fixture
@@ -37,29 +34,6 @@ def cdi(directory):
 def reasons(agent, name=NPU):
     """Why each device of the resource is Unhealthy."""
     return {slot.id: slot.health.reason for slot in agent.agent.state.served.resources[name].slots}
-
-
-def litter(directory, stem):
-    """One of everything that is no specification, under such names."""
-    os.mkfifo(directory / f"{stem}pipe.json")
-    os.mkfifo(directory / f"{stem}pipe.yaml")
-    (directory / f"{stem}directory.json").mkdir()
-    (directory / f"{stem}nowhere.json").symlink_to("not-there")
-    (directory / f"{stem}loop.json").symlink_to(f"{stem}loop.json")
-    (directory / f"{stem}device.json").symlink_to("/dev/zero")
-    (directory / f"{stem}deep.json").write_text("[" * 200_000)
-    (directory / f"{stem}deep.yaml").write_text("[" * 200_000)
-    (directory / f"{stem}bomb.yaml").write_text(BOMB)
-    (directory / f"{stem}bytes.json").write_bytes(b"\xff\xfe\x00{")
-    (directory / f"{stem}numbers.json").write_text('{"kind": 1, "devices": [1, {"name": 1}, {"name": ["x"]}]}')
-    (directory / f"{stem}digits.json").write_text("9" * 10_000)
-    with (directory / f"{stem}sparse.json").open("wb") as file:
-        file.truncate(2**40)
-    bound = socket.socket(socket.AF_UNIX)
-    bound.bind(str(directory / f"{stem}socket.json"))
-    bound.close()
-    for name in (f"{stem}\udcff.json", f"{stem}line\nbreak.json"):
-        (directory / name).write_text("{}")
 
 
 async def test_what_others_leave_there_hides_nothing_and_stops_nothing(kubelet, start_agent, cdi, shows):

@@ -2,17 +2,16 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import resource
 import socket
-import sys
 import threading
 
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
+from tests.kit.process import Process, ask, crowd, ready, say
 from vdev.cli.limits import MOST_FILES
 from vdev.observe import http
 from vdev.observe.webserver import Limits
@@ -35,84 +34,11 @@ def _room_for_a_crowd():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-class Process:
-    """`vdev run` in a process of its own under a `ulimit`; `address` is that of its HTTP side."""
-
-    def __init__(self, directory, kubelet, *, ulimit):
-        self._config, self._log = directory / "vdev.yaml", directory / "log"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = free.getsockname()
-        flags = ["--config-file", self._config, "--kubelet-dir", kubelet.root, "--run-dir", directory]
-        flags += ["--cdi-dir", directory / "cdi", "--device-dir", directory / "devices", "--node-name", "node-1"]
-        flags += ["--http-address", "{}:{}".format(*self.address), "--log-format", "json"]
-        vdev = (sys.executable, "-m", "vdev", "run", *map(str, flags))
-        self._command = ("sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *vdev)
-
-    async def __aenter__(self):
-        await asyncio.to_thread(self._config.write_text, CONFIG)
-        with self._log.open("wb") as log:
-            self.process = await asyncio.create_subprocess_exec(*self._command, stdout=log, stderr=log)
-        return self
-
-    async def __aexit__(self, *_):
-        self.process.terminate()
-        assert 0 == await self.process.wait()
-
-    def log(self):
-        """The log so far."""
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
-
-
-@contextlib.asynccontextmanager
-async def crowd(address, count, text=HALF):
-    """Many connections that say a part of a request and then nothing more."""
-    opened = {}
-
-    async def one():
-        with contextlib.suppress(OSError):  # refused, or not answered for a while
-            async with asyncio.timeout(20):
-                reader, writer = await asyncio.open_connection(*address)
-            opened[reader] = writer
-            writer.write(text)
-
-    try:
-        await asyncio.gather(*(one() for _ in range(count)))
-        yield opened
-    finally:
-        for writer in opened.values():
-            writer.transport.abort()
-
-
-async def say(address, text):
-    """Everything that is answered to a text until the server closes the connection."""
-    async with asyncio.timeout(30):
-        reader, writer = await asyncio.open_connection(*address)
-        try:
-            writer.write(text)
-            return (await reader.read()).decode()
-        except ConnectionError:
-            return ""
-        finally:
-            writer.transport.abort()
-
-
-async def ask(address, path="/readyz", host="127.0.0.1"):
-    """The answer to a request that has a connection of its own."""
-    return await say(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-
-
-async def ready(address):
-    """Ask until the plugin is ready."""
-    async with asyncio.timeout(30):
-        while "200 OK" not in await ask(address):
-            pass
-
-
 async def test_half_requests_by_the_thousand(kubelet, shows, directory):
     """A crowd of half requests costs the kubelet's side nothing: its restart is survived and probes are answered."""
-    async with Process(directory, kubelet, ulimit="-n 256") as vdev:
+    async with Process(directory, kubelet, CONFIG, ulimit="-n 256") as vdev:
         await shows(NPU, 2, 2)
-        async with crowd(vdev.address, CROWD):
+        async with crowd(vdev.address, CROWD, HALF):
             await ready(vdev.address)
             before = kubelet.metrics.registrations[NPU]
             await kubelet.restart()
@@ -125,9 +51,9 @@ async def test_half_requests_by_the_thousand(kubelet, shows, directory):
 
 async def test_descriptors_are_left_for_the_kubelet(kubelet, shows, directory):
     """However few files may be open, the crowd gets no more than its share of them."""
-    async with Process(directory, kubelet, ulimit="-n 64") as vdev:
+    async with Process(directory, kubelet, CONFIG, ulimit="-n 64") as vdev:
         await shows(NPU, 2, 2)
-        async with crowd(vdev.address, 200):
+        async with crowd(vdev.address, 200, HALF):
             await ready(vdev.address)
             open_now = await asyncio.to_thread(os.listdir, f"/proc/{vdev.process.pid}/fd")
             assert 64 - 64 // 4 + 2 >= len(open_now)
@@ -138,7 +64,7 @@ async def test_descriptors_are_left_for_the_kubelet(kubelet, shows, directory):
 
 async def test_as_many_files_as_the_system_allows(kubelet, shows, directory):
     """A low soft limit is raised at the start."""
-    async with Process(directory, kubelet, ulimit="-S -n 100") as vdev:
+    async with Process(directory, kubelet, CONFIG, ulimit="-S -n 100") as vdev:
         await shows(NPU, 2, 2)
         soft, hard = resource.prlimit(vdev.process.pid, resource.RLIMIT_NOFILE)
         assert min(hard, MOST_FILES) == soft
@@ -235,7 +161,7 @@ async def test_those_who_wait_make_room():
         first, writer = await asyncio.open_connection(*address)
         writer.write(HALF)
         assert "200 OK" in await ask(address)
-        async with crowd(address, 3), asyncio.timeout(30):
+        async with crowd(address, 3, HALF), asyncio.timeout(30):
             assert b"" == await first.read()
             assert "200 OK" in await ask(address)
         writer.transport.abort()

@@ -1,0 +1,106 @@
+"""The plugin as a process of its own, as a node runs it, and crowds of HTTP clients."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import sys
+
+
+class Process:
+    """`vdev run` beside a kubelet, under a `ulimit`. `address` is that of its HTTP side, `run_dir` of its socket.
+
+    As a context manager it ends by SIGTERM, which has to work.
+    """
+
+    def __init__(self, directory, kubelet, text, *, ulimit="-n 1024", flags=()):
+        self.run_dir, self.cdi_dir = directory / "run", directory / "cdi"
+        self._text, self._config, self._log = text, directory / "vdev.yaml", directory / "log"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.address = free.getsockname()
+        options = ["--config-file", self._config, "--kubelet-dir", kubelet.root, "--run-dir", self.run_dir]
+        options += ["--cdi-dir", self.cdi_dir, "--device-dir", directory / "devices", "--node-name", "node-1"]
+        options += ["--http-address", "{}:{}".format(*self.address), "--log-format", "json", *flags]
+        vdev = (sys.executable, "-m", "vdev", "run", *map(str, options))
+        self._command = ("sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *vdev)
+
+    async def __aenter__(self):
+        await asyncio.to_thread(self.edit, self._text)
+        with self._log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(*self._command, stdout=log, stderr=log)
+        return self
+
+    async def __aexit__(self, *_):
+        assert 0 == await self.end()
+
+    async def end(self):
+        """Send SIGTERM; the exit code."""
+        if self.process.returncode is None:
+            self.process.terminate()
+        try:
+            async with asyncio.timeout(30):
+                return await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+            raise
+
+    def edit(self, text):
+        """Replace the configuration as editors do."""
+        fresh = self._config.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.rename(self._config)
+
+    def hang_up(self):
+        """Send SIGHUP."""
+        self.process.send_signal(signal.SIGHUP)
+
+    def log(self):
+        """The log so far."""
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
+
+
+@contextlib.asynccontextmanager
+async def crowd(address, count, text):
+    """Many connections that say a text and then nothing more; gives their readers."""
+    opened = {}
+
+    async def one():
+        with contextlib.suppress(OSError):  # refused, or not answered for a while
+            async with asyncio.timeout(20):
+                reader, writer = await asyncio.open_connection(*address)
+            opened[reader] = writer
+            writer.write(text)
+
+    try:
+        await asyncio.gather(*(one() for _ in range(count)))
+        yield opened
+    finally:
+        for writer in opened.values():
+            writer.transport.abort()
+
+
+async def say(address, text):
+    """Everything that is answered to a text until the server closes the connection."""
+    async with asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection(*address)
+        try:
+            writer.write(text)
+            return (await reader.read()).decode()
+        except ConnectionError:
+            return ""
+        finally:
+            writer.transport.abort()
+
+
+async def ask(address, path="/readyz", host="127.0.0.1"):
+    """The answer to a request that has a connection of its own."""
+    return await say(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+
+
+async def ready(address):
+    """Ask until the plugin is ready."""
+    async with asyncio.timeout(30):
+        while "200 OK" not in await ask(address):
+            pass
