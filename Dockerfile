@@ -15,7 +15,7 @@ COPY configs/quickstart.yaml /opt/vdev/lib/vdev/quickstart.yaml
 COPY LICENSE /opt/vdev/LICENSE
 # A script instead of an installed package: it needs no build backend, which the lock does not have.
 RUN mkdir -p /opt/vdev/bin \
-    && printf '%s\n' '#!/usr/bin/env python3' 'import sys' 'from vdev.cli import main' 'sys.exit(main())' > /opt/vdev/bin/vdev \
+    && printf '%s\n' '#!/usr/bin/env python3' 'import sys' 'from vdev.__main__ import main' 'sys.exit(main())' > /opt/vdev/bin/vdev \
     && chmod 755 /opt/vdev/bin/vdev
 # Bytecode by hash and unchecked: the same bytes in every build, and nothing to look at when it starts.
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/vdev/lib

@@ -1,18 +1,20 @@
 """A guard against decay: how many bytecode instructions the hot paths take, beside a recorded baseline.
 
     python -m bench.counts            show the counts and their ratios to the baseline
-    python -m bench.counts --record   make the present counts the baseline of this Python
+    python -m bench.counts --record   make the present counts the baseline
 
 Instructions are the same on every machine and under any load, so a check can compare them where it could never compare
 seconds. They do not see what C code does (a join, a dictionary's copy), which the benchmark times; they see a loop over
-all devices that came back into a path that should touch one. Baselines are kept per Python version, because the
-compiler differs; the margin is wide, because a helper more is no decay.
+all devices that came back into a path that should touch one. They are counted in yards: the instructions of a fixed
+piece of ordinary code in the same run, so that one baseline holds for all Pythons, whose compilers differ. The margin
+is wide, because a helper more is no decay.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,11 +36,6 @@ BASELINE = Path(__file__).with_name("baseline.json")
 MARGIN = 1.5  # times the baseline
 _DEVICES = 1000
 _NAME = configs.resource(0)
-
-
-def version() -> str:
-    """The Python version that a baseline is for."""
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def instructions(action: Callable[[], Any]) -> int:
@@ -89,8 +86,38 @@ def _traced(action: Callable[[], Any]) -> int:
     return count
 
 
-def measure() -> dict[str, int]:
-    """The instructions of each hot path."""
+@dataclass(frozen=True, slots=True)
+class _Thing:
+    name: str
+    number: int
+
+    @property
+    def even(self) -> bool:
+        return self.number % 2 == 0
+
+
+def yard() -> int:
+    """The instructions of ordinary code: calls, attributes, dictionaries. To change it moves the whole baseline."""
+
+    def work() -> int:
+        things: dict[str, _Thing] = {}
+        for number in range(10):
+            thing = _Thing(f"t{number}", number)
+            if thing.name not in things:
+                things[thing.name] = thing
+        even = {name: thing.number for name, thing in things.items() if thing.even}
+        return sum(even.values()) + max(thing.number for thing in things.values())
+
+    return instructions(work)
+
+
+def measure() -> dict[str, float]:
+    """The yards of each hot path."""
+    unit = yard()
+    return {path: round(count / unit, 2) for path, count in _measured().items()}
+
+
+def _measured() -> dict[str, int]:
     plain = _arranged(configs.plain(1, _DEVICES))
     linked = preferred.allocator_for(_arranged(configs.linked(16, 4)).resources[_NAME])
     shared = preferred.allocator_for(_arranged(configs.replicated(100, 10)).resources[_NAME])
@@ -108,7 +135,7 @@ def measure() -> dict[str, int]:
     }
 
 
-def complaints(measured: dict[str, int], baseline: dict[str, int]) -> list[str]:
+def complaints(measured: Mapping[str, float], baseline: Mapping[str, float]) -> list[str]:
     """What has grown beyond the margin, or is not in the baseline, a sentence each."""
     found = []
     for path, count in measured.items():
@@ -117,23 +144,21 @@ def complaints(measured: dict[str, int], baseline: dict[str, int]) -> list[str]:
             found.append(f"{path!r} has no baseline: record one with `python -m bench.counts --record`")
         elif count > recorded * MARGIN:
             found.append(
-                f"{path!r} takes {count} bytecode instructions, {count / recorded:.1f} times the {recorded} recorded "
+                f"{path!r} takes {count:g} yards of bytecode, {count / recorded:.1f} times the {recorded:g} recorded "
                 f"(allowed: {MARGIN}); profile it, or record it anew with `python -m bench.counts --record` and say why"
             )
     return found
 
 
-def baseline() -> dict[str, int]:
-    """The baseline for this Python; for an unknown one that of the newest known."""
-    known: dict[str, dict[str, int]] = json.loads(BASELINE.read_text())
-    return known.get(version()) or known[max(known, key=lambda each: tuple(map(int, each.split("."))))]
+def baseline() -> dict[str, float]:
+    """What each path took when it was recorded last."""
+    known: dict[str, float] = json.loads(BASELINE.read_text())
+    return known
 
 
-def record(measured: dict[str, int]) -> None:
-    """Make these the baseline of this Python."""
-    known = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
-    text = json.dumps({**known, version(): measured}, indent=2, sort_keys=True)
-    BASELINE.write_text(text + "\n")
+def record(measured: Mapping[str, float]) -> None:
+    """Make these the baseline."""
+    BASELINE.write_text(json.dumps(measured, indent=2, sort_keys=True) + "\n")
 
 
 _specs: dict[str, Any] = {}
@@ -219,12 +244,12 @@ def main() -> int:
     measured = measure()
     if "--record" in sys.argv[1:]:
         record(measured)
-        print(f"recorded {len(measured)} counts for Python {version()} in {BASELINE}")
+        print(f"recorded {len(measured)} counts in {BASELINE}")
         return 0
     known = baseline()
     for path, count in measured.items():
         recorded = known.get(path)
-        print(f"{count:>9}  {f'{count / recorded:.2f}' if recorded else 'new':>5}  {path}")
+        print(f"{count:>9g}  {f'{count / recorded:.2f}' if recorded else 'new':>5}  {path}")
     for complaint in complaints(measured, known):
         print(complaint, file=sys.stderr)
     return bool(complaints(measured, known))

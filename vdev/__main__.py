@@ -1,6 +1,22 @@
-"""`python -m vdev` is the `vdev` command."""
+"""`python -m vdev` is the `vdev` command; here it begins, with nothing imported yet but what ends it in order."""
 
-from .cli import main
+import os
+import signal
+import sys
+
+
+def main() -> int:
+    """The `vdev` command. `vdev run` can be told to end from its first instruction on."""
+    if next((each for each in sys.argv[1:] if not each.startswith("-")), "") == "run":
+        # An exception in a handler can get lost inside an import, which is what most of the start is. And until the
+        # agent handles signals itself there is nothing to put in order, nor has anything been read that could be old.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from .cli import main as command
+
+    return command()
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

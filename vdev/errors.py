@@ -10,7 +10,8 @@
     ├── ActionFailed         what must be done before a container starts was not done        FAILED_PRECONDITION
     ├── RegistrationRefused  the kubelet said a permanent no to a resource
     ├── SocketError          a socket that cannot be bound or reached
-    └── HostError            a file, directory or device of the host that cannot be used
+    ├── HostError            a file, directory or device of the host that cannot be used
+    └── InvariantBroken      what must never be so is so; the one error that ends a running agent
 
 This module imports nothing of ours; every layer may raise what stands here.
 """
@@ -79,3 +80,10 @@ class SocketError(VdevError):
 
 class HostError(VdevError):
     """A file, directory or device node of the host cannot be read, written or made."""
+
+
+class InvariantBroken(VdevError):
+    """What must never be so is so, and to go on would do harm: the agent ends, and a new one starts from what is true.
+
+    Everything else that goes wrong while the agent runs is a problem that it reports and outlives.
+    """

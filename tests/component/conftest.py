@@ -73,7 +73,7 @@ def _inotify():
 @pytest.fixture
 async def kubelet(directory):
     """A kubelet of 1.36 that runs; its node status follows at once, and its pods come soon after a restart."""
-    timings = Timings(lead=0.01, sources=0.1)
+    timings = Timings(boot=0.01, lead=0.01, sources=0.1)
     async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
         yield running
 

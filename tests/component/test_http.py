@@ -43,18 +43,19 @@ async def get(address, path, **headers):
     return await asyncio.to_thread(_get, f"http://{address}{path}", names)
 
 
-@pytest.fixture
-def free_port():
-    """A port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+ANY_PORT = "127.0.0.1:0"
+
+
+def served(agent):
+    """The address that the agent says it serves."""
+    (address,) = [each["address"] for each in agent.logs if each["event"] == "serving HTTP"]
+    return address
 
 
 @pytest.fixture
-async def address(start_agent, free_port):
+async def address(start_agent):
     """The address of a plugin with two devices, registered."""
-    await start_agent(CONFIG, http_address=f"127.0.0.1:{free_port}")
-    return f"127.0.0.1:{free_port}"
+    return served(await start_agent(CONFIG, http_address=ANY_PORT))
 
 
 async def test_ready_and_alive(address):
@@ -64,15 +65,15 @@ async def test_ready_and_alive(address):
         assert (200, "ok\n") == (answer.status, answer.text)
 
 
-async def test_not_ready_without_a_kubelet(kubelet, start_agent, free_port):
+async def test_not_ready_without_a_kubelet(kubelet, start_agent):
     """While no kubelet answers the agent lives but is not ready, and says why for each resource."""
     await kubelet.stop()
-    agent = await start_agent(CONFIG, wait=False, http_address=f"127.0.0.1:{free_port}")
+    agent = await start_agent(CONFIG, wait=False, http_address=ANY_PORT)
     await kubelet.wait_until(lambda: agent.agent.fleet and agent.agent.fleet.services[NPU].trouble, what="the attempt")
-    ready = await get(f"127.0.0.1:{free_port}", "/readyz")
+    ready = await get(served(agent), "/readyz")
     assert 503 == ready.status
     assert re.fullmatch(rf"{NPU}: no kubelet answers on .*\n", ready.text)
-    assert 200 == (await get(f"127.0.0.1:{free_port}", "/healthz")).status
+    assert 200 == (await get(served(agent), "/healthz")).status
 
 
 async def test_status(address):
@@ -144,16 +145,17 @@ async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
         assert 0 == await agent.stop()
 
 
-async def test_it_ends_with_the_agent(start_agent, free_port):
+async def test_it_ends_with_the_agent(start_agent):
     """After the end the port is free again, although a client kept its connection."""
-    agent = await start_agent(CONFIG, http_address=f"127.0.0.1:{free_port}")
-    reader, writer = await asyncio.open_connection("127.0.0.1", free_port)
+    agent = await start_agent(CONFIG, http_address=ANY_PORT)
+    host, _, port = served(agent).rpartition(":")
+    reader, writer = await asyncio.open_connection(host, port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await reader.readuntil(b"ok\n")
     assert 0 == await agent.stop()
     writer.close()
     await writer.wait_closed()
-    with socket.create_server(("127.0.0.1", free_port)):
+    with socket.create_server((host, int(port))):
         pass
 
 

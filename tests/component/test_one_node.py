@@ -64,3 +64,15 @@ async def test_what_another_entry_has_is_not_probed(kubelet, start_agent, shows,
         lambda: probed.exists() and probed.read_text().count("serial-ttyUSB0") > 2, what="some probes"
     )
     assert {"serial-ttyUSB0", "zigbee-zigbee"} == set(probed.read_text().split())
+
+
+async def test_a_plug_counts_for_the_entry_that_has_the_device(kubelet, start_agent, shows, host):
+    """One adapter goes away, and one loss is counted."""
+    agent = await start_agent(config(BY_ID, GENERIC), host=host.host)
+    host.remove("/dev/ttyUSB1")
+    await shows(STICK, 0)
+    flaps = {
+        name: agent.agent.metrics.registry.get_sample_value("vdev_device_flaps_total", {"resource": name})
+        for name in (STICK, ANY)
+    }
+    assert {STICK: 1, ANY: None} == flaps

@@ -156,7 +156,7 @@ def test_the_command_line_is_known(directory):
     settings.add_arguments(parser)
     command, *arguments = pod_of(rendered(directory))["containers"][0]["args"]
     assert "run" == command
-    chosen = settings.from_arguments(parser.parse_args(settings.explicit_booleans(arguments)), {})
+    chosen = settings.from_arguments(parser.parse_args(settings.spelled_out(arguments)), {})
     assert Path("/etc/vdev") == chosen.config_files[0]
     assert ":8080" == chosen.http_address
 

@@ -11,14 +11,18 @@ import json
 import re
 import secrets
 import shlex
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
+from tests.e2e import leftovers
+from vdev.core.names import visible_devices_env
 from vdev.sim import pods
+from vdev.sim.driver import reasons_in
 from vdev.sim.pods import ContainerStatus, Kind, Phase, PodStatus
 from vdev.sim.scenario import Action, Capability, ScenarioError
 from vdev.sim.state import Capacity
@@ -43,6 +47,7 @@ class Target:
     image: str = "vdev:dev"
     pod_image: str = ""
     kubelet_restart_command: str = ""
+    node_reboot_command: str = ""
     running: str = ""
 
 
@@ -71,9 +76,11 @@ class Kubectl:
             async with asyncio.timeout(patience):
                 out, error = await process.communicate(stdin.encode() if stdin is not None else None)
         except TimeoutError:
-            process.kill()
-            await process.wait()
             raise KubectlError(f"kubectl {shlex.join(arguments)}: no answer within {patience:g} s") from None
+        finally:
+            if process.returncode is None:  # also when the tests are interrupted
+                process.kill()
+                await process.wait()
         if process.returncode:
             raise KubectlError(f"kubectl {shlex.join(arguments)}: {error.decode().strip()}")
         return out.decode()
@@ -100,13 +107,18 @@ class ClusterDriver:
         self.target = target
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
-        self.capabilities = frozenset({Capability.PLUGIN, Capability.REGISTRATIONS})
+        self.capabilities = frozenset({Capability.PLUGIN, Capability.REGISTRATIONS, Capability.REASONS})
         if target.kubelet_restart_command:
             self.capabilities |= {Capability.KUBELET}
+        if target.node_reboot_command:
+            self.capabilities |= {Capability.REBOOT}
         self.node_name = self.hostname = target.node
         self._specs: dict[str, pods.PodSpec] = {}
         self._baseline: dict[str, int] = {}
         self._serial = 0
+        self._made = False  # the namespace
+        self._before: dict[str, str] | None = None  # the data of a running agent's ConfigMap
+        self.agent_namespace, self.daemonset = self.namespace, "vdev"
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -114,30 +126,30 @@ class ClusterDriver:
         self.node_name = self.node_name or await self._some_node()
         node = await self.kubectl.json("get", "node", self.node_name)
         self.hostname = node["metadata"]["labels"]["kubernetes.io/hostname"]
-        await self.kubectl.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {
-                    "name": self.namespace,
-                    "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
-                },
-            }
-        )
+        await leftovers.sweep(self.kubectl, now=time.time())
+        namespace = leftovers.namespace(self.namespace, now=time.time())
+        await self.kubectl("create", "--filename=-", stdin=yaml.safe_dump(namespace))  # fails if it is somebody's
+        self._made = True
         if self.target.running:
             self.agent_namespace, _, self.daemonset = self.target.running.partition("/")
-            configmap = await self.kubectl.json(*self._in_agent("get", "configmap", await self._configmap()))
-            self._before = configmap["data"]
+            name = await self._configmap()
+            self._before = (await self.kubectl.json(*self._in_agent("get", "configmap", name)))["data"]
+            note = leftovers.note(self.namespace, self.target.running, configmap=name, data=self._before)
+            await self.kubectl.apply(note)
         else:
-            self.agent_namespace, self.daemonset, self._before = self.namespace, "vdev", None
             await self.kubectl.apply(*await self._objects())
         await self._rolled_out()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with contextlib.suppress(KubectlError, ScenarioError):
-            await self.reset()
+        """Take away what was made, and only that; leaves what cannot be taken away to the next run's sweep."""
+        if not self._made:
+            return
+        if await self.agent_status() is not None:
+            with contextlib.suppress(KubectlError, ScenarioError):
+                await self.reset(patience=_TIMEOUT)
         if self._before is not None:
+            await self._select("")
             await self._publish(self._before)
         await self.kubectl("delete", "namespace", self.namespace, "--wait=true", patience=PATIENCE)
 
@@ -152,8 +164,9 @@ class ClusterDriver:
         rendered = yaml.safe_load_all(await self.kubectl("kustomize", str(DEPLOY / "overlays" / "cdi")))
         return [placed(each, self) for each in rendered if each["kind"] != "Namespace"]
 
-    async def reset(self) -> None:
+    async def reset(self, *, patience: float = PATIENCE) -> None:
         """Delete all pods of tests and advertise nothing; returns when the node shows no device of ours."""
+        await self.kubectl("label", "namespace", self.namespace, leftovers.lease(time.time()), "--overwrite")
         for name in tuple(self._specs):
             await self.delete_pod(name)
         before = await self.agent_status()
@@ -164,7 +177,7 @@ class ClusterDriver:
             status, node = await self.agent_status(), await self.node()
             return bool(status) and status["resources"] == [] and not any(node.capacity.get(each) for each in ours)
 
-        await self.until(shows_nothing, "no device of ours on the node")
+        await self.until(shows_nothing, "no device of ours on the node", patience=patience)
 
     async def begin(self) -> None:
         """Count registrations from here."""
@@ -194,12 +207,15 @@ class ClusterDriver:
         """Do something to the kubelet or the plugin."""
         match action:
             case Action.RESTART_KUBELET:
-                await self._restart_kubelet()
+                await self._restart_kubelet(self.target.kubelet_restart_command)
+            case Action.REBOOT_PLUGIN_FIRST:
+                await self._restart_kubelet(self.target.node_reboot_command)
+                await self._rolled_out()
             case Action.RESTART_PLUGIN:
                 await self.kubectl(*self._in_agent("delete", "pod", await self.agent_pod(), "--wait=true"))
                 await self._rolled_out()
             case Action.STOP_PLUGIN:
-                await self._select("vdev.dev/e2e-stopped")
+                await self._select("stopped")
                 await self.until(self._no_agent, "the agent's end")
             case Action.START_PLUGIN:
                 await self._select("")
@@ -245,13 +261,21 @@ class ClusterDriver:
     async def pod(self, name: str) -> PodStatus | None:
         """A pod as it is, None if there is none."""
         document = await self.kubectl.maybe(*self._here("get", "pod", name))
-        return None if document is None else pod_status(self._specs.get(name) or pods.parse(document), document)
+        if document is None:
+            return None
+        found = pod_status(self._specs.get(name) or pods.parse(document), document)
+        return replace(found, containers=tuple([await self._with_devices(found, each) for each in found.containers]))
 
     async def registrations(self, resource: str) -> int:
         """The kubelet's count since `begin`."""
         now = (await self._registrations()).get(resource, 0)
         before = self._baseline.get(resource, 0)
         return now - before if now >= before else now
+
+    async def reasons(self) -> dict[tuple[str, str], str]:
+        """What the agent says of itself."""
+        status = await self.agent_status()
+        return {} if status is None else reasons_in(status)
 
     async def errors(self) -> list[str]:
         """Nobody judges the plugin here."""
@@ -280,6 +304,24 @@ class ClusterDriver:
     async def inside(self, pod: str, command: str) -> str:
         """The output of a shell command in a pod."""
         return await self.kubectl(*self._here("exec", pod, "--", "sh", "-c", command))
+
+    async def _with_devices(self, pod: PodStatus, container: ContainerStatus) -> ContainerStatus:
+        """The container with its devices by what it sees itself, where the kubelet does not say them.
+
+        A real one never does for init containers and sidecars. The variable is that of strategy `envvar` by default.
+        """
+        spec = next(each for each in pod.spec.containers if each.name == container.name)
+        wanted = [resource for resource in spec.requests if "/" in resource]
+        if container.devices or not container.running or not wanted:
+            return container
+        try:
+            text = await self.kubectl(*self._here("exec", pod.name, f"--container={container.name}", "--", "env"))
+        except KubectlError:  # it ended meanwhile
+            return container
+        env = dict(line.partition("=")[::2] for line in text.splitlines())
+        lists = {resource: env.get(visible_devices_env(resource), "") for resource in wanted}
+        devices = {resource: tuple(sorted(ids.split(","))) for resource, ids in lists.items() if ids}
+        return replace(container, devices=devices)
 
     async def agent_status(self) -> Any:
         """What `vdev status` says on this node; None while nobody answers."""
@@ -360,10 +402,9 @@ class ClusterDriver:
     async def _no_agent(self) -> bool:
         return not await self._agent_pods()
 
-    async def _select(self, label: str) -> None:
-        """Let the DaemonSet run only where a label is that no node has; empty: where it ran before."""
-        value = {"vdev.dev/e2e": label or None}
-        patch = json.dumps({"spec": {"template": {"spec": {"nodeSelector": value}}}})
+    async def _select(self, value: str) -> None:
+        """Let the DaemonSet run only where a label has a value that no node's has; empty: where it ran before."""
+        patch = leftovers.selector_patch(value)
         await self.kubectl(*self._in_agent("patch", "daemonset", self.daemonset, "--type=merge", f"--patch={patch}"))
 
     async def _rolled_out(self) -> None:
@@ -378,8 +419,8 @@ class ClusterDriver:
 
         await self.until(answers, "an agent that answers")
 
-    async def _restart_kubelet(self) -> None:
-        command = self.target.kubelet_restart_command.format(node=self.node_name)
+    async def _restart_kubelet(self, command: str) -> None:
+        command = command.format(node=self.node_name)
         process = await asyncio.create_subprocess_shell(command)
         if code := await process.wait():
             raise ScenarioError(f"{command!r} ended with exit code {code}")
@@ -451,7 +492,9 @@ def capacity(node: Mapping[str, Any]) -> Capacity:
 
 
 def pod_status(spec: pods.PodSpec, document: Mapping[str, Any]) -> PodStatus:
-    """A Pod object as the scenarios see it; devices come from `allocatedResourcesStatus` (1.31 and later, by gate)."""
+    """A Pod object as the scenarios see it; devices come from `allocatedResourcesStatus` (on since 1.36), which app
+    containers alone have.
+    """
     status = document["status"]
     lists = (status.get(key, []) for key in ("initContainerStatuses", "containerStatuses"))
     seen = {each["name"]: each for statuses in lists for each in statuses}

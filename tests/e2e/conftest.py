@@ -1,29 +1,33 @@
-"""End-to-end tests on any cluster that a kubeconfig names; without one they are skipped.
+"""End-to-end tests on a cluster that the command line names; without one they are skipped.
 
     pytest tests/e2e --kubeconfig ~/.kube/config --context kind-vdev --image vdev:dev \
         --kubelet-restart-command 'docker exec {node} systemctl restart kubelet'
 
-Each option has an environment variable: VDEV_E2E_IMAGE for --image, and KUBECONFIG for --kubeconfig.
+Options that do not say which cluster have an environment variable as well: VDEV_E2E_IMAGE for --image. KUBECONFIG alone
+is no consent (see `consent`).
 """
 
 import asyncio
 import os
+import signal
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import ClusterDriver, Target
+from tests.e2e.cluster import ClusterDriver, Kubectl, Target
+from tests.e2e.consent import refusal
 
 _HELP = {
-    "kubeconfig": "the cluster's kubeconfig (env KUBECONFIG)",
-    "context": "its context; the current one by default",
+    "kubeconfig": "the cluster's kubeconfig; with --context, kubectl's own by default",
+    "context": "the cluster's context; with --kubeconfig, its current one by default",
     "node": "the node to test on; a worker by default",
     "namespace": "the namespace to make for the tests; a random name by default",
     "image": "the agent's image, which the node has or can pull (default vdev:dev)",
     "pod-image": "the image of the tests' pods, with sh; the agent's by default",
     "kubelet-restart-command": "a shell command that restarts the node's kubelet; {node} is the node's name",
+    "node-reboot-command": "a shell command that reboots the node, for an agent that is started before the kubelet",
     "running": "namespace/daemonset of an agent that runs already and shall be tested; its ConfigMap is put back",
 }
 
@@ -33,20 +37,26 @@ def pytest_addoption(parser):
     group = parser.getgroup("e2e", "a real cluster")
     for name, text in _HELP.items():
         group.addoption(f"--{name}", help=text)
+    group.addoption("--yes-this-cluster", action="store_true", help="test it although it looks like no test cluster")
 
 
 def _option(config, name):
-    variable = "KUBECONFIG" if name == "kubeconfig" else f"VDEV_E2E_{name.upper()}"
-    return config.getoption(f"--{name.replace('_', '-')}", default=None) or os.environ.get(variable, "")
+    given = config.getoption(f"--{name.replace('_', '-')}", default=None)
+    return given or ("" if name in ("kubeconfig", "context") else os.environ.get(f"VDEV_E2E_{name.upper()}", ""))
 
 
 @pytest.fixture(scope="session")
-def target(pytestconfig):
-    """Where to test; skips without a kubeconfig."""
+def target(pytestconfig, runner):
+    """Where to test, with its context by name; skips when the command line names no cluster."""
     given = {each.name: _option(pytestconfig, each.name) for each in fields(Target)}
     if not given["kubeconfig"] and not given["context"]:
-        pytest.skip("no cluster: give --kubeconfig or --context, or set KUBECONFIG")
-    return Target(**{name: value for name, value in given.items() if value})
+        pytest.skip("no cluster: give --kubeconfig or --context to pytest, or use `make e2e`")
+    chosen = Target(**{name: value for name, value in given.items() if value})
+    context = chosen.context or runner.run(Kubectl(chosen)("config", "current-context")).strip()
+    confirmed = pytestconfig.getoption("--yes-this-cluster", default=False)
+    if reason := refusal(context, named=bool(chosen.context), confirmed=confirmed):
+        pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
+    return replace(chosen, context=context)
 
 
 @pytest.fixture(scope="session")
@@ -60,14 +70,16 @@ def runner():
 def deployed(target, runner):
     """The agent on the node, for all tests."""
     driver = ClusterDriver(target)
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # which cleans up
     try:
         runner.run(driver.__aenter__())
+        yield driver
     except BaseException:
         sys.stderr.write(runner.run(driver.diagnostics()))
-        runner.run(driver.kubectl("delete", "namespace", driver.namespace, "--ignore-not-found", "--wait=false"))
         raise
-    yield driver
-    runner.run(driver.__aexit__(None, None, None))
+    finally:
+        runner.run(driver.__aexit__(None, None, None))
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -1,16 +1,15 @@
 """What a person relies on, on a real node: the scenarios of the embedded kubelet, and what only a real one can show."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.cluster import KubectlError
+from tests.kit.scenarios import scenarios
 from vdev.sim import manifest
 from vdev.sim.scenario import Action, Capability, play
 from vdev.sim.scenariofile import load
 
-SCENARIOS = sorted((Path(__file__).parents[1] / "sim" / "scenarios").glob("*.yaml"))
 NPU = "acme.dev/npu"
 PATIENCE = 180.0  # seconds for each expectation
 
@@ -49,7 +48,7 @@ def health(cluster, run, pod, wanted):
     run(cluster.until(condition, f"pod {pod}: health {wanted}"))
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", scenarios())
 def test_scenarios(cluster, run, path):
     """What the embedded kubelet shows, a real one shows as well."""
     scenario = load(path)
@@ -182,7 +181,7 @@ def test_an_unhealthy_device_shows_in_the_pod(cluster, run):
     run(cluster.configure(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("both", {NPU: 2})))
-    if not run(cluster.pod("both")).container().devices:
+    if not run(cluster.pod("both")).container().health:
         pytest.skip("the cluster does not report allocatedResourcesStatus (ResourceHealthStatus, on since 1.36)")
     run(cluster.configure(config(2, tail='faults: {rules: [{name: dead, devices: ["npu/0"], health: Unhealthy}]}\n')))
     health(cluster, run, "both", ["Healthy", "Unhealthy"])

@@ -5,7 +5,10 @@ answers is for `test_cluster`.
 """
 
 import asyncio
+import contextlib
+import importlib
 import json
+import re
 import shutil
 import signal
 import sys
@@ -19,11 +22,51 @@ from tests.e2e.cluster import ClusterDriver, Kubectl, KubectlError, Target
 from vdev.errors import VdevError
 from vdev.observe import control
 from vdev.sim import Kubelet
+from vdev.sim.pods import Kind
 from vdev.sim.scenario import play
 from vdev.sim.scenariofile import load
 
 SCENARIOS = Path(__file__).parents[1] / "sim" / "scenarios"
 NODE = "n1"
+KUBERNETES = "1.36"
+
+
+PREFIX = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?"
+NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+
+
+def accepted(document):
+    """Refuse an object as an API server would: by its schema, and by the form of names, keys and values in it."""
+    if {"name"} <= document["metadata"].keys():
+        with contextlib.suppress(ImportError):  # where the schemas are not installed, the form is checked alone
+            importlib.import_module("kubernetes_validate").validate(document, KUBERNETES, strict=True)
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", document["metadata"]["name"])
+    for path, mapping in mappings(document):
+        for key, value in mapping.items():
+            assert re.fullmatch(PREFIX + NAME, key), (path, key)
+            assert path == "annotations" or re.fullmatch(f"({NAME})?", value), (path, key, value)
+
+
+def mappings(document):
+    """The labels, annotations and selectors anywhere in an object, with the key that they stand under."""
+    for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+        if key in ("labels", "annotations", "matchLabels", "nodeSelector"):
+            yield key, value
+        elif isinstance(value, dict | list):
+            yield from mappings(value)
+
+
+def merged(document, patch):
+    """A JSON merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
 
 
 class EmbeddedKubectl(Kubectl):
@@ -34,7 +77,7 @@ class EmbeddedKubectl(Kubectl):
         self.root, self.objects, self.agent, self.serial = root, {}, None, 0
         self.kubelet = Kubelet(root / "k", node_name=NODE)
 
-    async def __call__(self, *arguments, stdin=None, patience=60):  # noqa: ARG002, C901, PLR0911, PLR0912  # a table of commands
+    async def __call__(self, *arguments, stdin=None, patience=60):  # noqa: ARG002, C901, PLR0911, PLR0912, PLR0915  # a table of commands
         """The same commands, answered from here."""
         words = [each for each in arguments if not each.startswith("--")]
         if arguments[0] == "--namespace":
@@ -48,6 +91,7 @@ class EmbeddedKubectl(Kubectl):
                 return "".join(f'{name}{{resource_name="{resource}"}} {count}\n' for resource, count in lines)
             case ["apply"]:
                 for each in yaml.safe_load_all(stdin):
+                    accepted(each)
                     self.objects[each["kind"].lower(), each["metadata"]["name"]] = each
                     if each["kind"] == "DaemonSet":
                         await self.start()
@@ -61,6 +105,8 @@ class EmbeddedKubectl(Kubectl):
                 return json.dumps({"items": [{"metadata": {"name": name}, "status": {}}] if self.agent else []})
             case ["get", "pod", name]:
                 return self.pod(name)
+            case ["get", kind, name] if "--ignore-not-found" in arguments and (kind, name) not in self.objects:
+                return ""
             case ["get", kind, name]:
                 return json.dumps(self.objects[kind, name])
             case ["patch", "configmap", name]:
@@ -68,8 +114,13 @@ class EmbeddedKubectl(Kubectl):
                 self.objects["configmap", name]["data"] |= json.loads(patch)["data"]
                 self.publish()
                 return ""
-            case ["patch", "daemonset", _]:
-                await (self.stop() if "e2e-stopped" in arguments[-1] else self.start())
+            case ["patch", "daemonset", name]:
+                (patch,) = [each.partition("=")[2] for each in arguments if each.startswith("--patch=")]
+                document = merged(self.objects["daemonset", name], json.loads(patch))
+                accepted(document)
+                self.objects["daemonset", name] = document
+                selector = document["spec"]["template"]["spec"]["nodeSelector"]
+                await (self.start() if {"kubernetes.io/hostname": NODE} == selector else self.stop())
                 return ""
             case ["delete", "pod", name]:
                 if name == f"vdev-{self.serial}":
@@ -79,7 +130,25 @@ class EmbeddedKubectl(Kubectl):
                     await self.kubelet.delete_pod(name)
                 return ""
             case ["create"]:
-                await self.kubelet.run_pod(yaml.safe_load(stdin))
+                document = yaml.safe_load(stdin)
+                accepted(document)
+                key = document["kind"].lower(), document["metadata"]["name"]
+                if key in self.objects:
+                    raise KubectlError(f"{'/'.join(key)} already exists")
+                if document["kind"] == "Pod":
+                    await self.kubelet.run_pod(document)
+                else:
+                    self.objects[key] = document
+                return ""
+            case ["get", "namespaces"]:
+                (selector,) = [each.partition("=")[2] for each in arguments if each.startswith("--selector=")]
+                named = [each for (kind, _), each in self.objects.items() if kind == "namespace"]
+                return json.dumps({"items": [each for each in named if selector in each["metadata"].get("labels", {})]})
+            case ["label", "namespace", name, label]:
+                key, _, value = label.partition("=")
+                document = merged(self.objects["namespace", name], {"metadata": {"labels": {key: value}}})
+                accepted(document)
+                self.objects["namespace", name] = document
                 return ""
             case ["exec", _, *_] if "vdev status --output json || true" in arguments:
                 try:
@@ -88,12 +157,21 @@ class EmbeddedKubectl(Kubectl):
                     raise KubectlError(str(error)) from error
             case ["exec", _, "cat", _]:
                 return self.objects["configmap", "vdev-config"]["data"]["default.yaml"]
+            case ["exec", name, "env"]:
+                (container,) = [each.partition("=")[2] for each in arguments if each.startswith("--container=")]
+                env = self.kubelet.pod(name).container(container).edits.envs
+                return "".join(f"{key}={value}\n" for key, value in env.items())
             case ["exec", name, *_]:
                 await self.kubelet.restart_container(name)
                 return ""
-            case ["annotate", *_] | ["rollout", *_]:
+            case ["annotate", "pod", _, mark]:
+                key, _, value = mark.partition("=")
+                accepted({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"annotations": {key: value}}})
                 return ""
-            case ["delete", "namespace", _]:
+            case ["rollout", *_]:
+                return ""
+            case ["delete", "namespace", name]:
+                self.objects.pop(("namespace", name), None)
                 await self.stop()
                 return ""
         raise KubectlError(f"unknown here: {arguments}")
@@ -113,17 +191,15 @@ class EmbeddedKubectl(Kubectl):
         if not found:
             return ""
         (pod,) = found
-        statuses = [
-            {
-                "name": each.name,
-                "restartCount": each.restarts,
-                "state": {"running": {}} if each.running else {},
-                "allocatedResourcesStatus": each.allocated_resources_status,
-            }
-            for each in pod.containers
-        ]
         status = {"phase": pod.phase.value, "reason": pod.reason, "message": pod.message}
-        return json.dumps({"metadata": {"name": name}, "status": status | {"containerStatuses": statuses}})
+        status |= {"containerStatuses": [], "initContainerStatuses": []}
+        for each in pod.containers:
+            key = "containerStatuses" if each.kind is Kind.APP else "initContainerStatuses"
+            seen = {"name": each.name, "restartCount": each.restarts, "state": {"running": {}} if each.running else {}}
+            if each.allocated_resources_status:
+                seen["allocatedResourcesStatus"] = each.allocated_resources_status
+            status[key].append(seen)
+        return json.dumps({"metadata": {"name": name}, "status": status})
 
     def publish(self):
         """Show the ConfigMap to the agent."""
@@ -176,7 +252,7 @@ async def driver():
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
 
 
-@pytest.mark.parametrize("name", ["pod", "bad-edit", "plugin-restart", "removal-while-held"])
+@pytest.mark.parametrize("name", ["pod", "bad-edit", "plugin-restart", "removal-while-held", "sidecar"])
 async def test_scenarios_by_kubectl(driver, name):
     """The scenarios come true through kubectl's documents as they do without."""
     skipped = await play(load(SCENARIOS / f"{name}.yaml"), driver, patience=60)

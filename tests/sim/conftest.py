@@ -180,7 +180,7 @@ def clock():
 @pytest.fixture
 async def kubelet(clock):
     """A kubelet of 1.36 in a directory of its own; its node status follows at once, its grace the test's clock."""
-    async with Kubelet(clock=clock, rate_limit=False, timings=Timings(lead=0.01, sources=0.05)) as running:
+    async with Kubelet(clock=clock, rate_limit=False, timings=Timings(boot=0.01, lead=0.01, sources=0.05)) as running:
         yield running
 
 

@@ -172,6 +172,23 @@ async def test_health_in_pod_status(kubelet, plugins, device):
         assert expected == kubelet.pod("p").container().allocated_resources_status
 
 
+async def test_health_of_app_containers_only(kubelet, plugins, device):
+    """As 1.36 writes it: init containers and sidecars hold devices and never have allocatedResourcesStatus."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    document = manifest("p", {NPU: 1})
+    limits = {"resources": {"limits": {NPU: 1}}}
+    document["spec"]["initContainers"] = [
+        {"name": "first", **limits},
+        {"name": "side", "restartPolicy": "Always", **limits},
+    ]
+    pod = await kubelet.run_pod(document)
+    assert [1, 1, 1] == [len(each.devices[NPU]) for each in pod.containers]
+    plugin.list(device("d1", "Unhealthy"), device("d2", "Unhealthy"))
+    await kubelet.wait_until(lambda: "Unhealthy" in str(kubelet.pod("p").container().health))
+    seen = kubelet.pod("p")
+    assert ([], []) == tuple(seen.container(name).allocated_resources_status for name in ("first", "side"))
+
+
 async def test_health_of_a_container_that_never_started(kubelet, plugins, device, refusal):
     """Conformance 20: the same for a pod whose container waits."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)

@@ -25,6 +25,10 @@ class Nothing:
     async def stop(self):
         """Nothing to stop."""
 
+    async def reasons(self):
+        """Nothing to say."""
+        return {}
+
     def check(self):
         """Never ends by itself."""
 
@@ -145,6 +149,31 @@ async def test_findings_fail_a_scenario(driver):
         await play(story, driver, patience=0.3)
 
 
+async def test_one_piece_of_hardware_on_two_pods(driver):
+    """Whatever a scenario expects, two pods with the same piece of its hardware fail it, by ids that say so."""
+    pods = dict.fromkeys(("one", "two", "three"), ONE["one"])
+    steps = [shows(2, 2), {"createPod": "one"}, {"createPod": "two"}]
+    assert [] == await play(scenario(*steps, pods=pods, hardware={"d1": ["a"], "d2": ["b", "c"]}), driver)
+    with pytest.raises(ScenarioError, match=r"step 1: b is on two pods: (one|two) has d[12], and two has d[12]"):
+        await play(scenario(shows(2, 2), pods=pods, hardware={"d1": ["a", "b"], "d2": ["b", "c"]}), driver)
+
+
+async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
+    """`unhealthy` is what the plugin says of itself, where it says anything."""
+    reasons = {(NPU, "d1"): "it is tired"}
+
+    async def answer():
+        return reasons
+
+    monkeypatch.setattr(driver, "reasons", answer)
+    good, bad = ({"expect": {"unhealthy": {NPU: {"d1": {"matches": text}}}}} for text in (".*tired", ".*late"))
+    assert [] == await play(scenario(shows(2, 2), good), driver)
+    with pytest.raises(ScenarioError, match=r"d1: expected Unhealthy, .*late.*; seen 'it is tired'"):
+        await play(scenario(shows(2, 2), bad), driver, patience=0.3)
+    driver.capabilities -= {Capability.REASONS}
+    assert [] == await play(scenario(shows(2, 2), bad), driver)
+
+
 async def test_steps_that_a_driver_cannot(driver):
     """What a driver cannot do is skipped, and why is said."""
     driver.capabilities = frozenset({Capability.KUBELET})
@@ -172,6 +201,8 @@ async def test_steps_that_a_driver_cannot(driver):
         ({"steps": [{"restartKubelet": None, "stopPlugin": None}]}, "expected one step"),
         ({"requires": ["magic"]}, "requires: unknown 'magic'"),
         ({"pods": {"a": {}}}, "pods.a: 'spec' is missing"),
+        ({"hardware": {"d1": "a"}}, "hardware.d1: expected a list"),
+        ({"steps": [{"expect": {"unhealthy": {NPU: "d1"}}}]}, "unhealthy.acme.dev/npu: expected a mapping"),
     ],
 )
 def test_strict_form(change, text):

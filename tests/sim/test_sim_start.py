@@ -19,7 +19,8 @@ SOURCES = 3600.0  # seconds: nothing comes by itself
 @pytest.fixture
 async def kubelet(clock):
     """A kubelet that hears of its pods when the test advances the clock."""
-    async with Kubelet(clock=clock, rate_limit=False, timings=Timings(lead=0.01, sources=SOURCES)) as running:
+    timings = Timings(boot=0.01, lead=0.01, sources=SOURCES)
+    async with Kubelet(clock=clock, rate_limit=False, timings=timings) as running:
         yield running
 
 
@@ -229,3 +230,21 @@ async def test_clock_that_runs_and_leaps():
     assert ["often", "often", "often", "hour"] == seen
     clock.advance(3600)
     assert 4 == len(seen)
+
+
+async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
+    """Its device may leave the list, and counts for nobody, though the kubelet gives it to no other pod."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    document = manifest("p", {})
+    document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {NPU: 1}}}]
+    await kubelet.run_pod(document)
+    ((id_,),) = kubelet.pod("p").container("first").devices.values()
+    other = "d2" if id_ == "d1" else "d1"
+    assert Phase.FAILED is (await kubelet.run_pod(manifest("both", {NPU: 2}))).phase
+    plugin.list(other)
+    await shows(kubelet, NPU, 1, 1)
+    assert {NPU: {other: "Healthy"}} == kubelet.listed()
+    assert [] == kubelet.findings
+    await plugin.stop()
+    await shows(kubelet, NPU, 1, 0)
+    assert {} == kubelet.listed()

@@ -5,10 +5,11 @@ One task, the reconciler's, takes the steps; everything else only marks what is 
 
 import asyncio
 import contextlib
+import functools
 import platform
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -34,14 +35,19 @@ from .ownership import Ownership
 from .reconcile import Reconciler
 from .source import ConfigSource
 from .status import status
+from .steps import Steps, broken_in
 from .window import Window
 
 log = structlog.get_logger(__name__)
 
 
+_HOLDERS = "asking the kubelet who holds what"
+_KUBELET = "looking at the kubelet's socket"
+
+
 @dataclass(slots=True)
 class Due:
-    """What the reconciler has to do next."""
+    """What the reconciler has to do next; what fails stays due."""
 
     reload: bool = False
     scan: set[str] = field(default_factory=set)
@@ -54,6 +60,7 @@ class Agent:
     def __init__(self, options: Options, metrics: Metrics | None = None) -> None:
         self.options = options
         self.metrics = metrics or Metrics()
+        self.steps = Steps(on_change=self._mark, intervals=options.intervals)
         self.link = KubeletLink(options.kubelet_socket, options.plugin_dir)
         self.ownership = Ownership(options.host, self.metrics)
         self.desk = FrontDesk(
@@ -75,7 +82,9 @@ class Agent:
             listens=self._kubelet_listens,
             is_down=lambda: self.drill.engine.pod_resources_down,
         )
-        self.state = Reconciler(options, self.config, self.holders, self.health, self.metrics, drill=self.drill)
+        self.state = Reconciler(
+            options, self.config, self.holders, self.health, self.metrics, drill=self.drill, steps=self.steps
+        )
         self.claim = Claim(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
         self.fleet: Fleet | None = None
         self.started_at = time.time()
@@ -85,53 +94,88 @@ class Agent:
         self._displaced = False  # another agent serves the kubelet now
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
+        self._starting: asyncio.Timeout | None = None
         self._configured: frozenset[Path] = frozenset()
         self._watched: Mapping[Path, frozenset[str]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
         self._asking: asyncio.TimerHandle | None = None
         self._asked = asyncio.Event()  # somebody wants to know who holds what
         self._limits: tuple[str, ...] = ()
+        self._moved = True  # devices may be in other directories than those watched
 
     def stop(self) -> None:
-        """End the agent gracefully."""
+        """End the agent gracefully, also while it is starting."""
         self._stop.set()
+        if self._starting is not None and not self._starting.expired():
+            self._starting.reschedule(asyncio.get_running_loop().time())
 
     def reload(self) -> None:
-        """Read the configuration again soon."""
+        """Read the configuration again soon, and try at once what failed."""
+        self.steps.hurry()
         self._mark(reload=True)
 
     async def run(self) -> int:
-        """Start, work until stopped, shut down. Raises ConfigError when the configuration is bad at the start."""
+        """Start, work until stopped, shut down.
+
+        Raises ConfigError when the configuration is bad at the start, InvariantBroken when it must not go on.
+        """
+        try:
+            return await self._live()
+        except ExceptionGroup as group:
+            broken = broken_in(group)
+            if broken is None:
+                raise
+            raise broken from group
+
+    async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._signals())
-            if self.options.http_address:
-                http = await asyncio.to_thread(_http)
-                hosts = (self.options.node, platform.node(), *self.options.http_hosts)
-                await stack.enter_async_context(http.serving(self.options.http_address, Window(self), hosts=hosts))
-            await self.state.start()
-            stack.callback(self.claim.release)
-            stack.callback(self.state.standins.release)
-            if not await self.claim.take(self._stop):
-                return 0
-            if self.claim.waited:
-                self.reload()  # the files may have changed meanwhile
-            await self.link.remove_leftovers()
-            await self.link.look()  # so that the first services know which kubelet they register with
-            sys = await asyncio.to_thread(self.options.host.path, "/sys")
-            watcher = stack.enter_context(Watcher(sys=sys))
-            if self.options.run_dir is not None:
-                await stack.enter_async_context(
-                    control.serving(self.options.run_dir, {"status": self._status, **self.drill.commands})
-                )
-            await self._work(watcher)
+            watcher = await self._start(stack)
+            if watcher is not None:
+                await self._work(watcher)
         log.info("stopped")
         return 1 if self._displaced else 0
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
+        """Get ready for work, with everything to be undone on the stack; None when told to stop meanwhile."""
+        try:
+            async with asyncio.timeout(None) as self._starting:
+                return None if self._stop.is_set() else await self._prepare(stack)
+        except TimeoutError:
+            if self._stop.is_set():
+                return None
+            raise
+        finally:
+            self._starting = None
+
+    async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
+        if self.options.http_address:
+            http = await asyncio.to_thread(_http)
+            hosts = (self.options.node, platform.node(), *self.options.http_hosts)
+            await stack.enter_async_context(http.serving(self.options.http_address, Window(self), hosts=hosts))
+        await self.state.start()
+        stack.callback(self.claim.release)
+        stack.callback(self.state.standins.release)
+        if not await self.claim.take(self._stop):
+            return None
+        if self.claim.waited:
+            self.reload()  # the files may have changed meanwhile
+        await self.link.remove_leftovers()
+        await self.link.look()  # so that the first services know which kubelet they register with
+        sys = await asyncio.to_thread(self.options.host.path, "/sys")
+        watcher = stack.enter_context(Watcher(sys=sys))
+        if self.options.run_dir is not None:
+            await stack.enter_async_context(
+                control.serving(self.options.run_dir, {"status": self._status, **self.drill.commands})
+            )
+        return watcher
 
     async def _work(self, watcher: Watcher) -> None:
         self.turned_at, self.waiting = time.monotonic(), ""
         with contextlib.suppress(TimeoutError):  # before the first list, so that nothing that a pod holds misses in it
             async with asyncio.timeout(self.options.intervals.first_reading):
-                await self._read_holders()
+                await self.steps.take(_HOLDERS, self._read_holders)
+        steps = self.steps
         async with asyncio.TaskGroup() as group:
             self.fleet = fleet = Fleet(
                 group,
@@ -140,49 +184,57 @@ class Agent:
                 on_state=self._on_state,
                 faults=self.drill.engine,
                 intervals=self.options.intervals,
+                steps=steps,
             )
-            work = {
-                "ownership actions": self.ownership.run(),
-                "reconcile": self._reconcile(watcher, fleet),
-                "watch files": self._watch(watcher),
-                "look at the kubelet": self._look_at_kubelet(),
-                "look at all devices": self._look_again(),
-                "look at holders": self._look_at_holders(),
-                "health probes": self.health.run(),
-                "follow health": self._follow_health(),
-                "follow the node's label": self.config.chooser.follow_label(self.reload),
+            news = self.health.changes()
+            turns = {
+                "taking a turn": lambda: self._turn(watcher, fleet),
+                "watching files": lambda: self._watch(watcher),
+                "looking at the kubelet now and then": self._look_at_kubelet,
+                "looking at all devices now and then": self._look_again,
+                "looking at holders now and then": self._look_at_holders,
+                "following health": lambda: self._follow_health(news),
             }
-            tasks = [group.create_task(each, name=name) for name, each in work.items()]
+            lives = {
+                "doing ownership actions": self.ownership.run,
+                "probing devices": self.health.run,
+                "following the node's label": lambda: self.config.chooser.follow_label(self.reload),
+            }
+            tasks = [group.create_task(steps.repeat(name, each), name=name) for name, each in turns.items()]
+            tasks += [group.create_task(steps.keep(name, each), name=name) for name, each in lives.items()]
             await self._stop.wait()
             log.info("stopping")
             for task in tasks:
                 task.cancel()
             await fleet.stop()
-            await self.state.standins.close()
+            await steps.take("hanging up serial lines", self.state.standins.close)
 
-    async def _reconcile(self, watcher: Watcher, fleet: Fleet) -> None:
-        """Take the steps that are due, for ever."""
-        moved = True  # whether devices may be in other directories than those watched
-        while True:
-            due, self._due = self._due, Due(faults=False)
-            if due.reload:
-                await self.state.reload()
-            if due.scan:
-                await self.state.rescan(due.scan)
-            if due.faults or self.drill.due:
-                await self.drill.look_at_files()
-            again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
-            self._look_again_at(again_at)
-            await self.drill.act(fleet)
-            if self.drill.engine.stirred:
-                self._asked.set()  # the answers to that may have been taken away, or come back
-            if moved or due.reload or due.scan:
-                self._watched = await asyncio.to_thread(self.state.scanner.watched, self.state.scan)
-                moved = False
-            self._watch_all(watcher)
-            self.turned_at = time.monotonic()
-            await self._wake.wait()
-            self._wake.clear()
+    async def _turn(self, watcher: Watcher, fleet: Fleet) -> None:
+        """Take the steps that are due, and wait until there is something to do. A step that fails stays due."""
+        due, self._due = self._due, Due(faults=False)
+        take = self.steps.take
+        if due.reload:
+            self._due.reload |= not await take("reading the configuration", self.state.reload)
+        if due.scan and not await take("looking for devices", functools.partial(self.state.rescan, due.scan)):
+            self._due.scan |= due.scan
+        self._due.scan |= self.state.scanner.failed
+        if due.faults or self.drill.due:
+            self._due.faults |= not await take("looking at the files of faults", self.drill.look_at_files)
+        again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
+        await take("injecting faults", functools.partial(self.drill.act, fleet))
+        if self.drill.engine.stirred:
+            self._asked.set()  # the answers to that may have been taken away, or come back
+        self._moved |= due.reload or bool(due.scan)
+        if self._moved:
+            self._moved = not await take("finding the directories of devices", self._find_directories)
+        self.steps.do("watching directories", functools.partial(self._watch_all, watcher))
+        self._look_again_at(again_at)
+        self.turned_at = time.monotonic()
+        await self._wake.wait()
+        self._wake.clear()
+
+    async def _find_directories(self) -> None:
+        self._watched = await asyncio.to_thread(self.state.scanner.watched, self.state.scan)
 
     async def _read_holders(self) -> None:
         await self.holders.refresh()
@@ -211,37 +263,41 @@ class Agent:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
+        """Act on signals; afterwards they are handled as before, without a moment of the system's own handling.
+
+        So the loop is not told to forget them: it would put the system's handler in between.
+        """
         loop = asyncio.get_running_loop()
         actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
+        before = {number: signal.getsignal(number) for number in actions}
         for number, action in actions.items():
             loop.add_signal_handler(number, action)
         try:
             yield
         finally:
-            for number in actions:
-                loop.remove_signal_handler(number)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def _watch(self, watcher: Watcher) -> None:
-        while True:
-            files = {*self.options.files, *self.config.chooser.chosen.files}
-            self._configured = await asyncio.to_thread(source.directories, files)
-            self._watch_all(watcher)
-            changed = await watcher.changes()
-            if self.link.directories & changed.keys():
-                await self._look_at_directory()
-            self.health.wake(changed)
-            if self.state.standins.directories & changed.keys():
-                self.state.standins.recheck()
-                self._mark()
-            if any(self.state.cdi.recheck(changed[each]) for each in self.state.cdi.directories & changed.keys()):
-                self._mark()
-            if self.drill.directories & changed.keys():
-                self._mark(faults=True)
-            if self._configured & changed.keys():
-                self._mark(reload=True)
-            entries = frozenset(name for directory in changed for name in self._watched.get(directory, ()))
-            if entries:
-                self._mark(scan=entries)
+        files = {*self.options.files, *self.config.chooser.chosen.files}
+        self._configured = await asyncio.to_thread(source.directories, files)
+        self._watch_all(watcher)
+        changed = await watcher.changes()
+        if self.link.directories & changed.keys():
+            await self.steps.take(_KUBELET, self._look_at_directory)
+        self.health.wake(changed)
+        if self.state.standins.directories & changed.keys():
+            self.state.standins.recheck()
+            self._mark()
+        if any(self.state.cdi.recheck(changed[each]) for each in self.state.cdi.directories & changed.keys()):
+            self._mark()
+        if self.drill.directories & changed.keys():
+            self._mark(faults=True)
+        if self._configured & changed.keys():
+            self._mark(reload=True)
+        entries = frozenset(name for directory in changed for name in self._watched.get(directory, ()))
+        if entries:
+            self._mark(scan=entries)
 
     def _watch_all(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters to configurations and probes."""
@@ -269,9 +325,8 @@ class Agent:
         self._limits = watcher.limits
 
     async def _look_at_kubelet(self) -> None:
-        while True:
-            await asyncio.sleep(self.options.intervals.look_at_kubelet)
-            await self._look_at_directory()
+        await asyncio.sleep(self.options.intervals.look_at_kubelet)
+        await self.steps.take(_KUBELET, self._look_at_directory)
 
     async def _look_at_directory(self) -> None:
         """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
@@ -283,24 +338,23 @@ class Agent:
         await self.link.look()
 
     async def _look_again(self) -> None:
-        while True:
-            await asyncio.sleep(self.options.intervals.look_at_devices)
-            self.state.standins.recheck()
-            self.state.cdi.recheck()
-            self._mark(scan=frozenset(self.state.scan.entries), faults=True)
+        await asyncio.sleep(self.options.intervals.look_at_devices)
+        self.state.standins.recheck()
+        self.state.cdi.recheck()
+        self._mark(scan=frozenset(self.state.scan.entries), faults=True)
 
     async def _look_at_holders(self) -> None:
         """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
         intervals = self.options.intervals
-        while True:
-            acts = ownership.concerns(self.state.spec)
-            pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pace):
-                    await self._asked.wait()
-            self._asked.clear()
-            await self._read_holders()
-            self._mark()
+        acts = ownership.concerns(self.state.spec)
+        pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pace):
+                await self._asked.wait()
+        await asyncio.sleep(self.steps.pause(_HOLDERS))
+        self._asked.clear()
+        await self.steps.take(_HOLDERS, self._read_holders)
+        self._mark()
 
     def _kubelet_listens(self) -> bool:
         return self.fleet is not None and any(service.streams for service in self.fleet.services.values())
@@ -316,21 +370,24 @@ class Agent:
         self._asked.set()
 
     def _look_again_at(self, moment: float | None) -> None:
-        """At that moment ask who holds what, since something retired may have become free, and take a step."""
-        if self._timer is not None:
-            self._timer.cancel()
-        delay = None if moment is None else max(0.0, moment - time.monotonic())
-        loop = asyncio.get_running_loop()
-        self._timer = None if delay is None else loop.call_later(delay, self._on_time)
+        """At that moment ask who holds what, since something retired may have become free, and take a step.
+
+        What failed is tried again when its pause is over.
+        """
+        for timer in self._timers:
+            timer.cancel()
+        loop, now = asyncio.get_running_loop(), time.monotonic()
+        times = ((moment, self._on_time), (self.steps.again_at, self._mark))
+        self._timers = [loop.call_later(max(0.0, at - now), then) for at, then in times if at is not None]
 
     def _on_time(self) -> None:
         self._asked.set()
         self._mark()  # the kubelet may take its time to answer
 
-    async def _follow_health(self) -> None:
-        async for devices in self.health.changes():
-            self.state.verdicts.reported(devices)
-            self._mark()
+    async def _follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
+        devices = await anext(news)
+        self._mark()
+        self.state.verdicts.reported(devices)
 
     def _on_state(self, resource: str, state: State) -> None:
         self.metrics.registered.labels(resource).set(state is State.REGISTERED)

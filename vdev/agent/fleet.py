@@ -1,16 +1,18 @@
 """The services of all resources: started, updated and retired as the inventory changes, each in a task of its own."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable
 
 import structlog
 
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory import Added, Change, Changed, Removed
+from ..core.inventory import Added, Change, Changed, Inventory, Removed, Resource, diff
 from ..plugin.hooks import NO_FAULTS, Hooks
 from ..plugin.link import KubeletLink
 from ..plugin.server import Desk
 from ..plugin.service import ResourceService, State
+from .steps import Steps
 
 log = structlog.get_logger(__name__)
 
@@ -18,7 +20,10 @@ _LISTED = 8  # ids named in a log line before the rest is counted
 
 
 class Fleet:
-    """Applies changes to services. Tasks live in the task group that is given; each is named after its resource."""
+    """The services of one node. Tasks live in the task group that is given; each is named after its resource.
+
+    What goes wrong with one resource is the problem of a step of its own, and the others are served all the same.
+    """
 
     def __init__(
         self,
@@ -29,6 +34,7 @@ class Fleet:
         on_state: Callable[[str, State], None],
         faults: Hooks = NO_FAULTS,
         intervals: Intervals = PRODUCTION,
+        steps: Steps | None = None,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group = group
@@ -37,30 +43,42 @@ class Fleet:
         self._on_state = on_state
         self._faults = faults
         self._intervals = intervals
+        self._steps = steps or Steps()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._settled: dict[str, Resource] = {}  # what the services were told last
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Do what the changes say; what they do not name is not touched."""
-        for change in changes:
-            match change:
-                case Added(resource):
-                    log.info("resource added", resource=resource.name, devices=len(resource.slots))
-                    service = ResourceService(
-                        resource,
-                        self._link,
-                        self._desk,
-                        on_state=self._on_state,
-                        faults=self._faults,
-                        intervals=self._intervals,
-                    )
-                    self._start(resource.name, service)
-                case Changed(new=new):
-                    _log_change(change)
-                    self.services[new.name].update(new)
-                case Removed(resource):
-                    log.info("resource removed", resource=resource.name)
-                    service = self.services.pop(resource.name)
-                    self._group.create_task(service.retire(), name=f"retire {resource.name}")
+    def settle(self, inventory: Inventory) -> None:
+        """Serve this inventory; a resource that did not change is not touched, and one that fails is tried again."""
+        for change in diff(Inventory(self._settled), inventory):
+            self._steps.do(_update(_resource(change).name), functools.partial(self._apply, change))
+
+    def _apply(self, change: Change) -> None:
+        resource = _resource(change)
+        match change:
+            case Added():
+                log.info("resource added", resource=resource.name, devices=len(resource.slots))
+                service = ResourceService(
+                    resource,
+                    self._link,
+                    self._desk,
+                    on_state=self._on_state,
+                    faults=self._faults,
+                    intervals=self._intervals,
+                )
+                self._start(resource.name, service)
+            case Changed():
+                _log_change(change)
+                self.services[resource.name].update(resource)
+            case Removed():
+                log.info("resource removed", resource=resource.name)
+                service = self.services.pop(resource.name)
+                self._group.create_task(self._retire(service), name=f"retire {resource.name}")
+                del self._settled[resource.name]
+                return
+        self._settled[resource.name] = resource
+
+    async def _retire(self, service: ResourceService) -> None:
+        await self._steps.take(_update(service.name), service.retire)
 
     def list_again(self, resources: Iterable[str]) -> None:
         """Send these resources' lists once more, though nothing in them is new."""
@@ -77,7 +95,9 @@ class Fleet:
                 await asyncio.wait(
                     [previous]
                 )  # one service per resource at a time: the last one must be off the kubelet
-            await service.run()
+            await self._steps.keep(_serve(name), service.run)
+            for step in (_serve(name), _update(name)):
+                self._steps.forget(step)
 
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
 
@@ -88,6 +108,18 @@ class Fleet:
         running = [task for task in self._tasks.values() if not task.done()]
         if running:
             await asyncio.wait(running)
+
+
+def _serve(resource: str) -> str:
+    return f"serving {resource}"
+
+
+def _update(resource: str) -> str:
+    return f"telling the kubelet what {resource} has"
+
+
+def _resource(change: Change) -> Resource:
+    return change.new if isinstance(change, Changed) else change.resource
 
 
 def _log_change(change: Changed) -> None:

@@ -115,7 +115,10 @@ class Ownership:
             await self._one(work, action, within=action.timeout)
 
     async def _one(self, work: _Work, action: ActionSpec, *, within: float) -> str:
-        reason = await self._doer.do(action, work.values, within=within)
+        try:
+            reason = await self._doer.do(action, work.values, within=within)
+        except Exception as failed:  # noqa: BLE001 - an action's bug is that action's failure, not everybody's end
+            reason = f"{named(action)} failed: {failed!r}"
         result = "failed" if reason else "done"
         self._metrics.actions.labels(work.resource, work.occasion, result).inc()
         where = {"occasion": work.occasion, "resource": work.resource, "device": work.device.id, "pod": work.pod}

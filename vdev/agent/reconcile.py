@@ -10,8 +10,10 @@ here is only their order.
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -35,9 +37,25 @@ from .recordform import Owner
 from .scan import Scan, Scanner
 from .source import ConfigSource
 from .standins import StandIns
+from .steps import Steps
 from .verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
+
+
+_NODES = "making virtual nodes"
+_CDI = "writing CDI specifications"
+_RECORD = "recording what is listed"
+_DECIDING = "deciding what to list"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What was decided last: what to serve, what of that is retained, and what was known of holders."""
+
+    kept: retain.Retained
+    wanted: inv.Inventory
+    holdings: Holdings
 
 
 class Reconciler:
@@ -56,6 +74,7 @@ class Reconciler:
         metrics: Metrics,
         *,
         drill: Drill,
+        steps: Steps,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
@@ -67,7 +86,7 @@ class Reconciler:
         self.warnings: tuple[Problem, ...] = ()
         self.changed_at: dict[Key, float] = {}  # seconds since the epoch, of a device's last change
         self.cdi = CdiFiles(options.cdi_dir, options.intervals)
-        self.scanner = Scanner(options.host, options.node, options.device_dir)
+        self.scanner = Scanner(options.host, options.node, options.device_dir, steps)
         self.standins = StandIns(
             options.device_dir, options.host, owner=f"{options.node} {options.plugin_dir}", intervals=options.intervals
         )
@@ -77,6 +96,8 @@ class Reconciler:
         self.verdicts = Verdicts(health, metrics)
         self._metrics = metrics
         self._drill = drill
+        self._steps = steps
+        self._plan: _Plan | None = None
         self._cdi_faults: Mapping[str, CdiFault] = {}
         self._recorded = inv.EMPTY  # what an earlier process listed; until something is published, that is edited
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
@@ -86,7 +107,8 @@ class Reconciler:
         """Everything wrong or doubtful at the moment."""
         of_files = (*self.warnings, *self._config.status.problems)
         of_record = (self.record.problem,) if self.record.problem else ()
-        return (*of_files, *self.scan.problems, *self.base.problems, *self._drill.problems, *of_record)
+        of_node = (*self.scan.problems, *self.base.problems, *self._drill.problems)
+        return (*of_files, *of_node, *of_record, *self._steps.problems)
 
     async def start(self) -> None:
         """Read, scan and arrange for the first time.
@@ -127,6 +149,9 @@ class Reconciler:
         except ConfigError as bad:
             self._config.refused(bad)
             return
+        except Exception:
+            self._config.broke_off()
+            raise
         before = _counts(self.base)
         self._adopt(loaded, scan, base)
         log.info("configuration applied", resources=_counts(base), before=before)
@@ -135,64 +160,76 @@ class Reconciler:
         """Look for the devices of these entries again."""
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
-            self.verdicts.scanned(self.scan, scan, self.served)
-            self.scan = scan
-            self.base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
+            base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
+            self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
+            self.scan, self.base = scan, base
 
     async def publish(self, fleet: Fleet, *, ask_holders: Callable[[], None]) -> float | None:
         """Serve what is known now: act on the difference to what is served, and on nothing else.
 
+        Each output is a step of its own: one that fails leaves the others alone. Where no decision can be made, the
+        last one stays in force.
+
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
         at which to look again for what may be dropped, or None.
         """
-        self.verdicts.probe(self.scan, self.base.left_out)
-        faults = self._drill.engine.look(self.base)
-        before = self.holders.snapshot(tuple(self.served.resources.values()))
-        await self.standins.settle(self.base, self.served, holdings=before)
+        take, do = self._steps.take, self._steps.do
+        do("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
+        do("looking at the faults", lambda: self._drill.engine.look(self.base))
+        await take(_NODES, self._settle_nodes)
         prepared = None
         while True:  # until nothing is awaited between the decision and the lists, so that no Allocate comes between
-            holdings = self.holders.snapshot(tuple(self.served.resources.values()))
-            kept, wanted, changes = self._decide(faults, holdings)
-            if wanted == prepared or not await self._prepare(wanted, changes, holdings):
+            do(_DECIDING, self._decide)
+            plan = self._plan
+            if plan is None:
+                return None
+            if plan.wanted == prepared or not await self._prepare(plan):
                 break
-            prepared = wanted
-        if kept.retired.keys() - self.retired.keys():
+            prepared = plan.wanted
+        if plan.kept.retired.keys() - self.retired.keys():
             ask_holders()
-        self.retired = kept.retired
-        if pressed := self.holders.press(kept.retired):
+        self.retired = plan.kept.retired
+        changes = inv.diff(self.served, plan.wanted)
+        self.served = plan.wanted if changes else self.served
+        fleet.settle(self.served)
+        self.published, self._recorded = True, inv.EMPTY
+        if pressed := self.holders.press(self.retired):
             fleet.list_again(pressed)
         if changes:
-            self.served = wanted
-            fleet.apply(changes)
-            self._stamp(changes)
-            if any(
-                isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes
-            ):
-                self.scanner.forget(self.scan, self.served)
-            await self.standins.settle(self.base, self.served, holdings=holdings)
-        self.published, self._recorded = True, inv.EMPTY
-        self._measure()
-        again = (kept.again_at, self.cdi.again_at, self.verdicts.again_at(), self.standins.again_at)
+            do("noting changes", lambda: self._note(changes))
+            await take(_NODES, self._settle_nodes)
+        do("measuring", self._measure)
+        again = (plan.kept.again_at, self.cdi.again_at, self.verdicts.again_at(), self.standins.again_at)
         return min((each for each in again if each is not None), default=None)
 
-    async def _prepare(self, wanted: inv.Inventory, changes: tuple[inv.Change, ...], holdings: Holdings) -> bool:
+    async def _settle_nodes(self) -> None:
+        await self.standins.settle(self.base, self.served, holdings=self._holdings())
+
+    async def _prepare(self, plan: "_Plan") -> bool:
         """Bring to disk what must be there before the kubelet is told: CDI specifications, and the record.
 
-        Returns whether there was anything to do.
+        Returns whether there was anything to do, during which an Allocate may have come.
         """
-        spoilt, self._cdi_faults = self._cdi_faults, self._drill.cdi_faults(self.base)
-        specify = bool(changes) or self.cdi.due or spoilt != self._cdi_faults
-        record = self.record.due or any(map(_lists_others, changes))
+        faults = self._drill.cdi_faults(self.base)
+        changes = inv.diff(self.served, plan.wanted)
+        specify = bool(changes) or self.cdi.due or self._steps.failed(_CDI) or faults != self._cdi_faults
+        record = any(map(_lists_others, changes)) or self._steps.failed(_RECORD)
         if specify:
-            await self.cdi.settle(wanted, holdings, self._cdi_faults)
+            await self._steps.take(_CDI, functools.partial(self._settle_cdi, plan, faults))
         if record:
-            await self.record.write(wanted)
+            await self._steps.take(_RECORD, functools.partial(self.record.write, plan.wanted))
         return specify or record
 
-    def _decide(
-        self, faults: aim.Afflictions, holdings: Holdings
-    ) -> tuple[retain.Retained, inv.Inventory, tuple[inv.Change, ...]]:
-        """What to serve, given all that is known, and how that differs from what is served."""
+    async def _settle_cdi(self, plan: "_Plan", faults: Mapping[str, CdiFault]) -> None:
+        await self.cdi.settle(plan.wanted, plan.holdings, faults)
+        self._cdi_faults = faults
+
+    def _holdings(self) -> Holdings:
+        return self.holders.snapshot(tuple(self.served.resources.values()))
+
+    def _decide(self) -> None:
+        """What to serve, given all that is known."""
+        holdings, faults = self._holdings(), self._drill.engine.afflictions
         verdicts = {**self.verdicts.current(), **self.standins.failed, **self.cdi.failed}
         fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
         kept = retain.retain(
@@ -205,12 +242,16 @@ class Reconciler:
             blind=self._options.intervals.retire_blind,
             recheck=self._options.intervals.retire_recheck,
         )
-        wanted = aim.drop(kept.inventory, faults.dropped)
-        return kept, wanted, inv.diff(self.served, wanted)
+        self._plan = _Plan(kept, aim.drop(kept.inventory, faults.dropped), holdings)
+
+    def _note(self, changes: Iterable[inv.Change]) -> None:
+        self._stamp(changes)
+        if any(isinstance(each, inv.Removed) or (isinstance(each, inv.Changed) and each.removed) for each in changes):
+            self.scanner.forget(self.scan, self.served)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
         self._drill.adopt(loaded.spec, base)
-        self.verdicts.scanned(self.scan, scan, self.served)
+        self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))
         told, self._told = self._told, frozenset(self.problems)

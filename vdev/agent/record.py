@@ -34,7 +34,6 @@ class Record:
     def __init__(self, directory: Path | None, owner: Owner) -> None:
         self.path = None if directory is None else directory / _file_name(owner)
         self.problem: Problem | None = None
-        self.due = False  # what is listed could not be written
         self._owner = owner
         self._encoded: dict[str, tuple[frozenset[str], str]] = {}  # by resource: the ids, and their rows
         self._written: bytes | None = None
@@ -65,32 +64,24 @@ class Record:
         log.warning("record not used", file=str(self.path), reason=why)
 
     async def write(self, wanted: Inventory) -> None:
-        """Write down what is about to be listed, where that differs from the last time."""
+        """Write down what is about to be listed, where that differs from the last time. Raises HostError."""
         if self.path is not None:
             await asyncio.to_thread(self._write, self.path, wanted.resources)
 
     def _write(self, path: Path, resources: Mapping[str, Resource]) -> None:
         self._encoded = {name: self._rows(resource) for name, resource in resources.items()}
         text = recordform.document(self._owner, {name: rows for name, (_, rows) in self._encoded.items()})
-        if text == self._written and not self.due:
+        if text == self._written:
             return
+        self._written = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
             write_atomic(path, text, mode=0o600)
-        except (HostError, OSError) as failed:
-            if not self.due:
-                log.warning("record not written", file=str(path), reason=str(failed))
-            self.due = True
-            self.problem = warning(
-                str(path),
-                f"what is listed cannot be recorded: {failed}",
-                "make --state-dir writable, or give --no-state; without a record, a restart together with an edit may "
-                "hand out again what a pod holds",
-            )
-            return
-        if self.due:
-            log.info("record written again", file=str(path))
-        self.due, self.problem, self._written = False, None, text
+        except OSError as failed:
+            raise HostError(
+                f"cannot make {path.parent}: {failed.strerror}; is --state-dir right, and writable?"
+            ) from failed
+        self.problem, self._written = None, text
 
     def _rows(self, resource: Resource) -> tuple[frozenset[str], str]:
         known = self._encoded.get(resource.name)

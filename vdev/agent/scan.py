@@ -13,6 +13,7 @@ from ..core.problem import Problem
 from ..core.spec import EntrySpec, Spec
 from ..errors import HostError
 from ..hostfs import HostRoot
+from .steps import Steps
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,17 @@ class Scan:
 
 
 class Scanner:
-    """Runs discovery in threads; an entry that did not change is not scanned again."""
+    """Runs discovery in threads; an entry that did not change is not scanned again.
 
-    def __init__(self, host: HostRoot, node: str, device_dir: Path) -> None:
+    Each entry is a step of its own: while its scan fails, what was found last stays, and its name is in `failed`.
+    """
+
+    def __init__(self, host: HostRoot, node: str, device_dir: Path, steps: Steps | None = None) -> None:
+        self.failed: frozenset[str] = frozenset()
         self._host = host
         self._node = node
         self._device_dir = str(device_dir)
+        self._steps = steps or Steps()
         self._numberings: dict[str, discovery.Numbering] = {}
 
     async def scan(self, before: Scan, spec: Spec, *, again: Iterable[str] = ()) -> Scan:
@@ -51,19 +57,30 @@ class Scanner:
         due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in set(again)]
         results = await asyncio.gather(*(self._one(entries[name]) for name in due))
         fresh = dict(zip(due, results, strict=True))
+        for name in self.failed - entries.keys():
+            self._steps.forget(_step(name))
+        self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
         found = {name: _same_or_new(before.found.get(name), fresh.get(name)) for name in entries}
         return Scan(entries, found)
 
-    async def _one(self, entry: EntrySpec) -> discovery.Found:
+    async def _one(self, entry: EntrySpec) -> discovery.Found | None:
+        """What is found for the entry, or None where looking for it fails."""
         numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
-        return await asyncio.to_thread(
-            discovery.discover,
-            entry,
-            self._host,
-            node=self._node,
-            numbering=numbering,
-            device_dir=self._device_dir,
-        )
+        found: discovery.Found | None = None
+
+        async def look() -> None:
+            nonlocal found
+            found = await asyncio.to_thread(
+                discovery.discover,
+                entry,
+                self._host,
+                node=self._node,
+                numbering=numbering,
+                device_dir=self._device_dir,
+            )
+
+        await self._steps.take(_step(entry.name), look)
+        return found
 
     def forget(self, scan: Scan, served: Inventory) -> None:
         """Free the indices of devices that are neither there nor listed to the kubelet any more."""
@@ -91,7 +108,10 @@ def _place(host: HostRoot, directory: str) -> Path:
 
 def _same_or_new(old: discovery.Found | None, new: discovery.Found | None) -> discovery.Found:
     """The old object where the new one says the same, so that what follows can see by identity that nothing changed."""
-    if new is None or old == new:
-        assert old is not None
-        return old
-    return new
+    if new is None:
+        return old or discovery.Found()
+    return old if old == new else new
+
+
+def _step(entry: str) -> str:
+    return f"looking for the devices of {entry!r}"

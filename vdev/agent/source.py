@@ -90,6 +90,11 @@ class ConfigSource:
             log.info("configuration is good again, and as it was")
             self.applied("good again, and as it was")
 
+    def broke_off(self) -> None:
+        """Reading failed for a reason that is none of the files'; it is tried again, and says itself what is wrong."""
+        self.status.failed_at = time.time()
+        self._metrics.reload_ok.set(0)
+
     def refused(self, bad: ConfigError) -> None:
         """The last reading is bad; said once per set of problems, since an editor may touch a file often."""
         problems = tuple(problem for problem in bad.problems if isinstance(problem, Problem))

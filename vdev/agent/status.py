@@ -62,7 +62,7 @@ def not_ready(agent: "Agent") -> list[str]:
     It is when every resource is registered, the kubelet listens to it, and containers can get the devices.
     """
     if agent.waiting or agent.fleet is None or not agent.state.published:
-        return [agent.waiting or "starting"]
+        return [agent.waiting or "starting", *map(str, agent.steps.problems)]
     services = agent.fleet.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     return [*missing, agent.state.cdi.trouble] if agent.state.cdi.trouble else missing

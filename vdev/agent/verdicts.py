@@ -52,8 +52,11 @@ class Verdicts:
         self._resources = {raw: target.resource for raw, target in targets.items()}
         self.monitor.update(targets)
 
-    def scanned(self, before: Scan, after: Scan, served: Inventory) -> None:
-        """Note what went away or came back between two scans, of entries that the configuration left as they were."""
+    def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
+        """Note what went away or came back between two scans, of entries that the configuration left as they were.
+
+        What was `left_out` is another entry's device, and its loss is counted there.
+        """
         for name, found in after.found.items():
             entry, old = after.entries[name], before.found.get(name)
             same = old is found or entry != before.entries.get(name)
@@ -62,8 +65,8 @@ class Verdicts:
             there, was_there = {raw.id for raw in found.devices}, {raw.id for raw in old.devices}
             lost, came = was_there - there, there - was_there
             self._presence = presence.observe(self._presence, lost=lost, came=came, now=time.monotonic())
-            if lost:
-                self._metrics.flaps.labels(entry.resource).inc(len(lost))
+            if counted := lost.difference(left_out):
+                self._metrics.flaps.labels(entry.resource).inc(len(counted))
         self._forget(after, served)
 
     def _forget(self, scan: Scan, served: Inventory) -> None:

@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    arguments = settings.explicit_booleans(arguments)
+    arguments = settings.spelled_out(arguments)
     name = next((each for each in arguments if not each.startswith("-")), "")
     if name and name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)

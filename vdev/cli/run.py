@@ -4,9 +4,8 @@ import argparse
 import asyncio
 import functools
 import os
-import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import settings
 from ..errors import UsageError
@@ -34,9 +33,6 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop."""
-    # Until the agent handles signals itself, a reload is moot and an end is an orderly one.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     raise_open_files()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its core writes lines of its own between ours, for what we report
     from .. import config  # the running plugin's parts are not needed for --help
@@ -69,7 +65,19 @@ def run(args: argparse.Namespace) -> int:
         fault_dir=chosen.fault_dir,
     )
 
-    async def main() -> int:
-        return await Agent(options).run()
+    async def main() -> None:
+        _leave(await Agent(options).run())
 
-    return asyncio.run(main())
+    asyncio.run(main())
+    raise AssertionError("the process has ended")
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, once the agent has put everything in order.
+
+    What the interpreter would do first can only disturb: it takes the signal handlers away, and waits for threads, of
+    which one may hang in the kernel.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -93,11 +93,13 @@ def load(
     problems: list[object] = []
     for path in paths:
         try:
-            documents.append(read_file(Path(path)))
+            documents.append(read_file(Path(path), may_be_empty=len(paths) > 1))
         except ConfigError as bad:
             problems += bad.problems
     if problems:
         raise ConfigError(tuple(problems))
+    if not any(document.root for document in documents):
+        read_file(Path(paths[0]))  # which says what is wrong with a configuration that says nothing
     return _build(join(documents), overrides, preset_dirs, partial=partial)
 
 

@@ -7,6 +7,7 @@ devices a count meets) is judged by `core.inventory`.
 from collections.abc import Mapping, Sequence
 
 from ..core import names, pattern
+from ..core.sharing import MPS_CLIENTS
 from ..core.spec import DeviceListStrategy, EntrySpec, MigStrategy, PathType, Probe, VirtualSource
 from . import actions, schema, standins
 from .place import Path
@@ -262,6 +263,10 @@ def _mps(reading: Reading, models: Entries, report: Report) -> None:
     if not flags.mps_root:
         hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, such as /run/nvidia/mps"
         report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
+    for path, item in reading.items(("sharing", "mps", "resources"), mps.resources):
+        if item.replicas > MPS_CLIENTS:
+            message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
+            report.error((*path, "replicas"), message, f"expected 2 to {MPS_CLIENTS}, or timeSlicing")
     if flags.mig_strategy is MigStrategy.SINGLE:
         cut = {model.resource: path for path, model in models if model.partitions}
         for path, item in reading.items(("sharing", "mps", "resources"), mps.resources):

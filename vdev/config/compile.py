@@ -31,6 +31,9 @@ def flags(model: schema.Flags) -> Flags:
         device_list_strategies=tuple(dict.fromkeys(plugin.device_list_strategy)),
         device_id_strategy=plugin.device_id_strategy,
         cdi_annotation_prefix=plugin.cdi_annotation_prefix,
+        gdrcopy_enabled=model.gdrcopy_enabled,
+        gds_enabled=model.gds_enabled,
+        mofed_enabled=model.mofed_enabled,
         shared_devices_allocation_policy=plugin.shared_devices_allocation_policy,
     )
 

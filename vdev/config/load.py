@@ -14,6 +14,7 @@ import yaml
 
 from ..core.origin import Override
 from ..errors import ConfigError
+from . import go_yaml
 from .place import Finding, Path, Place, finding, refusal, show
 from .tree import Composer, Expansion, Items, Pairs, Plain, Tree
 
@@ -21,6 +22,7 @@ MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00": "UTF-32"}
+_DEV_NULL = os.makedev(1, 3)  # NVIDIA's config-manager links to it for "no configuration"
 _PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # what a shell gives for `|` and `<(…)`: the other end is open
 _KINDS = {
     stat.S_IFDIR: "directory",
@@ -67,12 +69,18 @@ class Document:
         return self.keys.get(path) or self.value_place(path)
 
 
-def read_file(path: FilePath) -> Document:
-    """Read one file. Raises ConfigError when it cannot be read at all, with the reason."""
+def read_file(path: FilePath, *, may_be_empty: bool = False) -> Document:
+    """Read one file. Raises ConfigError when it cannot be read at all, with the reason.
+
+    With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null.
+    """
     name = str(path)
     try:
-        mode = path.stat().st_mode
+        state = path.stat()
+        mode = state.st_mode
         piped = name.startswith(_PIPED)
+        if may_be_empty and stat.S_ISCHR(mode) and state.st_rdev == _DEV_NULL:
+            return _nothing(name)
         if not stat.S_ISREG(mode) and not piped:
             raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
         # A pipe may take the file's place at any time; nobody must wait for its other end.
@@ -83,10 +91,14 @@ def read_file(path: FilePath) -> Document:
         raise refusal(Place(name), f"cannot be read: {error.strerror}") from error
     except ValueError as error:  # a NUL byte in the name
         raise refusal(Place(name), f"cannot be read: {error}") from error
-    return read_bytes(data, name)
+    return read_bytes(data, name, may_be_empty=may_be_empty)
 
 
-def read_bytes(data: bytes, name: str) -> Document:
+def _nothing(name: str) -> Document:
+    return Document(values={(): Place(name, 1, 1)}, files=(name,))
+
+
+def read_bytes(data: bytes, name: str, *, may_be_empty: bool = False) -> Document:
     """Read a file's content. Raises ConfigError."""
     if len(data) > MAX_BYTES:
         raise refusal(Place(name), f"is larger than {MAX_BYTES // 1024 // 1024} MiB", "is it the right file?")
@@ -99,10 +111,10 @@ def read_bytes(data: bytes, name: str) -> Document:
         raise refusal(
             _place(before, name), f"byte 0x{data[error.start]:02x} is not UTF-8", "save it as UTF-8"
         ) from error
-    return read_text(text, name)
+    return read_text(text, name, may_be_empty=may_be_empty)
 
 
-def read_text(text: str, name: str) -> Document:
+def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
     """Read a file's text. Raises ConfigError."""
     if bad := _UNPRINTABLE.search(text):
         place = _place(text[: bad.start()], name)
@@ -115,12 +127,15 @@ def read_text(text: str, name: str) -> Document:
     except yaml.YAMLError as error:
         raise refusal(Place(name), f"is not YAML: {error}") from error
     if node is None or node.content is None:
+        if may_be_empty:
+            return _nothing(name)
         raise refusal(Place(name), "is empty", "expected a mapping that starts with 'version: v1'")
     if not isinstance(node.content, Pairs):
         what = "a list" if isinstance(node.content, Items) else f"the text {str(node.content)[:40]!r}"
         message = f"expected a mapping at the top of the file, got {what}"
         raise refusal(node.place, message, "it starts with 'version: v1'")
-    expand = Expansion()
+    keys = {str(key.content) for key, _ in node.content.nodes}
+    expand = Expansion(go_yaml.number_or_boolean) if keys <= go_yaml.SECTIONS else Expansion()
     root = expand.mapping(node.content, ())
     _refuse_config_map(root, node.place)
     values = {(): node.place} | expand.values

@@ -130,9 +130,6 @@ class Imex(Section):
 
 
 _UNUSED: Mapping[Path, str] = {
-    ("flags", "gdrcopyEnabled"): "GDRCopy needs NVIDIA's driver",
-    ("flags", "gdsEnabled"): "GPUDirect Storage needs NVIDIA's driver",
-    ("flags", "mofedEnabled"): "MOFED needs NVIDIA's driver",
     ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
     ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
     ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",

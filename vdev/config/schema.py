@@ -95,12 +95,12 @@ class Flags(Section):
     plugin: PluginFlags = PluginFlags()
     gfd: Gfd | None = None
     """NVIDIA's; accepted and not used."""
-    gdrcopy_enabled: Flag | None = None
-    """NVIDIA's; accepted and not used."""
-    gds_enabled: Flag | None = None
-    """NVIDIA's; accepted and not used."""
-    mofed_enabled: Flag | None = None
-    """NVIDIA's; accepted and not used."""
+    gdrcopy_enabled: Flag = False
+    """Whether containers with NVIDIA devices get NVIDIA_GDRCOPY=enabled, which asks the runtime for GDRCopy."""
+    gds_enabled: Flag = False
+    """Whether containers with NVIDIA devices get NVIDIA_GDS=enabled, which asks the runtime for GPUDirect Storage."""
+    mofed_enabled: Flag = False
+    """Whether containers with NVIDIA devices get NVIDIA_MOFED=enabled, which asks the runtime for MOFED."""
     use_node_feature_api: Annotated[Flag | None, Field(alias="useNodeFeatureAPI")] = None
     """NVIDIA's; accepted and not used."""
     device_discovery_strategy: Annotated[Text, matching("auto|nvml|tegra", "auto, nvml or tegra")] | None = None

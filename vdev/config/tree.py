@@ -6,7 +6,7 @@ keeps the text that was written, and the field that takes it decides (`types`).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import yaml
@@ -162,9 +162,13 @@ def _check_tag(tag: str | None, allowed: str, place: Place) -> None:
 
 
 class Expansion:
-    """Turns nodes into the tree, aliases and merge keys expanded, and notes every place."""
+    """Turns nodes into the tree, aliases and merge keys expanded, and notes every place.
 
-    def __init__(self) -> None:
+    `resolve` may say of an unquoted scalar which number or boolean it is; by default it is what YAML 1.2 says.
+    """
+
+    def __init__(self, resolve: Callable[[str], str | None] = lambda _: None) -> None:
+        self._resolve = resolve
         self.keys: dict[Path, Place] = {}
         self.values: dict[Path, Place] = {}
         self.problems: list[Finding] = []
@@ -204,6 +208,8 @@ class Expansion:
                 return [self._value(item, (*path, index)) for index, item in enumerate(nodes)]
             case Pairs():
                 return self.mapping(node.content, path)
+            case str(text) if node.plain and (resolved := self._resolve(text)) is not None:
+                return Plain(resolved)
             case scalar:
                 return scalar
 

@@ -177,6 +177,8 @@ def _path_problem(value: str) -> str:
         return f"{value!r} is not an absolute path; it must start with '/'"
     if ".." in value.split("/"):
         return f"{value!r} climbs with '..'; write the path that it means"
+    if any(ord(each) < ord(" ") or each == "\x7f" for each in value):
+        return f"{value!r} has a line break or another control character"
     return ""
 
 

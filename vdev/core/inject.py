@@ -53,6 +53,8 @@ def inject(allocation: Allocation) -> ContainerEdits:
             edits.env[variable] = ",".join(_list_name(device, flags) for device in devices)
     if DeviceListStrategy.VOLUME_MOUNTS in strategies:
         _volume_mounts(edits, groups, flags)
+    if any(entry.is_nvidia for entry, _ in groups):
+        edits.env |= _features(flags)
     for entry, devices in groups:
         _container_texts(edits, resource.name, entry, devices)
         if not only_cdi(flags):
@@ -62,6 +64,16 @@ def inject(allocation: Allocation) -> ContainerEdits:
                 _merge(edits.nodes, on_host, device, _same_node)
                 _merge(edits.mounts, mounts_of(resource.name, entry, device, flags), device, _same_mount)
     return edits
+
+
+def _features(flags: Flags) -> dict[str, str]:
+    """What asks NVIDIA's runtime for more than devices, whatever the strategy."""
+    asked = {
+        "NVIDIA_GDRCOPY": flags.gdrcopy_enabled,
+        "NVIDIA_GDS": flags.gds_enabled,
+        "NVIDIA_MOFED": flags.mofed_enabled,
+    }
+    return {variable: "enabled" for variable, is_on in asked.items() if is_on}
 
 
 def only_cdi(flags: Flags) -> bool:
@@ -282,7 +294,8 @@ def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Dev
             continue
         for slot in resource.slots:
             device = slot.device
-            if device.raw.entry != UNKNOWN_ENTRY:  # an earlier process wrote what a container may need of it
+            # Of a device of unknown entry an earlier process wrote what a container may need.
+            if device.raw.entry != UNKNOWN_ENTRY and not device.raw.refused:
                 entry = resource.entries[device.raw.entry]
                 yield cdi.kind(entry.resource), _list_name(device, resource.flags), resource, device
 

@@ -29,6 +29,8 @@ class Intervals:
     retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second
     retry_first: float = 0.2  # registering; doubles with each failure
     retry_most: float = 10.0
+    retry_step_first: float = 0.5  # what the agent failed to do; doubles with each failure
+    retry_step_most: float = 30.0
 
     # What a kubelet is given time for.
     kubelet_grace: float = holders.GRACE  # to know its pods after its start

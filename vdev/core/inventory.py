@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from . import claims, names, sharing, strategy, wire
+from . import claims, names, refusal, sharing, strategy, wire
 from .device import Health, RawDevice, Slot
 from .problem import Problem, error, warning
 from .sharing import Sharing
@@ -97,7 +97,7 @@ class Inventory:
     resources: Mapping[str, Resource] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)  # device id -> why its resource is named so
-    left_out: frozenset[str] = frozenset()  # raw devices that were found, and that another entry has
+    left_out: frozenset[str] = frozenset()  # raw devices that were found and are not handed out; they are not probed
 
 
 EMPTY = Inventory()
@@ -108,9 +108,10 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     nothing else.
     """
     claimed = claims.settle(spec.on_node(node), found)
-    advertised = strategy.advertise(spec, node, claimed.devices)
+    judged = refusal.settle(spec.on_node(node), claimed.devices)
+    advertised = strategy.advertise(spec, node, judged.devices)
     shared = sharing.share(advertised.devices, spec.sharing)
-    problems = [*claimed.problems, *advertised.problems, *shared.problems]
+    problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems]
     entries = {entry.name: entry for entry in spec.on_node(node)}
     resources: dict[str, Resource] = {}
     seen: dict[str, str] = {}
@@ -136,7 +137,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
             resources[name] = resource
             if wire.list_size(kept, healthy=False) > wire.LIST_LIMIT:
                 problems.append(_nearly_too_large(resource, where))
-    return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out)
+    return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out | judged.refused)
 
 
 def _entries_of(slots: Iterable[Slot], entries: Mapping[str, EntrySpec], name: str) -> dict[str, EntrySpec]:

@@ -4,6 +4,7 @@ NVIDIA's form and ids (`<id>::<n>`), with what it parses but disables: `devices`
 name.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +47,10 @@ def share(devices: Mapping[str, Sequence[Device]], spec: SharingSpec | None) -> 
             rule = chosen.get(device.id)
             if rule is None:
                 result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
+                continue
+            most = mps_clients(device) if spec and spec.kind is SharingKind.MPS else rule.replicas
+            if rule.replicas > most:
+                result.problems.append(_too_many_clients(resource, device, rule, most))
                 continue
             target = _target(spec, rule)
             if target != resource and target in devices:
@@ -125,6 +130,27 @@ def _referenced(
         else:
             picked[device.id] = device
     return list(picked.values())
+
+
+MPS_CLIENTS = 48
+_OLD_MPS_CLIENTS = 16
+_NEWER = (7, 5)  # compute capability; NVIDIA's daemon compares with this, though Volta, 7.0, could serve 48 as well
+_CAPABILITY = re.compile(r"v?([0-9]{1,3})(?:\.([0-9]{1,3}))?")
+
+
+def mps_clients(device: Device) -> int:
+    """How many clients NVIDIA's MPS daemon lets a device have; a device that says no compute capability is new."""
+    capability = _CAPABILITY.fullmatch(device.attributes.get("computeCapability", ""))
+    if capability is None or (int(capability[1]), int(capability[2] or 0)) >= _NEWER:
+        return MPS_CLIENTS
+    return _OLD_MPS_CLIENTS
+
+
+def _too_many_clients(resource: str, device: Device, rule: SharedResource, most: int) -> Problem:
+    capability = device.attributes.get("computeCapability", "")
+    why = f" of compute capability {capability}" if most < MPS_CLIENTS else ""
+    message = f"{rule.replicas} replicas of {resource!r}: MPS serves at most {most} clients of a device{why}"
+    return error(rule.where, message, f"replicas: {most} or fewer, or timeSlicing")
 
 
 def mps_share(sharing: Sharing, device: Device) -> tuple[int, int]:

@@ -72,6 +72,9 @@ class Flags:
     device_list_strategies: tuple[DeviceListStrategy, ...] = (DeviceListStrategy.ENVVAR,)
     device_id_strategy: DeviceIdStrategy = DeviceIdStrategy.UUID
     cdi_annotation_prefix: str = "cdi.k8s.io/"
+    gdrcopy_enabled: bool = False
+    gds_enabled: bool = False
+    mofed_enabled: bool = False
     shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
 
 

@@ -56,7 +56,7 @@ class Metrics:
         )
         self.faults_active = self._gauge("faults_active", "Injected faults in force now: a drill, no outage", "kind")
         self.faults_injected = self._counter("faults_injected_total", "Faults injected on demand", "kind", "resource")
-        self.problems = self._gauge("problems", "Problems of the configuration and of discovery", "severity")
+        self.problems = self._gauge("problems", "Problems of configuration, discovery and agent", "severity")
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"vdev_{name}", text, labels, registry=self.registry)

@@ -27,7 +27,7 @@ class KubeletLink:
 
     `socket` is None when nothing shall be registered; `directory` holds the plugin's own sockets.
 
-    Whoever depends on it waits on `subscribe()`'s event; `look()` finds out whether anything changed.
+    Whoever depends on it waits on an event that it subscribes; `look()` finds out whether anything changed.
     """
 
     def __init__(self, socket_path: Path | None, plugin_dir: Path) -> None:
@@ -40,11 +40,9 @@ class KubeletLink:
         self._made = 0
         self._subscribers: set[asyncio.Event] = set()
 
-    def subscribe(self) -> asyncio.Event:
-        """An event that is set at each change."""
-        event = asyncio.Event()
+    def subscribe(self, event: asyncio.Event) -> None:
+        """Set the event at each look."""
         self._subscribers.add(event)
-        return event
 
     def unsubscribe(self, event: asyncio.Event) -> None:
         """Forget an event."""

@@ -97,7 +97,7 @@ class ResourceService:
         self._poked = False  # what faults do may have changed since the last registration
         self._spoilt: set[Path] = set()  # sockets that a fault spoilt; their files go when another one is registered
         self._server: ResourceServer | None = None
-        self._wake = link.subscribe()
+        self._wake = asyncio.Event()
         self._stopping = False
         self._registering: asyncio.Timeout | None = None
         self._renew = False  # the next registration must be made with a new server
@@ -168,6 +168,7 @@ class ResourceService:
         """Serve and register until stopped; nothing that goes wrong with this resource gets out."""
         attempt = 0
         loop = asyncio.get_running_loop()
+        self._link.subscribe(self._wake)
         try:
             while not self._stopping:
                 generation = self._link.generation
@@ -212,10 +213,12 @@ class ResourceService:
     async def retire(self) -> None:
         """Take the resource off the node: an empty list first, so that its capacity becomes 0, then the end."""
         listened = self.streams > 0
-        self.update(replace(self.resource, slots=()))  # also for a kubelet that restarts in the meantime
-        if listened:
-            await asyncio.sleep(self._intervals.empty_list)
-        self.stop()
+        try:
+            self.update(replace(self.resource, slots=()))  # also for a kubelet that restarts in the meantime
+            if listened:
+                await asyncio.sleep(self._intervals.empty_list)
+        finally:
+            self.stop()
 
     async def _serving(self) -> ResourceServer:
         if self._server is not None and not self._renew and await asyncio.to_thread(self._server.owns_socket):

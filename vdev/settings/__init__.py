@@ -26,9 +26,9 @@ __all__ = [
     "add_node_name",
     "add_plugin_flags",
     "add_run_dir",
-    "explicit_booleans",
     "from_arguments",
     "run_dir",
+    "spelled_out",
 ]
 
 
@@ -113,16 +113,21 @@ def _add_option(parser: argparse._ActionsContainer, option: Option) -> None:
     )
 
 
-def explicit_booleans(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--flag` of a boolean written `--flag=true`; as in Go, it never takes the next argument."""
-    names = {
-        f"--{name}" for option in OPTIONS if option.kind is Kind.BOOLEAN for name in (option.name, *option.aliases)
-    }
+def spelled_out(arguments: Sequence[str]) -> list[str]:
+    """The arguments as argparse reads them, where Go's flags, which NVIDIA's plugin has, are read otherwise.
+
+    One dash does for two, and `--flag` of a boolean is `--flag=true`: it never takes the next argument.
+    """
+    booleans = {name for option in OPTIONS if option.kind is Kind.BOOLEAN for name in (option.name, *option.aliases)}
+    names = {name for option in OPTIONS for name in (option.name, *option.aliases)}
     result: list[str] = []
     for number, argument in enumerate(arguments):
         if argument == "--":
             return result + list(arguments[number:])
-        result.append(f"{argument}=true" if argument in names else argument)
+        name, equals, _ = argument.lstrip("-").partition("=")
+        dashes = len(argument) - len(argument.lstrip("-"))
+        spelled = f"-{argument}" if dashes == 1 and name in names else argument
+        result.append(f"{spelled}=true" if dashes in (1, 2) and name in booleans and not equals else spelled)
     return result
 
 

@@ -6,6 +6,7 @@ node; nothing of the files is decided here.
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -18,11 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, assert_never
 
+from . import wire
 from .clock import LeapClock
 from .kubelet import Kubelet
 from .pods import PodStatus
 from .scenario import Action, Capability, ScenarioError
-from .state import Capacity
+from .state import UNHEALTHY, Capacity
 
 _LOG_TAIL = 2_000  # characters of the plugin's log that an error shows
 _POLL_SECONDS = 0.1
@@ -51,6 +53,9 @@ class Plugin(Protocol):
 
     async def stop(self) -> None:
         """End it as by SIGTERM; returns when it is gone. Does nothing if it does not run."""
+
+    async def reasons(self) -> Mapping[tuple[str, str], str]:
+        """Why it calls devices Unhealthy, by resource and id; empty while it does not answer."""
 
     def check(self) -> None:
         """Raise ScenarioError if it ended by itself."""
@@ -97,6 +102,18 @@ class VdevRun:
         if code:
             raise ScenarioError(await asyncio.to_thread(self._last_words, code))
 
+    async def reasons(self) -> Mapping[tuple[str, str], str]:
+        """What `vdev status` says of Unhealthy devices."""
+        asking = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vdev", "status", "--output", "json"),
+            *("--run-dir", str(self._places.run_dir)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        answer, _ = await asking.communicate()
+        return reasons_in(json.loads(answer)) if answer.strip() else {}
+
     def check(self) -> None:
         """Raise ScenarioError with the end of the log if the process ended by itself."""
         if self._process is not None and self._process.returncode is not None:
@@ -105,6 +122,16 @@ class VdevRun:
     def _last_words(self, code: int) -> str:
         tail = self._places.log.read_text(errors="replace")[-_LOG_TAIL:]
         return f"the plugin ended with exit code {code}:\n{tail}"
+
+
+def reasons_in(status: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """The reasons of Unhealthy devices in a status document of vdev."""
+    return {
+        (resource["name"], device["id"]): device["reason"]
+        for resource in status["resources"]
+        for device in resource["devices"]
+        if device["health"] == UNHEALTHY
+    }
 
 
 class SimDriver:
@@ -171,8 +198,26 @@ class SimDriver:
                 await self._plugin.stop()
             case Action.START_PLUGIN:
                 await self._plugin.start()
+            case Action.REBOOT_PLUGIN_FIRST:
+                await self._reboot()
             case _:
                 assert_never(action)
+
+    async def _reboot(self) -> None:
+        """What lives in memory goes; the plugin's part of the boot is over when the kubelet starts."""
+        await self.kubelet.power_off()
+        await self._plugin.stop()
+        await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
+        directory = self.kubelet.device_plugin_dir
+        await asyncio.to_thread(wire.remove_sockets, directory)
+        await self._plugin.start()
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                while not await asyncio.to_thread(wire.sockets, directory):
+                    await self.change()
+        except TimeoutError:
+            raise ScenarioError(f"the plugin did not serve within {_STOP_SECONDS:g} s of its start") from None
+        await self.kubelet.start(wait=False)
 
     async def advance_clock(self, seconds: float) -> None:
         """Put the kubelet's clock forward."""
@@ -205,6 +250,10 @@ class SimDriver:
     async def registrations(self, resource: str) -> int:
         """The kubelet's count of registrations."""
         return self.kubelet.metrics.registrations[resource]
+
+    async def reasons(self) -> Mapping[tuple[str, str], str]:
+        """What the plugin says of itself."""
+        return await self._plugin.reasons()
 
     async def errors(self) -> list[str]:
         """The error findings."""

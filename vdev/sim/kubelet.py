@@ -24,7 +24,7 @@ from .lint import Finding, Overlaps, Severity
 from .pods import Phase, PodStatus
 from .process import KubeletProcess, Paths, Settings
 from .registration import Compat
-from .state import Capacity, DeviceVanishedError
+from .state import Capacity, DeviceTable, DeviceVanishedError
 from .workers import ContainerRecord, PodRecord, PodStore, ProcessGoneError, Workers
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
@@ -170,11 +170,15 @@ class Kubelet:
 
         With `readmit=False` they wait for `readmit()`, which is a boot whose plugins were faster.
         """
+        await self.power_off()
+        await self.start(readmit=readmit, wait=wait)
+
+    async def power_off(self) -> None:
+        """The node goes down: the kubelet and every container with it."""
         await self.stop()
         for record in self._store.records.values():
             for container in record.containers:
                 container.running = container.done = False
-        await self.start(readmit=readmit, wait=wait)
 
     @property
     def alive(self) -> bool:
@@ -219,6 +223,15 @@ class Kubelet:
     def devices(self) -> Capacity:
         """The same as the device manager sees it this moment; empty while the kubelet is down."""
         return Capacity({}, {}) if self._process is None else self._process.table.view()
+
+    def listed(self) -> dict[str, dict[str, str]]:
+        """What the plugins that are connected list this moment: health by device id, by resource."""
+        table = DeviceTable() if self._process is None else self._process.table
+        return {
+            resource: {id_: each.health for id_, each in devices.items()}
+            for resource, devices in table.devices.items()
+            if resource in table.endpoints and table.endpoints[resource].stopped is None
+        }
 
     @property
     def findings(self) -> list[Finding]:

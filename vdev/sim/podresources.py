@@ -30,8 +30,8 @@ class Pods(Protocol):
     def active(self) -> list[PodSpec]:
         """In the order in which they were created; none until the process has its sources."""
 
-    def lives(self, uid: str) -> bool:
-        """Whether this pod exists and is not over, admitted or not yet."""
+    def uses(self, uid: str, container: str) -> bool:
+        """Whether this container uses its devices or may yet."""
 
 
 class RateLimit:

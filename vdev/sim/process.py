@@ -108,6 +108,8 @@ class KubeletProcess:
         await up
         self.alive = True
         await asyncio.to_thread(wire.remove_sockets, paths.device_plugins)
+        if not self.fresh:
+            await self.pause(self.settings.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(time.monotonic) if self.settings.rate_limit else None
@@ -205,13 +207,13 @@ class KubeletProcess:
             await self._end.wait()
 
     def _held(self, resource: str) -> set[str]:
-        """The ids that living pods hold or an Allocate names.
+        """The ids that containers use or may yet use, or that an Allocate names.
 
-        The table alone would not do: like the kubelet's it keeps what the pod admitted last held, even after its end.
+        The table alone would not do: like the kubelet's it keeps what ended pods and finished init containers held.
         """
         holders = self.table.holders_of(resource)
-        living = {id_ for id_, pod in holders.items() if self.pods.lives(pod)}
-        return living | self.admission.in_flight.get(resource, set())
+        used = {id_ for pod, container, ids in holders if self.pods.uses(pod, container) for id_ in ids}
+        return used | self.admission.in_flight.get(resource, set())
 
     def _free(self, active: set[str]) -> None:
         """Only once all pods are known; until then a pod that was not admitted again yet would lose its devices."""

@@ -31,6 +31,8 @@ class Capability(Enum):
     EDITS = "edits"  # see what a container gets
     FINDINGS = "findings"  # the embedded kubelet's findings
     REGISTRATIONS = "registrations"  # the kubelet's counter of registrations
+    REBOOT = "reboot"  # let the node go down and come back, the plugin before the kubelet
+    REASONS = "reasons"  # why the plugin calls a device Unhealthy
 
 
 class Action(Enum):
@@ -42,11 +44,13 @@ class Action(Enum):
     RESTART_PLUGIN = "restartPlugin"
     STOP_PLUGIN = "stopPlugin"
     START_PLUGIN = "startPlugin"
+    REBOOT_PLUGIN_FIRST = "rebootPluginFirst"
 
 
 _NEEDS = {
     **dict.fromkeys([Action.RESTART_KUBELET, Action.CRASH_KUBELET, Action.START_KUBELET], Capability.KUBELET),
     **dict.fromkeys([Action.RESTART_PLUGIN, Action.STOP_PLUGIN, Action.START_PLUGIN], Capability.PLUGIN),
+    Action.REBOOT_PLUGIN_FIRST: Capability.REBOOT,
 }
 
 
@@ -95,11 +99,14 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What must be seen, sooner or later. `pods` holds None for a pod that must not be there."""
+    """What must be seen, sooner or later. `pods` holds None for a pod that must not be there; `unhealthy` the reason of
+    each device that must be listed as Unhealthy, by resource and id.
+    """
 
     node: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     pods: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     registrations: Mapping[str, int] = field(default_factory=dict)
+    unhealthy: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     no_error_findings: bool = False
 
 
@@ -108,13 +115,18 @@ Step = Action | EditConfiguration | AdvanceClock | CreatePod | DeletePod | Resta
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One file. `configuration` is the plugin's first configuration; `pods` are manifests by the name of the pod."""
+    """One file. `configuration` is the plugin's first configuration; `pods` are manifests by the name of the pod.
+
+    `hardware` says which pieces of hardware a device id stands for; two pods must never have one piece. It is looked at
+    after each step and while an expectation is waited for.
+    """
 
     title: str
     configuration: str
     steps: tuple[Step, ...]
     pods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     requires: frozenset[Capability] = frozenset()
+    hardware: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 class Driver(Protocol):
@@ -152,6 +164,9 @@ class Driver(Protocol):
     async def registrations(self, resource: str) -> int:
         """How often a resource was registered since the kubelet started counting."""
 
+    async def reasons(self) -> Mapping[tuple[str, str], str]:
+        """Why the plugin calls devices Unhealthy, by resource and device id; empty while it does not answer."""
+
     async def errors(self) -> list[str]:
         """What was found wrong with the plugin."""
 
@@ -175,6 +190,7 @@ async def play(scenario: Scenario, driver: Driver, *, patience: float = 60.0) ->
             continue
         try:
             await _do(step, scenario, driver, patience)
+            await _check_hardware(scenario, driver)
         except ScenarioError as error:
             raise ScenarioError(f"{scenario.title}: step {number}: {error}") from error
     return skipped
@@ -211,20 +227,37 @@ async def _do(step: Step, scenario: Scenario, driver: Driver, patience: float) -
         case DeviceNode():
             await driver.device_node(step.path, make=step.make)
         case Expect():
-            await _await(step, driver, patience)
+            await _await(step, scenario, driver, patience)
         case _:
             assert_never(step)
 
 
-async def _await(expect: Expect, driver: Driver, patience: float) -> None:
+async def _await(expect: Expect, scenario: Scenario, driver: Driver, patience: float) -> None:
     seen = await _differences(expect, driver)
     try:
         async with asyncio.timeout(patience):
             while seen:
                 await driver.change()
+                await _check_hardware(scenario, driver)
                 seen = await _differences(expect, driver)
     except TimeoutError:
         raise ScenarioError(f"not within {patience:g} s: {'; '.join(seen)}") from None
+
+
+async def _check_hardware(scenario: Scenario, driver: Driver) -> None:
+    """Raise ScenarioError if two pods that are not over have the same piece of hardware."""
+    if not scenario.hardware:
+        return
+    owners: dict[str, tuple[str, str]] = {}
+    for name in scenario.pods:
+        pod = await driver.pod(name)
+        if pod is None or pod.phase.terminal:
+            continue
+        for id_ in sorted({id_ for each in pod.containers for ids in each.devices.values() for id_ in ids}):
+            for piece in sorted(scenario.hardware.get(id_, {id_})):
+                other, theirs = owners.setdefault(piece, (name, id_))
+                if other != name:
+                    raise ScenarioError(f"{piece} is on two pods: {other} has {theirs}, and {name} has {id_}")
 
 
 async def _differences(expect: Expect, driver: Driver) -> list[str]:
@@ -244,9 +277,18 @@ async def _differences(expect: Expect, driver: Driver) -> list[str]:
         for resource, count in expect.registrations.items():
             if (seen := await driver.registrations(resource)) != count:
                 found.append(f"{resource}: expected {count} registrations, seen {seen}")
+    if expect.unhealthy and not found and Capability.REASONS in driver.capabilities:
+        found += _reason_differences(expect.unhealthy, await driver.reasons())
     if expect.no_error_findings and Capability.FINDINGS in driver.capabilities:
         found += await driver.errors()
     return found
+
+
+def _reason_differences(wanted: Mapping[str, Mapping[str, Any]], seen: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    for resource, devices in wanted.items():
+        for id_, reason in devices.items():
+            if not _same(reason, seen.get((resource, id_))):
+                yield f"{resource}: {id_}: expected Unhealthy, {reason!r}; seen {seen.get((resource, id_))!r}"
 
 
 def _pod_differences(wanted: Mapping[str, Any], pod: PodStatus, *, edits: bool) -> Iterator[str]:

@@ -50,11 +50,17 @@ def load(path: Path) -> Scenario:
 
 def parse(document: Any) -> Scenario:
     """A scenario from its YAML document. Raises ScenarioFormatError."""
-    keys = _keys(document, "the file", required={"title", "configuration", "steps"}, optional={"pods", "requires"})
+    optional = {"pods", "requires", "hardware"}
+    keys = _keys(document, "the file", required={"title", "configuration", "steps"}, optional=optional)
     pods = {name: _manifest(name, pod) for name, pod in _mapping(keys.get("pods", {}), "pods").items()}
     steps = tuple(_step(step, f"steps[{i}]", pods) for i, step in enumerate(_list(keys["steps"], "steps")))
     requires = frozenset(_enum(Capability, name, "requires") for name in _list(keys.get("requires", []), "requires"))
-    return Scenario(_text(keys["title"], "title"), _text(keys["configuration"], "configuration"), steps, pods, requires)
+    hardware = {
+        str(id_): frozenset(map(str, _list(pieces, f"hardware.{id_}")))
+        for id_, pieces in _mapping(keys.get("hardware", {}), "hardware").items()
+    }
+    title, configuration = _text(keys["title"], "title"), _text(keys["configuration"], "configuration")
+    return Scenario(title, configuration, steps, pods, requires, hardware)
 
 
 def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
@@ -83,7 +89,7 @@ def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
 
 
 def _expect(document: Any, where: str) -> Expect:
-    keys = _keys(document, where, optional={"node", "pods", "registrations", "findings"})
+    keys = _keys(document, where, optional={"node", "pods", "registrations", "unhealthy", "findings"})
     node = {}
     for resource, numbers in _mapping(keys.get("node", {}), f"{where}.node").items():
         pair = _keys(numbers, f"{where}.node.{resource}", required={"capacity", "allocatable"})
@@ -96,7 +102,11 @@ def _expect(document: Any, where: str) -> Expect:
     if keys.get("findings", "none") != "none":
         raise ScenarioFormatError(f"{where}.findings: expected none, found {keys['findings']!r}")
     registrations = {r: int(n) for r, n in _mapping(keys.get("registrations", {}), f"{where}.registrations").items()}
-    return Expect(node, pods, registrations, "findings" in keys)
+    unhealthy = {
+        resource: dict(_mapping(reasons, f"{where}.unhealthy.{resource}"))
+        for resource, reasons in _mapping(keys.get("unhealthy", {}), f"{where}.unhealthy").items()
+    }
+    return Expect(node, pods, registrations, unhealthy, "findings" in keys)
 
 
 def _manifest(name: str, document: Any) -> Mapping[str, Any]:

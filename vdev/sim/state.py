@@ -5,7 +5,7 @@ clock, no gRPC. Everything is keyed by resource name only, as in the kubelet; wh
 `registration`'s business, which ids a container gets is `admission`'s.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 HEALTHY = "Healthy"
@@ -200,15 +200,12 @@ class DeviceTable:
             allocated.setdefault(resource, set()).update(held.ids)
         self.allocated = allocated
 
-    def holders_of(self, resource: str) -> dict[str, str]:
-        """Every held device id of a resource and the UID of a pod that holds it."""
-        return {
-            id_: pod
-            for pod, containers in self.holders.items()
-            for resources in containers.values()
-            if resource in resources
-            for id_ in resources[resource].ids
-        }
+    def holders_of(self, resource: str) -> Iterator[tuple[str, str, frozenset[str]]]:
+        """Who holds devices of a resource: UID of the pod, name of the container, and their ids."""
+        for pod, containers in self.holders.items():
+            for container, held in containers.items():
+                if resource in held:
+                    yield pod, container, held[resource].ids
 
     def _everything_held(self) -> Iterable[tuple[str, Held]]:
         for containers in self.holders.values():

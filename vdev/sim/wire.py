@@ -5,6 +5,7 @@ server's socket when the server stops, while a kubelet that ends leaves its own 
 path and the public one is a hard link, which appears as a CREATE and survives.
 """
 
+import contextlib
 import os
 import socket
 import stat
@@ -45,17 +46,20 @@ def refuse_live(path: Path) -> None:
     raise SocketError(f"{path}: another kubelet answers here; use a directory of its own")
 
 
-def remove_sockets(directory: Path) -> list[str]:
-    """Unlink every socket in the directory, also of live plugins; files and directories stay. Returns the names."""
-    removed = []
+def sockets(directory: Path) -> list[Path]:
+    """Every socket in the directory, by name."""
+    found = []
     for entry in sorted(directory.iterdir()):
-        try:
+        with contextlib.suppress(FileNotFoundError):
             if stat.S_ISSOCK(entry.stat().st_mode):  # follows links, as the kubelet does
-                entry.unlink()
-                removed.append(entry.name)
-        except FileNotFoundError:
-            continue
-    return removed
+                found.append(entry)
+    return found
+
+
+def remove_sockets(directory: Path) -> None:
+    """Unlink every socket in the directory, also of live plugins; files and directories stay."""
+    for path in sockets(directory):
+        path.unlink(missing_ok=True)
 
 
 def publish(private: Path, public: Path) -> None:

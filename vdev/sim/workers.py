@@ -99,10 +99,15 @@ class PodStore:
         """The oldest pod that is not over and that the kubelet process has not heard of."""
         return next((r for r in self.records.values() if not r.known and not r.phase.terminal), None)
 
-    def lives(self, uid: str) -> bool:
-        """Whether this pod exists and is not over, admitted or not yet."""
-        record = self.of_uid(uid)
-        return record is not None and not record.phase.terminal
+    def uses(self, uid: str, container: str) -> bool:
+        """Whether this container uses its devices or may yet: its pod is not over, and it no finished init container.
+
+        The pod need not be admitted yet.
+        """
+        pod = self.of_uid(uid)
+        if pod is None or pod.phase.terminal:
+            return False
+        return not any(each.done for each in pod.containers if each.spec.name == container)
 
     def of_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""
@@ -212,9 +217,15 @@ class Workers:
         self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
 
     def _ids(self, pod: PodRecord) -> dict[str, str]:
-        """What a pod holds: device ids with their resources."""
-        containers = self._process.table.holders.get(pod.spec.uid, {}).values()
-        return {id_: resource for held in containers for resource, devices in held.items() for id_ in devices.ids}
+        """What a pod's containers use or may yet use: device ids with their resources."""
+        held = self._process.table.holders.get(pod.spec.uid, {})
+        return {
+            id_: resource
+            for container, devices in held.items()
+            if self._store.uses(pod.spec.uid, container)
+            for resource, each in devices.items()
+            for id_ in each.ids
+        }
 
     def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
         table = self._process.table

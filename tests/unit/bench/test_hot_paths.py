@@ -1,10 +1,10 @@
-"""The hot paths take about as many instructions as recorded; `python -m bench.counts` shows them."""
+"""The hot paths take about as many yards of instructions as recorded; `python -m bench.counts` shows them."""
 
 from bench import counts
 
 
 def test_hot_paths_have_not_grown():
-    """No hot path executes many more bytecode instructions than its baseline says."""
+    """No hot path executes many more bytecode instructions than its baseline says, on whatever Python."""
     assert [] == counts.complaints(counts.measure(), counts.baseline())
 
 
@@ -20,5 +20,5 @@ def test_growth_beyond_the_margin_is_named():
     """A path that takes far more than its baseline is complained of, with what to do; within the margin it is not."""
     measured = {"a": 100, "b": 300, "c": 10}
     (grown, unknown) = counts.complaints(measured, {"a": 99, "b": 100})
-    assert grown.startswith("'b' takes 300 bytecode instructions, 3.0 times the 100 recorded (allowed: 1.5)")
+    assert grown.startswith("'b' takes 300 yards of bytecode, 3.0 times the 100 recorded (allowed: 1.5)")
     assert unknown.startswith("'c' has no baseline")

@@ -142,6 +142,12 @@ def test_validate_as_json_of_a_missing_file(capsys: pytest.CaptureFixture[str]) 
             "devices: [{name: g, resource: a.b/g, virtual: {count: 9, numa: 1}}]\n" + SHARED % "a.b/g, replicas: 22000",
             "more than the 4194304 that the kubelet receives",
         ),
+        (
+            "flags: {mpsRoot: /mps}\n"
+            "devices: [{name: p, resource: a.b/p, virtual: {attributes: {computeCapability: 6.1}}}]\n"
+            "sharing: {mps: {resources: [{name: a.b/p, replicas: 17}]}}",
+            "MPS serves at most 16 clients of a device of compute capability 6.1",
+        ),
     ],
 )
 def test_validate_proves_what_the_files_alone_prove(

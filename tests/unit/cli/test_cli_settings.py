@@ -13,7 +13,7 @@ def chosen(*arguments: str, **environ: str) -> settings.Settings:
     """The settings of `vdev run` with these arguments and variables."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     settings.add_arguments(parser)
-    return settings.from_arguments(parser.parse_args(settings.explicit_booleans(arguments)), environ)
+    return settings.from_arguments(parser.parse_args(settings.spelled_out(arguments)), environ)
 
 
 def given(*arguments: str, **environ: str) -> dict[str, tuple[object, str]]:
@@ -67,6 +67,11 @@ def test_an_option_of_the_file_is_a_flag_and_a_variable(
         (["--nvidia-driver-root", "/x"], "flags.nvidiaDriverRoot", "/x"),
         (["--nvidia-dev-root=/x"], "flags.nvidiaDevRoot", "/x"),
         (["--pass-device-specs"], "flags.plugin.passDeviceSpecs", True),
+        (["-nvidia-driver-root", "/x"], "flags.nvidiaDriverRoot", "/x"),
+        (["-driver-root=/x"], "flags.nvidiaDriverRoot", "/x"),
+        (["-pass-device-specs"], "flags.plugin.passDeviceSpecs", True),
+        (["-pass-device-specs=F"], "flags.plugin.passDeviceSpecs", False),
+        (["--gds-enabled"], "flags.gdsEnabled", True),
         (["--pass-device-specs=F"], "flags.plugin.passDeviceSpecs", False),
         (
             ["--device-list-strategy", "envvar", "--device-list-strategy=cdi-cri"],

@@ -48,6 +48,7 @@ def errors(text: str) -> list[str]:
         ),
         ("    glob: ttyUSB*", "f:4:11: devices[0].glob: 'ttyUSB*' is not an absolute path"),
         ("    glob: /dev/../etc/*", "climbs with '..'"),
+        ('    usb: {vendor: "1050", containerPath: "/c\\n"}', "'/c\\n' has a line break or another control character"),
         ("    glob: []", "devices[0].glob: the list is empty"),
         ("    glob: [{path: /dev/a, permissions: rwx}]", "permissions: 'rwx' are no permissions"),
         ("    glob: [{path: /dev/a, permissions: rr}]", "permissions: 'rr' are no permissions"),

@@ -1,5 +1,7 @@
 """NVIDIA's configuration files: they load unchanged, and every row of their validation has its own message."""
 
+from pathlib import Path
+
 import pytest
 
 from vdev import config
@@ -62,6 +64,7 @@ def test_a_complete_file_loads_unchanged() -> None:
     """Flags, names without a domain, sharing and patterns arrive with their meaning."""
     spec = config.load_text(COMPLETE, "f").spec
     assert spec.flags == Flags(
+        gds_enabled=True,
         mig_strategy=MigStrategy.MIXED,
         fail_on_init_error=False,
         driver_root="/run/nvidia/driver",
@@ -106,7 +109,7 @@ def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     """They are named with their place; values that ask for nothing are silent."""
     warnings = [str(warning) for warning in config.load_text(COMPLETE, "f").warnings]
     keys = [warning.split(": ")[1] for warning in warnings if "not used" in warning]
-    expected = ["flags.gdsEnabled", "flags.useNodeFeatureAPI"]
+    expected = ["flags.useNodeFeatureAPI"]
     expected += [f"flags.gfd.{key}" for key in ("sleepInterval", "outputFile", "machineTypeFile")]
     assert expected == keys
 
@@ -161,7 +164,7 @@ def item(fields: str) -> str:
         (item("name: gpu, replicas: 2, devices: some"), "f:4:41: ", "devices set as 'some', and the only word"),
         (item("name: gpu, replicas: 2, devices: 0"), "f:4:41: ", "a count of devices must be at least 1, got 0"),
         (item("name: gpu, replicas: 2, devices: -3"), "f:4:41: ", "a count of devices must be at least 1, got -3"),
-        (item("name: gpu, replicas: 2, devices: 2.0"), "f:4:41: ", "the number 2.0 is no choice of devices"),
+        (item("name: gpu, replicas: 2, devices: 2.5"), "f:4:41: ", "the number 2.5 is no choice of devices"),
         (item("name: gpu, replicas: 2, devices: {a: b}"), "f:4:41: ", "a mapping is no choice of devices"),
         (item("name: gpu, replicas: 2, devices: [1.5]"), "f:4:42: ", "the number 1.5 refers to no device"),
         (item("name: gpu, replicas: 2, devices: [[1]]"), "f:4:42: ", "a list refers to no device"),
@@ -189,6 +192,11 @@ def item(fields: str) -> str:
             "does not go with migStrategy mixed",
         ),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "f:1:11: sharing.mps: ", "needs mpsRoot"),
+        (
+            "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
+            "f:2:51: sharing.mps.resources[0].replicas: ",
+            "MPS serves at most 48 clients of a device",
+        ),
         (
             f"flags: {{migStrategy: single, mpsRoot: /mps}}\nsharing: {MPS}\n{PARTITIONED}",
             "f:2:36: sharing.mps.resources[0].name: ",
@@ -281,3 +289,98 @@ def test_a_flag_stands_over_the_file() -> None:
     overrides = {"flags.nvidiaDriverRoot": Override("x", "env NVIDIA_DRIVER_ROOT")}
     with pytest.raises(ConfigError, match=r"^env NVIDIA_DRIVER_ROOT: flags.nvidiaDriverRoot: 'x' is not an absolute"):
         config.load_text("version: v1", overrides=overrides)
+
+
+# --- scalars as Go reads them ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        *((each, True) for each in ("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE")),
+        *((each, False) for each in ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE")),
+    ],
+)
+def test_an_nvidia_files_booleans_are_those_of_go(written: str, expected: bool) -> None:
+    """All words of YAML 1.1, in the three spellings of each."""
+    assert expected is config.load_text(f"flags: {{failOnInitError: {written}}}").spec.flags.fail_on_init_error
+
+
+@pytest.mark.parametrize("written", ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"])
+def test_what_go_takes_for_no_boolean_is_none(written: str) -> None:
+    """A text in quotes or a number."""
+    with pytest.raises(ConfigError, match=r"flags.failOnInitError: expected true or false"):
+        config.load_text(f"flags: {{failOnInitError: {written}}}")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        *(
+            ("2.0", 2),
+            ("2.", 2),
+            ("1e1", 10),
+            ("+3", 3),
+            ("0x10", 16),
+            ("010", 8),
+            ("0o10", 8),
+            ("0b11", 3),
+            ("1_0", 10),
+        ),
+        *(("08", 8), ("20.0e-1", 2), (".2e1", 2)),
+    ],
+)
+def test_an_nvidia_files_numbers_are_those_of_go(written: str, expected: int) -> None:
+    """Whole when JSON writes them without a fraction."""
+    text = item(f"name: gpu, replicas: {written}, devices: {written}") + "    - {name: x, replicas: 2, devices: [1.0]}"
+    sharing = config.load_text(text).spec.sharing
+    assert sharing is not None
+    assert [(expected, expected), (2, ("1",))] == [(each.replicas, each.devices) for each in sharing.resources]
+
+
+@pytest.mark.parametrize("written", ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"])
+def test_what_go_takes_for_no_whole_number_is_none(written: str) -> None:
+    """A fraction, a number that JSON writes with an exponent, a text."""
+    with pytest.raises(ConfigError, match=r"replicas: (expected a whole number, got|.* is out of range)"):
+        config.load_text(item(f"name: gpu, replicas: {written}"))
+
+
+def test_each_file_is_read_by_its_own_sections(tmp_path: Path) -> None:
+    """An NVIDIA file beside a file with `devices` is read as NVIDIA's plugin reads it, and the other is not."""
+    (tmp_path / "own.yaml").write_text(NPU)
+    (tmp_path / "theirs.yaml").write_text("flags: {failOnInitError: no}\n" + item("name: a.b/c, replicas: 2.0"))
+    files = [tmp_path / "own.yaml", tmp_path / "theirs.yaml"]
+    assert not config.load(files).spec.flags.fail_on_init_error
+    (tmp_path / "own.yaml").write_text(NPU.replace("count: 1", "count: 2.0"))
+    with pytest.raises(ConfigError, match=r"expected a whole number, got the number 2\.0"):
+        config.load(files)
+
+
+NPU = "devices: [{name: a, resource: a.b/c, virtual: {count: 1}}]\n"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n", "# nothing yet\n", "---\n# nothing\n...\n", "~", "null\n", "\ufeff", "{}"]
+)
+def test_an_nvidia_file_that_says_nothing_is_no_error_beside_devices(content: str, tmp_path: Path) -> None:
+    """Empty, or comments only: to NVIDIA's plugin that is a configuration, of defaults."""
+    (tmp_path / "own.yaml").write_text(NPU)
+    (tmp_path / "theirs.yaml").write_text(content)
+    for names in (("own", "theirs"), ("theirs", "own")):
+        loaded = config.load([tmp_path / f"{name}.yaml" for name in names])
+        assert ((), 1) == (loaded.problems, len(loaded.spec.entries))
+
+
+def test_the_link_to_nothing_of_nvidias_config_manager_is_no_error_beside_devices(tmp_path: Path) -> None:
+    """Its fallback `empty` makes the file a link to /dev/null."""
+    (tmp_path / "own.yaml").write_text(NPU)
+    (tmp_path / "theirs.yaml").symlink_to("/dev/null")
+    assert not config.load([tmp_path / "own.yaml", tmp_path / "theirs.yaml"]).problems
+
+
+def test_files_that_all_say_nothing_are_refused(tmp_path: Path) -> None:
+    """Nothing would be advertised, which nobody means."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("# later")
+    with pytest.raises(ConfigError, match="is empty; expected a mapping"):
+        config.load([tmp_path / "a", tmp_path / "b"])

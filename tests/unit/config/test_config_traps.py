@@ -52,9 +52,10 @@ def test_a_text_that_old_yaml_reads_otherwise_stays_as_written(written: str) -> 
 
 @pytest.mark.parametrize("written", ["on", "yes", "y", "1", '"true"', "off", "null x"])
 def test_a_boolean_is_true_or_false(written: str) -> None:
-    """Nothing else is taken for one."""
-    with pytest.raises(ConfigError, match=r"f:1:\d+: flags.failOnInitError: expected true or false"):
-        config.load_text(f"flags: {{failOnInitError: {written}}}", "f")
+    """Nothing else is taken for one in a file of vdev's own, which has `devices`, `faults` or `presetsDir`."""
+    for own in ("devices: []", "faults: {}", "presetsDir: ."):
+        with pytest.raises(ConfigError, match=r"f:1:\d+: flags.failOnInitError: expected true or false"):
+            config.load_text(f"flags: {{failOnInitError: {written}}}\n{own}", "f")
 
 
 @pytest.mark.parametrize("written", ["010", "0x10", "1e1", "1.0", '"4"', "four", "true", "[4]", "1_0"])

@@ -146,7 +146,7 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
                 ("some", "the only word allowed is 'all'"),
                 ("0", "a count of devices must be at least 1, got 0"),
                 ("[1.5]", "the number 1.5 refers to no device"),
-                ("2.0", "the number 2.0 is no choice of devices"),
+                ("2.5", "the number 2.5 is no choice of devices"),
                 ("{a: 1}", "a mapping is no choice of devices"),
                 ("[0, 0]", "device 0 is listed twice"),
             ]

@@ -33,6 +33,20 @@ def test_envvar_by_index(build):
     assert {"NVIDIA_VISIBLE_DEVICES": "1,0"} == got.env
 
 
+@pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
+def test_features_are_asked_for_under_every_strategy(build, strategies):
+    """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
+    flags = {"gds_enabled": True, "mofed_enabled": True, "device_list_strategies": strategies}
+    got = edits(build.inventory(build.entry(), **flags), GPU, A).env
+    got.pop("NVIDIA_VISIBLE_DEVICES", None)
+    assert {"NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
+    other = build.entry("npu", "acme.dev/npu", nvidia=False)
+    assert (
+        not {"NVIDIA_GDS", "NVIDIA_MOFED"} & edits(build.inventory(other, **flags), "acme.dev/npu", "npu-0").env.keys()
+    )
+    assert "enabled" not in edits(build.inventory(build.entry()), GPU, A).env.values()
+
+
 def test_volume_mounts(build):
     """`volume-mounts` names each device by a mount of /dev/null, and the variable holds the root."""
     got = edits(build.inventory(build.entry(), device_list_strategies=(MOUNTS,)), GPU, A)

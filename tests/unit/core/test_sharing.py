@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vdev.core.device import Health, base_id
 from vdev.core.inventory import with_health
-from vdev.core.spec import MigStrategy
+from vdev.core.spec import MigStrategy, SharingKind
 
 
 def test_all_devices_are_replicated_by_default(build):
@@ -137,3 +137,36 @@ def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, r
         assert 1 == len({name for name, _ in own})
         assert ([device] if replicas is None else [f"{device}::{n}" for n in range(replicas)]) == [s.id for _, s in own]
         assert {device} == {slot.device.id for _, slot in own}
+
+
+@pytest.mark.parametrize(
+    ("capability", "replicas", "refused"),
+    [
+        ({}, 48, False),
+        ({}, 49, True),
+        ({"computeCapability": "10.0"}, 48, False),
+        ({"computeCapability": "7.5"}, 48, False),
+        ({"computeCapability": "6.1"}, 16, False),
+        ({"computeCapability": "6.1"}, 17, True),
+        ({"computeCapability": "6"}, 48, True),
+        ({"computeCapability": "new"}, 48, False),
+    ],
+)
+def test_mps_has_no_more_clients_than_its_daemon_serves(build, capability, replicas, refused):
+    """48, and 16 of an old device; a device with too many is left out, so that its shares never become nothing."""
+    entry = build.entry()
+    sharing = build.sharing({"name": "nvidia.com/gpu", "replicas": replicas, "where": "here"}, kind=SharingKind.MPS)
+    stock = build.inventory(entry, found={"gpu": build.raws(entry, attributes=capability)}, sharing=sharing)
+    told = [problem for problem in stock.problems if problem.is_error]
+    assert refused == bool(told)
+    assert (0 if refused else 2 * replicas) == sum(len(each.slots) for each in stock.resources.values())
+    if refused:
+        most = 48 if replicas == 49 else 16
+        assert ["here"] == [problem.where for problem in told]
+        assert f"{replicas} replicas of 'nvidia.com/gpu': MPS serves at most {most} clients" in told[0].message
+
+
+def test_time_slicing_has_no_such_bound(build):
+    """Only MPS has clients."""
+    sharing = build.sharing({"name": "nvidia.com/gpu", "replicas": 200})
+    assert 400 == len(build.inventory(build.entry(), sharing=sharing).resources["nvidia.com/gpu"].slots)

@@ -1,0 +1,156 @@
+"""What fails inside the agent: a problem that everybody can see, tried again, while everything else goes on."""
+
+import asyncio
+import functools
+from pathlib import Path
+
+import pytest
+
+from vdev import config
+from vdev.agent import status
+from vdev.errors import InvariantBroken
+from vdev.hostfs import HostRoot
+
+NPU, OTHER = "acme.dev/npu", "acme.dev/other"
+DEVICES = f"""\
+version: v1
+devices:
+  - {{name: npu, resource: {NPU}, virtual: {{count: 2}}}}
+"""
+MORE = DEVICES.replace("count: 2", "count: 3")
+SOON = {"retry_step_first": 0.05, "retry_step_most": 0.1}
+
+
+class Trouble:
+    """Work that fails while there is a `failure`."""
+
+    def __init__(self, work, failure=None):
+        self.work, self.failure, self.attempts = work, failure, 0
+
+    def __call__(self, *args, **kwargs):
+        """Do it, or fail."""
+        self.attempts += 1
+        if self.failure is not None:
+            raise self.failure
+        return self.work(*args, **kwargs)
+
+
+def failing(agent):
+    """The problems that the status shows, in words."""
+    return [each["message"] for each in status.status(agent.agent)["problems"]]
+
+
+def counted(agent):
+    """How many errors the metric counts."""
+    return agent.agent.metrics.registry.get_sample_value("vdev_problems", {"severity": "error"})
+
+
+async def test_a_reading_that_fails(kubelet, start_agent, shows):
+    """A defect in the reader of files changes nothing, is said everywhere, and the edit is in force once it is gone."""
+    load = Trouble(functools.partial(config.load, overrides={}))
+    agent = await start_agent(DEVICES, load=load, **SOON)
+    load.failure, load.attempts = IndexError("list index out of range"), 0
+    agent.edit(MORE)
+    await kubelet.wait_until(lambda: load.attempts > 3 or agent.task.done(), what="attempts")
+    assert ["reading the configuration failed: IndexError: list index out of range"] == failing(agent)
+    assert not status.status(agent.agent)["config"]["lastReloadSuccessful"]
+    await kubelet.wait_until(lambda: counted(agent) == 1, what="the metric")
+    assert 1 == sum(line["event"] == "step failed; trying again" for line in agent.logs)
+    await shows(NPU, 2, 2)
+    load.failure = None
+    await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: counted(agent) == 0, what="the metric")
+    assert [] == failing(agent)
+    assert status.status(agent.agent)["config"]["lastReloadSuccessful"]
+
+
+async def test_one_entry_that_fails(kubelet, start_agent, shows):
+    """An entry whose devices cannot be looked for keeps those that were found; its neighbours are looked for."""
+    host = HostRoot(Path("/"))
+    host.entries = entries = Trouble(host.entries)
+    extra = f"  - {{name: other, resource: {OTHER}, glob: /dev/nul*}}\n"
+    agent = await start_agent(DEVICES + extra, host=host, look_at_devices=0.05, **SOON)
+    entries.failure = RuntimeError("who would have thought")
+    await kubelet.wait_until(lambda: failing(agent), what="the problem")
+    assert ["looking for the devices of 'other' failed: RuntimeError: who would have thought"] == failing(agent)
+    agent.edit(MORE + extra)
+    await shows(NPU, 3, 3)
+    await shows(OTHER, 1, 1)
+    entries.failure = None
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
+    entries.failure = RuntimeError("once more")
+    await kubelet.wait_until(lambda: failing(agent), what="the problem")
+    agent.edit(MORE)
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of an entry that is gone")
+
+
+async def test_an_output_that_fails(kubelet, start_agent, shows):
+    """CDI files that cannot be written for a reason nobody thought of keep no list back, and come when they can."""
+    strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
+    agent = await start_agent(DEVICES + strategy, **SOON)
+    cdi = agent.agent.state.cdi
+    cdi.settle = write = Trouble(cdi.settle, RuntimeError("who would have thought"))
+    agent.edit(MORE + strategy)
+    await shows(NPU, 3)
+    await kubelet.wait_until(lambda: write.attempts > 3, what="attempts")
+    assert ["writing CDI specifications failed: RuntimeError: who would have thought"] == failing(agent)
+    (file,) = agent.cdi_dir.iterdir()
+    assert "npu-2" not in file.read_text()
+    write.failure = None
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
+    assert "npu-2" in file.read_text()
+
+
+async def test_a_decision_that_fails(kubelet, start_agent, shows):
+    """What was decided last stays in force, and the other outputs are seen to."""
+    extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 1}}}}\n"
+    agent = await start_agent(DEVICES + extra, **SOON)
+    verdicts = agent.agent.state.verdicts
+    verdicts.current = current = Trouble(verdicts.current, RuntimeError("who knows"))
+    agent.edit(DEVICES)
+    await kubelet.wait_until(lambda: current.attempts > 3, what="attempts")
+    assert ["deciding what to list failed: RuntimeError: who knows"] == failing(agent)
+    await shows(NPU, 2, 2)
+    await shows(OTHER, 1, 1)
+    current.failure = None
+    await kubelet.wait_until(lambda: OTHER not in agent.agent.fleet.services, what="the edit")
+
+
+async def test_one_resource_that_fails(kubelet, start_agent, shows):
+    """A resource whose list cannot be made keeps the last one; its neighbour's changes arrive."""
+    extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 2}}}}\n"
+    agent = await start_agent(DEVICES + extra, **SOON)
+    service = agent.agent.fleet.services[OTHER]
+    service.update = update = Trouble(service.update, MemoryError("no room"))
+    agent.edit((DEVICES + extra).replace("count: 2", "count: 3"))
+    await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: update.attempts > 3, what="attempts")
+    await shows(OTHER, 2, 2)
+    assert [f"telling the kubelet what {OTHER} has failed: MemoryError: no room"] == failing(agent)
+    update.failure = None
+    await shows(OTHER, 3, 3)
+
+
+@pytest.mark.parametrize(("part", "method"), [("holders", "refresh"), ("health", "wake"), ("link", "look")])
+async def test_what_watches_and_asks(kubelet, start_agent, shows, part, method):
+    """The tasks beside the reconciler are steps as well."""
+    agent = await start_agent(DEVICES, look_at_kubelet=0.05, look_at_holders=0.05, **SOON)
+    owner = getattr(agent.agent, part)
+    trouble = Trouble(getattr(owner, method), RuntimeError("who knows"))
+    setattr(owner, method, trouble)
+    agent.edit(DEVICES + "# touched\n")
+    await kubelet.wait_until(lambda: failing(agent), what="the problem")
+    trouble.failure = None
+    agent.edit(MORE)
+    await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: not failing(agent), what="its end")
+
+
+async def test_a_broken_invariant_ends_the_agent(start_agent):
+    """On purpose and with words: the error itself comes out, and no group."""
+    load = Trouble(functools.partial(config.load, overrides={}))
+    agent = await start_agent(DEVICES, load=load, **SOON)
+    load.failure = InvariantBroken("two agents serve one kubelet")
+    agent.agent.reload()
+    with pytest.raises(InvariantBroken, match="two agents"):
+        await asyncio.wait_for(agent.task, 20)

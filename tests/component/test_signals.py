@@ -1,0 +1,72 @@
+"""Signals to a real process, at any moment of its life."""
+
+import asyncio
+import contextlib
+import random
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+_TERM = 1 << (signal.SIGTERM - 1)
+_MOMENTS = 16
+_LONGEST = 1.0  # seconds; a start takes about as long
+
+
+def handles_term(pid):
+    """Whether the process has said what SIGTERM shall do: its first instruction has run."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(re.search(r"SigCgt:\s*(\S+)", text)[1], 16) & _TERM)
+
+
+@contextlib.asynccontextmanager
+async def started(directory):
+    """A plugin in a process of its own, from the moment on at which it handles SIGTERM."""
+    (directory / "device-plugins").mkdir(exist_ok=True)
+    file = directory / "vdev.yaml"
+    file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n")
+    paths = {"--config-file": file, "--kubelet-dir": directory, "--cdi-dir": directory, "--run-dir": directory / "run"}
+    paths["--device-dir"] = directory / "devices"
+    words = [str(word) for pair in paths.items() for word in pair]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "vdev", "run", *words, "--http-address", "127.0.0.1:0", stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        while not handles_term(process.pid):  # noqa: ASYNC110 - another process, which sends no events
+            await asyncio.sleep(0.001)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.timeout(180)
+async def test_sigterm_at_any_moment_of_the_start(directory):
+    """It ends the process, soon and with 0, however far the start has come."""
+    moments = [random.uniform(0, _LONGEST) for _ in range(_MOMENTS)]
+    for moment in moments:
+        async with started(directory) as process:
+            await asyncio.sleep(moment)
+            process.send_signal(signal.SIGTERM)
+            _, said = await asyncio.wait_for(process.communicate(), 20)
+            assert 0 == process.returncode, (moment, said)
+            assert b"Traceback" not in said, (moment, said)
+
+
+@pytest.mark.timeout(60)
+async def test_a_second_sigterm(directory):
+    """Impatience changes nothing: the process ends in order and with 0."""
+    async with started(directory) as process:
+        line = b""
+        while b"not registered" not in line:  # there is no kubelet
+            line = await process.stderr.readline()
+            assert line
+        while process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 0.01)
+        assert 0 == process.returncode

@@ -1,0 +1,243 @@
+"""Which clusters the tests touch, and what they leave: pytest is run as a person does, with a stand-in for kubectl."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import leftovers
+from tests.e2e.cluster import ClusterDriver, KubectlError, Target
+from tests.e2e.consent import refusal
+
+ROOT = Path(__file__).parents[2]
+KUBECTL = """\
+#!/bin/sh
+# Writes down what it is asked. It has a node and no namespaces; a rollout never ends.
+echo "$*" >> "$STAND_IN/log"
+case "$*" in
+  *current-context*) echo "$STAND_IN_CONTEXT" ;;
+  *"get node "*) echo '{"metadata": {"labels": {"kubernetes.io/hostname": "n1"}}}' ;;
+  *"get nodes"*) echo '{"items": [{"metadata": {"name": "n1", "labels": {}}}]}' ;;
+  *"get namespaces"*) echo '{"items": []}' ;;
+  *"create --filename"*) cat > /dev/null; [ -z "$STAND_IN_TAKEN" ] || { echo "already exists" >&2; exit 1; } ;;
+  *"apply "*) cat > /dev/null ;;
+  *"rollout status"*) [ -z "$STAND_IN_HANGS" ] || { echo > "$STAND_IN/rollout"; exec sleep 600; }; exit 1 ;;
+  *"get daemonset"*) echo '{"spec": {"selector": {"matchLabels": {"a": "b"}}}}' ;;
+  *"get pods"*) echo '{"items": []}' ;;
+esac
+"""
+CHANGES = ("create", "apply", "patch", "delete", "label", "annotate", "exec", "rollout")
+CONFIG = "apiVersion: v1\nkind: Config\n"
+
+
+class Shell:
+    """A shell in which `kubectl` is the stand-in."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig"
+        self.kubeconfig.write_text(CONFIG)
+        program = directory / "kubectl"
+        program.write_text(KUBECTL)
+        program.chmod(0o755)
+
+    def command(self, *options):
+        """Two of the cluster's tests, as a person runs them."""
+        tests = ["tests/e2e/test_cluster.py", "-k", "test_sharing or test_mig_mixed"]
+        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests, *options]
+
+    def environ(self, **variables):
+        """The environment."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("VDEV_", "PYTEST_"))}
+        path = f"{self.directory}:{os.environ['PATH']}"
+        mine = {"PATH": path, "STAND_IN": str(self.directory), "KUBECONFIG": str(self.kubeconfig)}
+        return inherited | mine | {"STAND_IN_CONTEXT": "prod-eu"} | variables
+
+    def pytest(self, *options, **variables):
+        """Run it to its end."""
+        return subprocess.run(
+            self.command(*options),
+            check=False,
+            cwd=ROOT,
+            env=self.environ(**variables),
+            text=True,
+            capture_output=True,
+            timeout=100,
+        )
+
+    def asked(self):
+        """What kubectl was asked."""
+        log = self.directory / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def changes(self):
+        """What of it changes the cluster."""
+        return [line for line in self.asked() if set(CHANGES) & set(line.split())]
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """A shell of its own."""
+    return Shell(tmp_path)
+
+
+def test_a_kubeconfig_in_the_environment_is_no_consent(shell):
+    """KUBECONFIG is there for kubectl: the tests are skipped, and nobody is asked anything."""
+    done = shell.pytest(VDEV_E2E_CONTEXT="kind-vdev", VDEV_E2E_KUBECONFIG=str(shell.kubeconfig))
+    assert 0 == done.returncode, done.stdout
+    assert "2 skipped" in done.stdout
+    assert [] == shell.asked()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--context", "prod-eu"], ["--kubeconfig", "kubeconfig"], ["--kubeconfig", "kubeconfig", "--yes-this-cluster"]],
+    ids=["context", "current-context", "confirmed-without-a-name"],
+)
+def test_a_cluster_that_may_be_production_is_refused(shell, options):
+    """Only a test cluster's name, or one that is given with a confirmation, is enough."""
+    done = shell.pytest(*options)
+    assert 4 == done.returncode, done.stdout
+    assert "--yes-this-cluster" in done.stdout
+    assert [] == shell.changes()
+
+
+@pytest.mark.parametrize(
+    "options", [["--context", "prod-eu", "--yes-this-cluster"], ["--context", "kind-vdev"]], ids=["confirmed", "kind"]
+)
+def test_a_named_cluster_is_tested(shell, options):
+    """And every single command names it, whatever becomes the current context meanwhile."""
+    shell.pytest(*options, "-x")
+    assert shell.changes()
+    assert all(f"--context={options[1]}" in line for line in shell.asked())
+    assert any("delete namespace vdev-e2e-" in line for line in shell.changes())
+
+
+def test_somebody_elses_namespace_is_left_alone(shell):
+    """A namespace that exists already is neither used nor deleted."""
+    done = shell.pytest("--context", "kind-vdev", "--namespace", "theirs", "-x", STAND_IN_TAKEN="1")
+    assert "already exists" in done.stdout
+    assert not any("delete" in line or "apply" in line for line in shell.changes())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_interrupted_run_takes_its_things_away(shell, number):
+    """A signal in the middle of the deployment ends the run, and the namespace goes."""
+    rollout = shell.directory / "rollout"
+    os.mkfifo(rollout)
+    process = await asyncio.create_subprocess_exec(
+        *shell.command("--context", "kind-vdev"),
+        cwd=ROOT,
+        env=shell.environ(STAND_IN_HANGS="1"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(rollout.read_text)  # until it begins
+        process.send_signal(number)
+        out, _ = await process.communicate()
+    assert any("delete namespace vdev-e2e-" in line for line in shell.changes()), out.decode()
+
+
+@pytest.mark.parametrize(
+    ("context", "refused"),
+    [
+        ("kind-vdev", False),
+        ("k3d-a", False),
+        ("minikube", False),
+        ("vdev", False),
+        ("vdev-e2e", False),
+        ("docker-desktop", False),
+        ("", True),
+        ("kind", True),
+        ("default", True),
+        ("kubernetes-admin@kubernetes", True),
+        ("gke_acme_europe-west1_kind-a", True),
+        ("arn:aws:eks:eu-west-1:1:cluster/minikube", True),
+        ("vdev-prod", True),
+        ("unkind-cluster", True),
+    ],
+)
+def test_names_of_test_clusters(context, refused):
+    """The whole name counts."""
+    assert refused is bool(refusal(context, named=True, confirmed=False))
+    assert "" == refusal(context, named=True, confirmed=True)
+
+
+class Cluster:
+    """kubectl of a cluster with namespaces, and what was changed in it."""
+
+    def __init__(self, **namespaces):
+        self.namespaces, self.changes, self.notes = namespaces, [], {}
+
+    async def json(self, *arguments):
+        """The namespaces that have the label."""
+        assert ("get", "namespaces", f"--selector={leftovers.EXPIRES}") == arguments
+        labelled = {name: value for name, value in self.namespaces.items() if value is not None}
+        return {"items": [{"metadata": {"name": n, "labels": {leftovers.EXPIRES: v}}} for n, v in labelled.items()]}
+
+    async def maybe(self, _flag, name, *_rest):
+        """The note in a namespace."""
+        return self.notes.get(name)
+
+    async def __call__(self, *arguments):
+        """A change."""
+        self.changes.append(arguments)
+
+
+async def test_the_next_run_sweeps():
+    """Namespaces of runs that must be dead are deleted; those of living runs and of other people stay."""
+    now = time.time()
+    alive = leftovers.lease(now).partition("=")[2]
+    cluster = Cluster(dead=str(int(now) - 1), alive=alive, odd="tomorrow", theirs=None)
+    assert ["dead"] == await leftovers.sweep(cluster, now=now)
+    assert [("delete", "namespace", "dead", "--ignore-not-found", "--wait=false")] == cluster.changes
+
+
+async def test_a_running_agent_gets_its_configuration_back():
+    """What a killed run had changed outside its namespace is put back before the note about it goes."""
+    cluster = Cluster(dead="1")
+    cluster.notes["dead"] = leftovers.note("dead", "system/agent", configmap="files", data={"a.yaml": "version: v1\n"})
+    await leftovers.sweep(cluster, now=time.time())
+    data = json.dumps({"data": {"a.yaml": "version: v1\n"}})
+    assert (
+        "--namespace",
+        "system",
+        "patch",
+        "configmap",
+        "files",
+        "--type=merge",
+        f"--patch={data}",
+    ) in cluster.changes
+    assert "daemonset" in cluster.changes[1]
+    assert "delete" == cluster.changes[-1][0]
+
+
+async def test_a_run_sweeps_before_it_makes_anything():
+    """Also when it fails afterwards."""
+
+    class Refusing(Cluster):
+        async def json(self, *arguments):
+            if arguments[:2] == ("get", "node"):
+                return {"metadata": {"labels": {"kubernetes.io/hostname": "n1"}}}
+            return await super().json(*arguments)
+
+        async def __call__(self, *arguments, **_):
+            await super().__call__(*arguments)
+            if arguments[0] == "create":
+                raise KubectlError("forbidden")
+
+    driver = ClusterDriver(Target(node="n1"))
+    driver.kubectl = Refusing(dead="1")
+    with pytest.raises(KubectlError):
+        await driver.__aenter__()
+    await driver.__aexit__(None, None, None)
+    assert [["delete", "namespace", "dead"], ["create"]] == [
+        [word for word in each if not word.startswith("-")] for each in driver.kubectl.changes
+    ]

@@ -1,0 +1,152 @@
+"""A step that fails is a problem of its own, tried again with growing pauses."""
+
+import asyncio
+
+import pytest
+import structlog
+
+from vdev.agent.steps import Steps
+from vdev.core.intervals import Intervals
+from vdev.errors import HostError, InvariantBroken
+
+NOW = Intervals(retry_step_first=0.0, retry_step_most=0.0)
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        """The time."""
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """A clock."""
+    return Clock()
+
+
+def fail():
+    """A defect."""
+    raise IndexError("list index out of range")
+
+
+def test_a_failure_is_told_once_and_over_when_it_is_done(clock):
+    """A sentence in the problems and the log, the trace at debug alone; all gone when the step succeeds."""
+    told = []
+    steps = Steps(clock=clock, on_change=lambda: told.append(steps.problems))
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            assert not steps.do("reading x", fail)
+            clock.now += 60
+        assert steps.do("reading y", list)
+        assert steps.do("reading x", list)
+    (problem,) = told[0]
+    assert "vdev: reading x failed: IndexError: list index out of range" == str(problem).partition(";")[0]
+    assert [(problem,), ()] == told
+    assert () == steps.problems
+    assert 1 == sum(line["log_level"] == "error" for line in logs)
+    assert 3 == sum(isinstance(line.get("exc_info"), IndexError) for line in logs if line["log_level"] == "debug")
+
+
+def test_pauses_grow_and_others_do_not_wait(clock):
+    """No attempt before its time, each pause longer than the one before up to a limit, and only for this step."""
+    steps, pauses = Steps(clock=clock), []
+    for _ in range(12):
+        steps.do("reading x", fail)
+        assert clock.now + steps.pause("reading x") == steps.again_at
+        pauses.append(steps.pause("reading x"))
+        assert not steps.do("reading x", list)
+        assert steps.do("reading y", list)
+        clock.now += pauses[-1] + 0.001
+    assert pauses[0] <= 0.5
+    assert 2 < pauses[4] < 15 <= pauses[-1] <= 30
+    assert steps.again_at is None
+
+
+def test_somebody_wants_it_now(clock):
+    """A person who asks need not wait for the pause."""
+    steps = Steps(clock=clock)
+    steps.do("reading x", fail)
+    steps.hurry()
+    assert steps.do("reading x", list)
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        (HostError("/dev/x is no device"), "reading x failed: /dev/x is no device"),
+        (OSError(24, "Too many open files", "/etc/x"), "reading x failed: Too many open files: /etc/x"),
+        (ExceptionGroup("", [KeyError("a"), OSError("b")]), "reading x failed: KeyError: 'a'; OSError: b"),
+    ],
+)
+def test_the_sentence(failed, words):
+    """What went wrong stands in it; only what is a defect asks for a report."""
+    steps = Steps()
+
+    def work():
+        raise failed
+
+    steps.do("reading x", work)
+    (problem,) = steps.problems
+    assert words == problem.message
+    assert ("report" in problem.hint) is isinstance(failed, ExceptionGroup)
+
+
+@pytest.mark.parametrize(
+    "broken", [InvariantBroken("x"), ExceptionGroup("", [ExceptionGroup("", [InvariantBroken("x")])])]
+)
+def test_a_broken_invariant_passes(broken):
+    """It is no problem of the step, also when a group holds it."""
+    steps = Steps()
+
+    def work():
+        raise broken
+
+    with pytest.raises(type(broken)):
+        steps.do("reading x", work)
+    assert () == steps.problems
+
+
+async def test_cancellation_passes():
+    """A step that is cancelled has not failed."""
+    steps, begun = Steps(), asyncio.Event()
+
+    async def work():
+        begun.set()
+        await asyncio.Event().wait()
+
+    for way in (steps.take, steps.repeat, steps.keep):
+        begun.clear()
+        task = asyncio.create_task(way("waiting", work))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+    assert () == steps.problems
+
+
+async def test_what_goes_on_begins_anew():
+    """Work that is kept going begins again after each failure, until it ends by itself; repeated work never ends."""
+    steps, runs = Steps(intervals=NOW), []
+
+    async def work():
+        runs.append(len(runs))
+        if len(runs) < 4:
+            raise OSError("x")
+
+    await steps.keep("working", work)
+    assert ([0, 1, 2, 3], ()) == (runs, steps.problems)
+
+    async def more():
+        runs.append(len(runs))
+        if len(runs) == 10:
+            raise InvariantBroken("enough")
+        raise OSError("x")
+
+    with pytest.raises(InvariantBroken):
+        await steps.repeat("working", more)
+    assert 10 == len(runs)

@@ -1,0 +1,193 @@
+"""What devices say of themselves, put into templates: what would lead elsewhere or mean something else is refused."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core import allocate, cdi, inject, inventory, spec
+from vdev.core.device import DeviceNode, Mount, RawDevice
+from vdev.core.template import parse
+from vdev.errors import UnhealthyDevice
+
+NAME = "acme.dev/dongle"
+CRI = (spec.DeviceListStrategy.ENVVAR, spec.DeviceListStrategy.CDI_CRI)
+USB = spec.UsbSource(vendor="1050", children=("hidraw",))
+
+
+def path(text):
+    return spec.ContainerSpec(mounts=(spec.MountTemplate(parse(text), parse("/data")),))
+
+
+def inside(text):
+    return spec.ContainerSpec(mounts=(spec.MountTemplate(parse("/opt"), parse(text)),))
+
+
+def node(text):
+    return spec.ContainerSpec(nodes=(spec.NodeTemplate(parse(text), parse("/dev/x")),))
+
+
+def variable(text):
+    return spec.ContainerSpec(env=(("X", parse(text)),))
+
+
+def annotation(text):
+    return spec.ContainerSpec(annotations=(("x", parse(text)),))
+
+
+def raw(number, **changes):
+    """A stick, as discovery finds it."""
+    facts = {"serial": f"S{number}", "port": f"1-{number}", "hidraw": "hidraw0,hidraw1"} | changes.pop("attributes", {})
+    usb = f"/dev/bus/usb/001/00{number}"
+    common = {"nodes": (DeviceNode(usb, usb),), "paths": (usb,), "attributes": facts}
+    return RawDevice(id=f"e-{number}", entry="e", index=number, **common | changes)
+
+
+def arranged(raws, source=USB, **changes):
+    """The node with these devices."""
+    entry = spec.EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
+    flags = spec.Flags(device_list_strategies=CRI)
+    return inventory.arrange(spec.Spec(entries=(entry,), flags=flags), "n", {"e": raws})
+
+
+def reasons(stock):
+    return {slot.id: slot.health.reason for slot in stock.resources[NAME].slots}
+
+
+@pytest.mark.parametrize(
+    ("make", "serial", "said"),
+    [
+        (path, "../../../etc", "it would lead to another directory"),
+        (path, "a/b", "it would lead to another directory"),
+        (path, "..", "it would lead to another directory"),
+        (path, "", "lacks a part"),
+        (path, "a\nb", "a path cannot hold its control characters"),
+        (path, "a\x1b[2J", "a path cannot hold its control characters"),
+        (path, "a\u202eb", "a path cannot hold its control characters"),
+        (path, "a\udcffb", "a path cannot hold its control characters"),
+        (inside, "../../../etc", "it would lead to another directory"),
+        (node, "../mem", "it would lead to another directory"),
+        (variable, "A,B", "its comma would make two values of one"),
+        (variable, "A\nLD_PRELOAD=/x", "a variable cannot hold its control characters"),
+        (variable, "A\udcffB", "a variable cannot hold its control characters"),
+        (annotation, "A\x00B", "an annotation cannot hold its control characters"),
+    ],
+)
+def test_a_device_with_such_a_serial_is_unhealthy_alone(make, serial, said):
+    """It stays in the list with the reason, is not granted and not in the CDI specification; the next one works."""
+    text = "{attributes.serial}" if make in (variable, annotation) else "/srv/{attributes.serial}"
+    stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], container=make(text))
+    found = reasons(stock)
+    assert "" == found["e-2"]
+    assert said in found["e-1"]
+    assert found["e-1"].isprintable()
+    assert frozenset({"e-1"}) == stock.left_out
+    ((problem),) = stock.problems
+    assert "t.yaml:4:5: devices[0]" == problem.where
+    assert said in problem.message
+    with pytest.raises(UnhealthyDevice, match="not handed out"):
+        allocate.allocate(stock.resources[NAME], ["e-1"])
+    inject.inject(allocate.allocate(stock.resources[NAME], ["e-2"]))
+    (document,) = inject.cdi_documents(stock).values()
+    assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        path("/srv/{attributes.serial}"),
+        path("{path}"),
+        path("/srv{path}/x"),
+        inside("/run/{id}/{index}"),
+        node("{path}"),
+        variable("{attributes.serial}:{attributes.hidraw},{numa}"),
+        annotation("{attributes.maker}"),
+        variable("a,b\nc"),
+        path("/srv/dongle{attributes.nothing}"),
+    ],
+)
+def test_what_is_meant_works(container):
+    """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
+    found = raw(1, attributes={"serial": "DN0:43-A_b.c #1", "maker": "Acme, Inc."})
+    stock = arranged([found, raw(2)], container=container)
+    assert {"e-1": "", "e-2": ""} == reasons(stock)
+    assert () == stock.problems
+
+
+def test_links_by_id_work():
+    """The best names there are go into paths and variables."""
+    by_id = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A5069RR4-if00-port0"
+    found = raw(1, paths=(by_id,), nodes=(DeviceNode("/dev/ttyUSB0", by_id),), mounts=(Mount(by_id, by_id),))
+    container = spec.ContainerSpec(env=(("PORT", parse("{path}")),), mounts=path("{path}").mounts)
+    source = spec.GlobSource(paths=(spec.GlobPath(path="/dev/serial/by-id/*"),))
+    assert {"e-1": ""} == reasons(arranged([found], source, container=container))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": replace(USB, container_path="/dev/{attributes.serial}")},
+        {"health": spec.HealthSpec(probe=spec.Probe.FILE, path=parse("/run/{attributes.serial}"))},
+        {"health": spec.HealthSpec(probe=spec.Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
+        {"on_release": (spec.ActionSpec(kind=spec.ActionKind.TRUNCATE, path=parse("/a/{attributes.serial}")),)},
+        {"pre_start": (spec.ActionSpec(kind=spec.ActionKind.COMMAND, command=(parse("{attributes.serial}"),)),)},
+    ],
+)
+@pytest.mark.parametrize("serial", ["../x\n", "-x\n"])
+def test_every_template_counts(changes, serial):
+    """Probes, actions and the source's own path are no less dangerous."""
+    stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], **changes)
+    assert ["e-1"] == [each for each, reason in reasons(stock).items() if reason]
+
+
+def test_a_word_that_a_command_would_take_for_an_option():
+    """`-rf` as a serial number is refused only where it begins the word."""
+    for text, refused in (("{attributes.serial}", True), ("--of={attributes.serial}", False)):
+        action = spec.ActionSpec(kind=spec.ActionKind.COMMAND, command=(parse("wipe"), parse(text)))
+        stock = arranged([raw(1, attributes={"serial": "-rf"})], on_release=(action,))
+        assert refused == bool(reasons(stock)["e-1"])
+
+
+@pytest.mark.parametrize("wrong", ["/dev/../etc/x", "dev/x", "/dev/a\nb"])
+def test_paths_that_discovery_found(wrong):
+    """A node or mount of the device itself is held to the same."""
+    for changes in ({"nodes": (DeviceNode("/dev/x", wrong),)}, {"mounts": (Mount(wrong, "/x"),)}):
+        assert "which" in reasons(arranged([raw(1, **changes)]))["e-1"]
+
+
+def test_virtual_devices_are_trusted_further(build):
+    """What people wrote may have commas, lines and directories; what no path can hold is refused for all alike."""
+    facts = {"model": "Acme, Inc.\nX1", "where": "a/b", "away": "../x"}
+    for text, refused in (
+        ("/srv/{attributes.where}", False),
+        ("/srv/{attributes.away}", True),
+        ("/s/{profile}", False),
+    ):
+        entry = build.entry(container=replace(path(text), env=variable("{attributes.model}").env))
+        stock = build.inventory(entry, found={"gpu": build.raws(entry, attributes=facts)})
+        slots = stock.resources["nvidia.com/gpu"].slots
+        assert [refused, refused] == [bool(slot.health.reason) for slot in slots]
+        assert len(stock.problems) == refused
+
+
+_TEXTS = st.text(max_size=12) | st.sampled_from(["..", ".", "a,b", "/", "-x", "\udcff", "../../etc", "x\n"])
+
+
+@given(serial=_TEXTS, other=_TEXTS)
+def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
+    """What is handed out is below the directory that was written, one value per device, and text on the wire."""
+    container = spec.ContainerSpec(
+        env=(("X", parse("{attributes.serial}")),),
+        mounts=(spec.MountTemplate(parse("/srv/{attributes.serial}/{attributes.other}x"), parse("/data")),),
+    )
+    found = [raw(1, attributes={"serial": serial, "other": other})]
+    stock = arranged(found, container=container)
+    if reasons(stock)["e-1"]:
+        return
+    edits = inject.inject(allocate.allocate(stock.resources[NAME], ["e-1"]))
+    (mount,) = edits.mounts.values()
+    assert ["", "srv", serial, f"{other}x"] == mount.host_path.split("/")
+    assert [serial] == edits.env["X"].split(",")
+    assert cdi.is_document(inject.cdi_documents(stock)["k8s.device-plugin.acme.dev/dongle"])
+    mount.host_path.encode()

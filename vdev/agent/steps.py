@@ -1,0 +1,172 @@
+"""Steps that may fail: whatever goes wrong in one is a problem of that one alone, and it is tried again.
+
+    take("reading x", read) ─┬─ it is done ────────► True; what was wrong with this step is over
+                             ├─ it raises ─────────► False; a problem, and a pause that grows with each failure
+                             └─ the pause goes on ─► False; nothing is done
+
+All work of the agent is done in steps. Only two things get out of one: cancellation, and `InvariantBroken`, which ends
+the agent. Whoever takes a step keeps in mind what it was to do until it is done, and comes back at `again_at`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from ..core.intervals import PRODUCTION, Intervals
+from ..core.problem import Problem, error
+from ..errors import InvariantBroken, VdevError
+from ..plugin.service import Backoff
+
+log = structlog.get_logger(__name__)
+
+_RETRIED = "it is tried again, and everything else goes on"
+_REPORT = "this looks like a defect of vdev: please report it with the trace that --log-level debug shows"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The last attempt of a step; `again_at` is the (monotonic) time of the next one."""
+
+    problem: Problem
+    attempts: int
+    again_at: float
+
+
+class Steps:
+    """The steps of one agent, told apart by name: a phrase that goes before "failed", such as "reading x".
+
+    `on_change` is called when `problems` became others.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        intervals: Intervals = PRODUCTION,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
+        self._steady = intervals.steady
+        self._on_change = on_change
+        self._clock = clock
+        self._failing: dict[str, _Failure] = {}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with each step that failed and did not succeed since."""
+        return tuple(failure.problem for failure in self._failing.values())
+
+    @property
+    def again_at(self) -> float | None:
+        """The (monotonic) time at which the next pause ends, or None."""
+        now = self._clock()
+        return min((each.again_at for each in self._failing.values() if each.again_at > now), default=None)
+
+    def failed(self, name: str) -> bool:
+        """Whether the last attempt failed."""
+        return name in self._failing
+
+    def pause(self, name: str) -> float:
+        """The seconds before the step's next attempt."""
+        failure = self._failing.get(name)
+        return max(0.0, failure.again_at - self._clock()) if failure else 0.0
+
+    def hurry(self) -> None:
+        """End all pauses: somebody wants it tried now."""
+        now = self._clock()
+        self._failing = {
+            name: _Failure(each.problem, each.attempts, min(each.again_at, now)) for name, each in self._failing.items()
+        }
+
+    def forget(self, name: str) -> None:
+        """There is no such step any more, or it succeeded."""
+        if self._failing.pop(name, None) is not None:
+            self._on_change()
+
+    async def take(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
+        """Do the work unless it failed lately; whether it is done."""
+        if self.pause(name):
+            return False
+        with self._attempt(name):
+            await work()
+        return not self.failed(name)
+
+    def do(self, name: str, work: Callable[[], object]) -> bool:
+        """`take` for work that does not wait."""
+        if self.pause(name):
+            return False
+        with self._attempt(name):
+            work()
+        return not self.failed(name)
+
+    async def repeat(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Do the work again and again, for ever."""
+        while True:
+            if not await self.take(name, work):
+                await asyncio.sleep(self.pause(name))
+
+    async def keep(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Do work that goes on and on until it ends by itself; what has run for a while counts as a success."""
+        loop = asyncio.get_running_loop()
+        while True:
+            steady = loop.call_later(self._steady, self._succeeded, name)
+            try:
+                if await self.take(name, work):
+                    return
+            finally:
+                steady.cancel()
+            await asyncio.sleep(self.pause(name))
+
+    @contextmanager
+    def _attempt(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as failed:
+            if broken_in(failed) is not None:
+                raise
+            self._fail(name, failed)
+        else:
+            self._succeeded(name)
+
+    def _fail(self, name: str, failed: Exception) -> None:
+        before = self._failing.get(name)
+        attempts = before.attempts + 1 if before else 0
+        again_at = self._clock() + self._backoff.pause(attempts)
+        problem = error("vdev", f"{name} failed: {_reason(failed)}", _hint(failed))
+        self._failing[name] = _Failure(problem, attempts, again_at)
+        log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)
+        if before is None or before.problem != problem:
+            log.error("step failed; trying again", step=name, reason=_reason(failed), hint=problem.hint)
+            self._on_change()
+
+    def _succeeded(self, name: str) -> None:
+        if name in self._failing:
+            log.info("step succeeds again", step=name)
+            self.forget(name)
+
+
+def broken_in(failed: Exception) -> InvariantBroken | None:
+    """The broken invariant that it is, or that it holds as a group."""
+    if isinstance(failed, ExceptionGroup):
+        return next((found for each in failed.exceptions if (found := broken_in(each)) is not None), None)
+    return failed if isinstance(failed, InvariantBroken) else None
+
+
+def _reason(failed: Exception) -> str:
+    """What went wrong, in the words of the exception; its type where these are not meant for people."""
+    if isinstance(failed, ExceptionGroup):
+        return "; ".join(_reason(each) for each in failed.exceptions if isinstance(each, Exception))
+    text = str(failed)
+    if isinstance(failed, VdevError):
+        return text
+    if isinstance(failed, OSError) and failed.strerror:
+        return f"{failed.strerror}: {failed.filename}" if failed.filename else failed.strerror
+    return f"{type(failed).__name__}: {text}" if text else type(failed).__name__
+
+
+def _hint(failed: Exception) -> str:
+    return _RETRIED if isinstance(failed, VdevError | OSError) else f"{_RETRIED}; {_REPORT}"
