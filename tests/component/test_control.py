@@ -1,10 +1,17 @@
-"""The agent's own socket, beside another agent's."""
+"""The agent's own socket: beside another agent's, and under whatever clients send."""
 
+import asyncio
+import contextlib
+import json
 import socket
 
-import structlog
+import pytest
 
+from vdev.agent import status
+from vdev.errors import HostError, SocketError, UsageError
 from vdev.observe import control
+
+CONFIG = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n"
 
 
 async def answer(_request):
@@ -12,18 +19,125 @@ async def answer(_request):
     return "first"
 
 
+async def defect(_request):
+    """What nobody thought of."""
+    raise ZeroDivisionError("by zero")
+
+
+@contextlib.asynccontextmanager
+async def serving(directory, commands):
+    """The socket, while the context lasts."""
+    task = asyncio.create_task(control.serve(directory, commands))
+    while not (directory / control.SOCKET).is_socket() and not task.done():  # noqa: ASYNC110 - no event tells
+        await asyncio.sleep(0.001)
+    yield task
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_a_living_socket_is_left_alone(directory):
-    """A second process with the same directory says so and works on; the first one keeps its socket."""
-    with structlog.testing.capture_logs() as logs:
-        async with control.serving(directory, {"status": answer}), control.serving(directory, {}):
-            assert "first" == await control.ask(directory, {"do": "status"})
-    (line,) = [each for each in logs if each["log_level"] == "warning"]
-    assert ("no control socket", True) == (line["event"].partition(";")[0], "--run-dir" in line["reason"])
+    """A second process with the same directory is told so; the first one keeps its socket."""
+    async with serving(directory, {"status": answer}):
+        with pytest.raises(HostError, match="--run-dir"):
+            await control.serve(directory, {})
+        assert "first" == await control.ask(directory, {"do": "status"})
+    assert not (directory / control.SOCKET).exists()
 
 
 async def test_a_leftover_is_replaced(directory):
     """The socket of a process that is gone makes room."""
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(directory / control.SOCKET))
-    async with control.serving(directory, {"status": answer}):
+    task, reply = asyncio.create_task(control.serve(directory, {"status": answer})), None
+    while reply is None:
+        await asyncio.sleep(0.001)
+        with contextlib.suppress(SocketError):
+            reply = await control.ask(directory, {"do": "status"})
+    assert "first" == reply
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_an_agent_without_its_socket_works_on(directory, kubelet, start_agent, shows):
+    """It says so in its problems, and makes the socket as soon as it can."""
+    (directory / "run").write_text("no directory")
+    agent = await start_agent(CONFIG, run_dir=directory / "run", retry_step_first=0.01, retry_step_most=0.05)
+    await shows("acme.dev/npu", 1, 1)
+    await kubelet.wait_until(lambda: status.status(agent.agent)["problems"], what="the problem")
+    (problem,) = status.status(agent.agent)["problems"]
+    assert "vdev status" in problem["message"]
+    (directory / "run").unlink()
+    await kubelet.wait_until((directory / "run" / control.SOCKET).exists, what="the socket")
+    assert "npu" in str(await control.ask(directory / "run", {"do": "status"}))
+
+
+NONSENSE = [
+    b"",
+    b"\n",
+    b"x\n",
+    b"\xff\xfe\n",
+    b"[]\n",
+    b"7\n",
+    b"null\n",
+    b"{}\n",
+    b'{"do": []}\n',
+    b'{"do": {}}\n',
+    b'{"do": "\\ud800"}\n',
+    b'{"do": "nothing"}\n',
+    b'{"do": "defect"}\n',
+    b"[" * 200_000 + b"\n",
+    b'{"do": "status", "x": "' + b"x" * 2**21 + b'"}\n',
+]
+
+
+@pytest.mark.parametrize("sent", NONSENSE, ids=lambda sent: repr(sent[:16]))
+async def test_nonsense_is_answered(directory, sent):
+    """Every request gets an answer that says what is wrong with it, and the next one is served."""
+    async with serving(directory, {"status": answer, "defect": defect}):
+        reader, writer = await asyncio.open_unix_connection(directory / control.SOCKET)
+        with contextlib.suppress(ConnectionError):  # it need not be read to its end
+            writer.write(sent)
+            writer.write_eof()
+            await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            reply = json.loads(await reader.readline())
+            assert (False, str) == (reply["ok"], type(reply["error"]))
+        writer.close()
         assert "first" == await control.ask(directory, {"do": "status"})
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"do": "fault-add"},
+        {"do": "fault-add", "rules": []},
+        {"do": "fault-add", "rules": "[" * 50_000},
+        {"do": "fault-clear", "name": None},
+        {"do": "fault-trigger", "name": {}},
+        {"do": "device-set", "id": "npu-0", "health": "Unhealthy", "for": 1e308},
+        {"do": "device-set", "id": "npu-0", "health": "Unhealthy", "for": -1},
+        {"do": "device-set", "id": "npu-0", "health": "Unhealthy", "for": float("nan")},
+        {"do": "device-set", "id": "npu-0", "health": "Unhealthy", "for": float("inf")},
+        {"do": "device-set", "id": "npu-0", "health": "Unhealthy", "for": 10**400},
+        {"do": "device-set", "id": "npu-0", "health": "Unhealthy", "for": [1]},
+        {"do": "device-set", "id": "npu-0", "health": 7},
+        {"do": "device-clear", "id": []},
+    ],
+    ids=lambda each: str(each)[:60],
+)
+async def test_nonsense_in_commands(directory, start_agent, request_):
+    """A command with a wrong value is refused with a sentence for people."""
+    await start_agent(CONFIG, run_dir=directory / "run", fault_injection=True)
+    with pytest.raises(UsageError) as refused:
+        await control.ask(directory / "run", request_)
+    assert "defect" not in str(refused.value)
+
+
+async def test_many_clients_that_say_nothing(directory):
+    """They wait for their turn, and others for theirs: once they are gone, requests are answered."""
+    async with serving(directory, {"status": answer}):
+        idle = [await asyncio.open_unix_connection(directory / control.SOCKET) for _ in range(20)]
+        asked = asyncio.create_task(control.ask(directory, {"do": "status"}))
+        for _, writer in idle:
+            writer.close()
+        assert "first" == await asked

@@ -163,12 +163,7 @@ class Agent:
         await self.link.remove_leftovers()
         await self.link.look()  # so that the first services know which kubelet they register with
         sys = await asyncio.to_thread(self.options.host.path, "/sys")
-        watcher = stack.enter_context(Watcher(sys=sys))
-        if self.options.run_dir is not None:
-            await stack.enter_async_context(
-                control.serving(self.options.run_dir, {"status": self._status, **self.drill.commands})
-            )
-        return watcher
+        return stack.enter_context(Watcher(sys=sys))
 
     async def _work(self, watcher: Watcher) -> None:
         self.turned_at, self.waiting = time.monotonic(), ""
@@ -200,6 +195,9 @@ class Agent:
                 "probing devices": self.health.run,
                 "following the node's label": lambda: self.config.chooser.follow_label(self.reload),
             }
+            if (run_dir := self.options.run_dir) is not None:
+                commands = {"status": self._status, **self.drill.commands}
+                lives["answering commands"] = lambda: control.serve(run_dir, commands)
             tasks = [group.create_task(steps.repeat(name, each), name=name) for name, each in turns.items()]
             tasks += [group.create_task(steps.keep(name, each), name=name) for name, each in lives.items()]
             await self._stop.wait()
@@ -242,7 +240,7 @@ class Agent:
             self.ownership.read(self.holders.holders, self.holders.granted(), self.state.served)
 
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        return status(self)
+        return await asyncio.to_thread(status, self)
 
     def _wait_for(self, what: str) -> None:
         self.waiting = what

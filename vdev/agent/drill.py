@@ -30,6 +30,8 @@ from .options import Options
 
 log = structlog.get_logger(__name__)
 
+_LONGEST = 1e9  # seconds that a device can be set for: 30 years
+
 
 class Drill:
     """The faults of one agent. `wake` is called when the agent shall take a step."""
@@ -144,7 +146,7 @@ class Drill:
         return self.status()
 
     def _add(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        text = str(request["rules"])
+        text = _text(request, "rules")
         new = self._parse(text, "<live>").rules
         names, now = {rule.name for rule in new}, self.engine.clock.now()
         runs = [run for name, run in self.engine.runs.items() if run.live and name not in names]
@@ -162,26 +164,28 @@ class Drill:
     def _clear(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("all"):
             return {"cleared": self.store.clear_all()}
-        self.store.clear(str(request["name"]))
-        return {"cleared": [str(request["name"])]}
+        name = _text(request, "name")
+        self.store.clear(name)
+        return {"cleared": [name]}
 
     def _trigger(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self.engine.trigger(str(request["name"]))
-        return {"triggered": str(request["name"])}
+        name = _text(request, "name")
+        self.engine.trigger(name)
+        return {"triggered": name}
 
     def _set_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device, seconds = str(request["id"]), request.get("for")
+        device = _text(request, "id")
         self._must_exist(device)
         name = self.store.set_device(
             device,
-            health=str(request["health"]),
+            health=_text(request, "health"),
             reason=str(request.get("reason") or ""),
-            seconds=None if seconds is None else float(seconds),
+            seconds=_seconds(request, "for"),
         )
         return {"added": [name]}
 
     def _clear_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device = str(request["id"])
+        device = _text(request, "id")
         self._must_exist(device)
         if name_of(device) not in self.engine.runs:
             raise UsageError(f"nothing is set on device {device}; vdev fault list shows the rules in force")
@@ -226,6 +230,22 @@ class Drill:
             if (run := self.engine.runs.get(name)) is not None
         )
         return (*self.store.problems, *idle, *hidden)
+
+
+def _text(request: Mapping[str, Any], key: str) -> str:
+    value = request.get(key)
+    if not isinstance(value, str):
+        raise UsageError(f"the request needs a text {key!r}")
+    return value
+
+
+def _seconds(request: Mapping[str, Any], key: str) -> float | None:
+    value = request.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST:
+        raise UsageError(f"{key!r} in the request must be a number of seconds, more than 0 and at most {_LONGEST:.0f}")
+    return float(value)
 
 
 def _document(run: Run, now: float) -> dict[str, Any]:

@@ -1,66 +1,109 @@
 """The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and its like.
 
-The socket is 0600: who may open it may do what the commands allow. It is a convenience, so an agent that cannot make
-it says so and works on.
+The socket is 0600: who may open it may do what the commands allow. Whatever is sent gets an answer, and neither many
+clients nor slow ones keep the agent from its work.
 """
 
 import asyncio
 import errno
 import json
-import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from ..errors import SocketError, UsageError, VdevError
+from ..errors import HostError, SocketError, UsageError, VdevError
+from .log import Seldom
 
 log = structlog.get_logger(__name__)
 
 SOCKET = "vdev.sock"
-_LINE = 2**26  # bytes of one message at most; a status with 70 000 devices takes about 20 MB
-_TIMEOUT = 10.0
+_REQUEST = 2**20  # bytes of a request at most; fault rules are the longest
+_REPLY = 2**26  # bytes of a reply at most; a status with 70 000 devices takes about 20 MB
+_CLIENTS = 16  # at one time; more wait for their turn
+_TIMEOUT = 10.0  # seconds for a client, all in all
+_PAUSE = 1.0  # seconds before clients are taken again where there was no descriptor left for one
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
-@asynccontextmanager
-async def serving(directory: Path, commands: Mapping[str, Handler]) -> AsyncIterator[None]:
-    """Answer requests `{"do": <command>, …}` for as long as the context lasts."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_TIMEOUT):
-                reply = await _answer(await reader.readline(), commands)
-                writer.write(json.dumps(reply).encode() + b"\n")
-                await writer.drain()
-        except (TimeoutError, ConnectionError, ValueError) as failed:
-            log.debug("request not answered", reason=str(failed))
-        finally:
-            writer.close()
-
+async def serve(directory: Path, commands: Mapping[str, Handler]) -> None:
+    """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError where there can be no socket."""
     path = directory / SOCKET
     try:
-        await asyncio.to_thread(_make_room, path)
-        server = await asyncio.start_unix_server(answer, path, limit=_LINE)
-        await asyncio.to_thread(os.chmod, path, 0o600)
+        listener = await asyncio.to_thread(_bind, path)
     except OSError as failed:
-        log.warning(
-            "no control socket; `vdev status` will not reach this process", socket=str(path), reason=str(failed)
-        )
-        yield
-        return
+        raise HostError(
+            f"no control socket {path}, so `vdev status` will not reach this process: {failed.strerror or failed}"
+        ) from failed
+    loop, clients, trouble = asyncio.get_running_loop(), asyncio.Semaphore(_CLIENTS), Seldom(log)
     try:
-        yield
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await clients.acquire()
+                try:
+                    connection, _ = await loop.sock_accept(listener)
+                except OSError as failed:  # a client that is gone again, or no descriptor left
+                    clients.release()
+                    trouble.warning("client of the control socket not taken", reason=failed.strerror)
+                    await asyncio.sleep(_PAUSE)
+                    continue
+                client = group.create_task(_serve(connection, commands), name="control client")
+                client.add_done_callback(lambda _: clients.release())
     finally:
-        server.close()
+        listener.close()
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-def _make_room(path: Path) -> None:
+async def _serve(connection: socket.socket, commands: Mapping[str, Handler]) -> None:
+    """One client: one request, one answer, whatever it sends."""
+    with connection:
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REQUEST)
+                reply = await _answer(reader, commands)
+                writer.write(await asyncio.to_thread(lambda: json.dumps(reply).encode() + b"\n"))
+                await writer.drain()
+                writer.close()
+        except (TimeoutError, OSError) as failed:
+            log.debug("request not answered", reason=str(failed))
+
+
+async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler]) -> dict[str, Any]:
+    try:
+        request = _parse(await reader.readline())
+        return {"ok": True, "result": await _command(request["do"], commands)(request)}
+    except VdevError as refused:
+        return {"ok": False, "error": str(refused)}
+    except ValueError:  # of `readline`
+        return {"ok": False, "error": f"the request is longer than {_REQUEST} bytes"}
+    except OSError:
+        raise
+    except Exception as failed:
+        log.debug("request failed", exc_info=failed)
+        return {"ok": False, "error": f"vdev failed to answer, which is a defect of it: {failed!r}"}
+
+
+def _command(name: str, commands: Mapping[str, Handler]) -> Handler:
+    if name not in commands:
+        raise UsageError(f"unknown command {name!r}; this process knows {', '.join(sorted(commands))}")
+    return commands[name]
+
+
+def _parse(line: bytes) -> Mapping[str, Any]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as wrong:
+        raise UsageError(f"the request is not JSON of one line: {wrong}") from None
+    if not isinstance(request, dict) or not isinstance(request.get("do"), str):
+        raise UsageError('the request is no JSON object with a command: expected one such as {"do": "status"}')
+    return request
+
+
+def _bind(path: Path) -> socket.socket:
+    """A listening socket that its owner alone may open. Raises OSError; blocks."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as probe:
         try:
@@ -69,17 +112,16 @@ def _make_room(path: Path) -> None:
             path.unlink(missing_ok=True)  # the leftover of a process that is gone
         else:
             raise OSError(errno.EADDRINUSE, "another process answers there; give each its own --run-dir")
-
-
-async def _answer(line: bytes, commands: Mapping[str, Handler]) -> dict[str, Any]:
+    listener = socket.socket(socket.AF_UNIX)
     try:
-        request = json.loads(line)
-        command = commands.get(request.get("do"))
-        if command is None:
-            raise UsageError(f"unknown command {request.get('do')!r}; this process knows {', '.join(sorted(commands))}")
-        return {"ok": True, "result": await command(request)}
-    except (VdevError, ValueError, AttributeError) as refused:
-        return {"ok": False, "error": str(refused)}
+        listener.setblocking(False)
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(_CLIENTS)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
@@ -87,7 +129,7 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
     path = directory / SOCKET
     try:
         async with asyncio.timeout(_TIMEOUT):
-            reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
+            reader, writer = await asyncio.open_unix_connection(path, limit=_REPLY)
             writer.write(json.dumps(request).encode() + b"\n")
             await writer.drain()
             reply = json.loads(await reader.readline())
