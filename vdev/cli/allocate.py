@@ -97,7 +97,7 @@ def _answer(resource: Resource, ids: list[str]) -> dict[str, Any]:
     edits = inject.inject(allocate.allocate(resource, ids))
     documents = inject.cdi_documents(Inventory({resource.name: resource}))
     behind = {
-        cdi.qualified(kind, device["name"]): device["containerEdits"]
+        cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)
         for kind, document in documents.items()
         for device in document["devices"]
     }

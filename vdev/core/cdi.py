@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from .device import DeviceNode, Mount
+from .device import EMPTY, DeviceNode, Mount
 from .names import domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
@@ -59,8 +59,8 @@ def file_name(cdi_kind: str) -> str:
     return f"vdev-{cdi_kind.replace('/', '-')}.json"
 
 
-def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> Document:
-    """The specification of a kind, with a device `all` that holds everything."""
+def document(cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY) -> Document:
+    """The specification of a kind, with a device `all` that holds everything; `env` comes with each of its devices."""
     members = sorted(devices, key=lambda device: device.name)
     if members:
         members.append(_all(members))
@@ -68,7 +68,15 @@ def document(cdi_kind: str, devices: Iterable[CdiDevice]) -> Document:
         "cdiVersion": _version(cdi_kind, members),
         "kind": cdi_kind,
         "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in members],
+        **({"containerEdits": {"env": _variables(env)}} if env else {}),
     }
+
+
+def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
+    """What a container gets with a device of a specification: its own edits, and those that come with each device."""
+    own: dict[str, Any] = device["containerEdits"]
+    common = whole.get("containerEdits", {}).get("env", [])
+    return {**own, "env": [*own.get("env", []), *common]} if common else own
 
 
 def with_leftovers(
@@ -85,7 +93,7 @@ def with_leftovers(
         names = {device["name"] for device in merged[kind]["devices"]} if kind in merged else set()
         kept = [each for each in old["devices"] if each["name"] not in {*names, ALL} and needed(kind, each["name"])]
         if kept:
-            base = merged.get(kind, {"cdiVersion": _V030, "kind": kind, "devices": []})
+            base = merged.get(kind, {**old, "devices": []})
             version = max(base["cdiVersion"], old["cdiVersion"], key=lambda text: [int(n) for n in text.split(".")])
             merged[kind] = {**base, "cdiVersion": version, "devices": [*base["devices"], *kept]}
     return merged
@@ -94,10 +102,18 @@ def with_leftovers(
 def is_document(value: object) -> TypeGuard[Document]:
     """Whether a parsed file is a specification as `document` makes it, down to the last value."""
     match value:
-        case {"cdiVersion": str(version), "kind": str(kind), "devices": [_, *_] as devices, **more} if not more:
-            fits = _VERSION.fullmatch(version) and _KIND.fullmatch(kind)
+        case {"cdiVersion": str(version), "kind": str(kind), "devices": [_, *_] as devices, **more}:
+            fits = _VERSION.fullmatch(version) and _KIND.fullmatch(kind) and _is_common(more)
             return bool(fits) and all(map(_is_device, devices))
     return False
+
+
+def _is_common(value: object) -> bool:
+    """Whether it is what comes with each device: nothing, or variables."""
+    match value:
+        case {"containerEdits": {"env": [_, *_] as env, **others}, **more}:
+            return not others and not more and _is_texts(env)
+    return not value
 
 
 _EDIT_KEYS = {"env", "deviceNodes", "mounts"}
@@ -144,12 +160,16 @@ def _all(devices: Iterable[CdiDevice]) -> CdiDevice:
 def _edits(device: CdiDevice) -> dict[str, Any]:
     edits: dict[str, Any] = {}
     if device.env:
-        edits["env"] = [f"{key}={value}" for key, value in sorted(device.env.items())]
+        edits["env"] = _variables(device.env)
     if device.nodes:
         edits["deviceNodes"] = [_node(node) for node in device.nodes]
     if device.mounts:
         edits["mounts"] = [_mount(mount) for mount in device.mounts]
     return edits
+
+
+def _variables(env: Mapping[str, str]) -> list[str]:
+    return [f"{key}={value}" for key, value in sorted(env.items())]
 
 
 def _node(node: DeviceNode) -> dict[str, Any]:

@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 from ..errors import AllocationError
 from . import cdi
 from .allocate import Allocation
-from .device import UNKNOWN_ENTRY, Device, DeviceNode, Mount
+from .device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
 from .inventory import Inventory, Resource
 from .names import visible_devices_env
 from .sharing import mps_share
 from .spec import DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags, NodeTemplate, SharingKind
 
 _NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation keys made here
+_NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # keeps NVIDIA's runtime from injecting what comes by CDI again
 _NVIDIA_LIST_ROOT = "/var/run/nvidia-container-devices"
 _LIST_ROOT = "/var/run/vdev-container-devices"
 
@@ -275,11 +276,17 @@ def uses_cdi(inventory: Inventory) -> bool:
 def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     """The CDI specifications that the inventory needs, by kind; none where no CDI strategy is on."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
+    nvidias: set[str] = set()
     for kind, name, resource, device in _cdi_members(inventory):
-        members = kinds.setdefault(kind, {})
+        members, entry = kinds.setdefault(kind, {}), resource.entries[device.raw.entry]
+        if entry.is_nvidia:
+            nvidias.add(kind)
         if name not in members:
-            members[name] = _cdi_device(name, resource, resource.entries[device.raw.entry], device)
-    return {kind: cdi.document(kind, members.values()) for kind, members in kinds.items()}
+            members[name] = _cdi_device(name, resource, entry, device)
+    return {
+        kind: cdi.document(kind, members.values(), env=_NOT_TWICE if kind in nvidias else EMPTY)
+        for kind, members in kinds.items()
+    }
 
 
 def cdi_names(inventory: Inventory) -> Iterator[tuple[str, str, str]]:

@@ -61,6 +61,34 @@ def test_a_virtual_device_is_not_empty(build):
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
 
 
+def test_nvidias_runtime_injects_nothing_beside_cdi(build):
+    """As NVIDIA's own specifications have it, once for all devices; those of other makers say nothing of it."""
+    strategies = (spec.DeviceListStrategy.ENVVAR, spec.DeviceListStrategy.CDI_CRI)
+    npu = build.entry("acme", "acme.dev/npu", nvidia=False)
+    documents = inject.cdi_documents(build.inventory(build.entry(), npu, device_list_strategies=strategies))
+    nvidias, acmes = documents["k8s.device-plugin.nvidia.com/gpu"], documents["k8s.device-plugin.acme.dev/npu"]
+    assert {"env": ["NVIDIA_VISIBLE_DEVICES=void"]} == nvidias["containerEdits"]
+    assert "containerEdits" not in acmes
+    assert all(map(cdi.is_document, documents.values()))
+    assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0", "NVIDIA_VISIBLE_DEVICES=void"] == cdi.edits_of(
+        nvidias, nvidias["devices"][0]
+    )["env"]
+    left = cdi.with_leftovers({}, [nvidias], lambda _kind, name: name == "GPU-gggg1")
+    assert nvidias["containerEdits"] == left[nvidias["kind"]]["containerEdits"]
+    assert ["GPU-gggg1"] == [device["name"] for device in left[nvidias["kind"]]["devices"]]
+
+
+@pytest.mark.parametrize(
+    "common", [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]
+)
+def test_other_edits_for_all_devices_are_not_ours(common):
+    """A file of ours has variables there, or nothing."""
+    whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
+    assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
+    assert not cdi.is_document(whole | {"containerEdits": common})
+    assert not cdi.is_document(whole | {"more": common})
+
+
 _SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("A=1")
 _PARTS = st.recursive(
     _SCALARS,
