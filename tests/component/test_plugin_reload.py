@@ -140,6 +140,9 @@ async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_
         TWO.replace("count: 2", "count: 200000"),
         "\x00",
         "a: &a [*a]",
+        TWO + '"[key]": 1\n',
+        TWO
+        + "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 2, devices: [%s]}]}}\n" % ("9" * 5000),
     ],
 )
 async def test_a_bad_edit_changes_nothing(kubelet, start_agent, shows, bad):
