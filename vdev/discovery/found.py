@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ..core.device import RawDevice
 from ..core.problem import Problem, Severity
 from ..core.spec import EntrySpec
+from ..hostfs.program import shown
 
 MAX_SHOWN = 5  # of problems alike; the rest are counted
 
@@ -18,10 +19,10 @@ class Check:
     ok: bool
 
     def __str__(self) -> str:
-        """`ok: vendor = 046d` or `no: product = 0825, but 082d`."""
+        """`ok: vendor = 046d` or `no: product = 0825, but 082d`, on one line whatever the device says."""
         if self.ok:
             return f"ok: {self.condition}"
-        return f"no: {self.condition}" + (f", but {self.actual}" if self.actual else "")
+        return f"no: {self.condition}" + (f", but {shown(self.actual)}" if self.actual else "")
 
 
 @dataclass(frozen=True, slots=True)

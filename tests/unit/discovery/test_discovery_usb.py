@@ -188,3 +188,11 @@ def test_a_device_whose_node_nothing_names_is_unhealthy(tmp_path: Path, devnum: 
         fake.file(f"/sys/devices/{BUS}/1-3/devnum", devnum)
     reason = "1-3 has no device node: sysfs tells neither its name nor the numbers of bus and device"
     assert [((), reason)] == [(device.nodes, device.health.reason) for device in find(fake, SDR).devices]
+
+
+def test_what_a_device_says_cannot_write_to_a_terminal(tmp_path: Path) -> None:
+    """Why a stick did not match is shown on one line, without its escape sequences."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-1", 1, serial="A\x1b[2J\nok: all")
+    (candidate,) = find(fake, UsbSource(vendor="0bda", serial="B*")).candidates
+    assert "no: serial = B*, but A [2J ok: all" in candidate.why
