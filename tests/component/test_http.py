@@ -8,10 +8,12 @@ import urllib.error
 import urllib.request
 
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from vdev.observe import http
+from vdev.observe.webserver import Limits
 
 NPU = "acme.dev/npu"
 CONFIG = f"""\
@@ -143,6 +145,28 @@ async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
         assert ["no HTTP side; the agent goes on without"] == [each["event"] for each in lines]
         assert "in use" in lines[0]["reason"]
         assert 0 == await agent.stop()
+
+
+async def test_a_port_that_becomes_free_is_taken():
+    """Who had it ends, and the HTTP side begins; meanwhile one line says why it is not there."""
+    with structlog.testing.capture_logs() as logs:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = "{}:{}".format(*taken.getsockname())
+            side = http.serving(address, Stuck(), limits=Limits(retry=0.01))
+            assert "" == await side.__aenter__()
+        async with asyncio.timeout(30):
+            while not [each for each in logs if each["event"] == "serving HTTP"]:
+                await asyncio.to_thread(lambda: None)
+        assert 503 == (await get(address, "/healthz")).status
+        await side.__aexit__(None, None, None)
+    assert 1 == len([each for each in logs if each["log_level"] == "error"])
+
+
+async def test_it_ends_while_the_port_is_taken():
+    """An address that never becomes free keeps nobody from ending."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        async with http.serving("{}:{}".format(*taken.getsockname()), Stuck()) as bound:
+            assert "" == bound
 
 
 async def test_it_ends_with_the_agent(start_agent):

@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
 import sys
 
 
 class Process:
-    """`vdev run` beside a kubelet, under a `ulimit`. `address` is that of its HTTP side, `run_dir` of its socket.
+    """`vdev run` beside a kubelet, under a `ulimit`. `run_dir` is where its control socket is.
 
     As a context manager it ends by SIGTERM, which has to work.
     """
@@ -17,11 +16,9 @@ class Process:
     def __init__(self, directory, kubelet, text, *, ulimit="-n 1024", flags=()):
         self.run_dir, self.cdi_dir = directory / "run", directory / "cdi"
         self._text, self._config, self._log = text, directory / "vdev.yaml", directory / "log"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = free.getsockname()
         options = ["--config-file", self._config, "--kubelet-dir", kubelet.root, "--run-dir", self.run_dir]
         options += ["--cdi-dir", self.cdi_dir, "--device-dir", directory / "devices", "--node-name", "node-1"]
-        options += ["--http-address", "{}:{}".format(*self.address), "--log-format", "json", *flags]
+        options += ["--http-address", "127.0.0.1:0", "--log-format", "json", *flags]
         vdev = (sys.executable, "-m", "vdev", "run", *map(str, options))
         self._command = ("sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *vdev)
 
@@ -33,6 +30,13 @@ class Process:
 
     async def __aexit__(self, *_):
         assert 0 == await self.end()
+
+    @property
+    def address(self):
+        """Where its HTTP side listens, as its log says; it does before it registers."""
+        (line,) = [each for each in self.log() if each["event"] == "serving HTTP"]
+        host, _, port = line["address"].rpartition(":")
+        return host, int(port)
 
     async def end(self):
         """Send SIGTERM; the exit code."""
@@ -58,7 +62,8 @@ class Process:
 
     def log(self):
         """The log so far."""
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        lines = self._log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 @contextlib.asynccontextmanager

@@ -34,6 +34,7 @@ log = structlog.get_logger(__name__)
 _BACKLOG = 128
 _PIECE = 2**16  # bytes
 _LIMITS = Limits()
+_NOTHING = (0, b"", "")
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -65,7 +66,8 @@ def application(watched: Watched) -> Starlette:
     latest_page, latest_status = _Latest(_page, one), _Latest(lambda: _json(watched.status()), one)
 
     async def page(_request: Request) -> Response:
-        return HTMLResponse(await latest_page.get(), headers=_PAGE_HEADERS)
+        body, _ = await latest_page.get()
+        return HTMLResponse(body, headers=_PAGE_HEADERS)
 
     async def healthz(_request: Request) -> Response:
         return _verdict([text] if (text := watched.stalled()) else [])
@@ -74,8 +76,7 @@ def application(watched: Watched) -> Starlette:
         return _verdict(watched.not_ready())
 
     async def status(request: Request) -> Response:
-        body = await latest_status.get()
-        tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
+        body, tag = await latest_status.get()
         headers = {"Cache-Control": "no-cache", "ETag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
@@ -109,23 +110,27 @@ class _Latest:
     def __init__(self, make: Callable[[], bytes], one: asyncio.Lock) -> None:
         self._make, self._one = make, one
         self._begun = 0  # how often making it began
-        self._made = (0, b"")  # which time it was, and what came of it
+        self._made = _NOTHING  # which time it was, and what came of it
         self._asking = 0
 
-    async def get(self) -> bytes:
-        """The document as it is at this moment or a later one."""
+    async def get(self) -> tuple[bytes, str]:
+        """The document as it is at this moment or a later one, and its ETag."""
         before = self._begun
         self._asking += 1
         try:
             async with self._one:
                 if self._made[0] <= before:
                     self._begun += 1
-                    self._made = (self._begun, await asyncio.to_thread(self._make))
-                return self._made[1]
+                    self._made = (self._begun, *await asyncio.to_thread(self._tagged))
+                return self._made[1:]
         finally:
             self._asking -= 1
             if not self._asking:
-                self._made = (0, b"")  # it may be large
+                self._made = _NOTHING  # it may be large
+
+    def _tagged(self) -> tuple[bytes, str]:
+        body = self._make()
+        return body, f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
 
 
 class _InPieces(Response):
@@ -143,39 +148,64 @@ class _InPieces(Response):
 async def serving(
     address: str, watched: Watched, *, hosts: Collection[str] = (), limits: Limits = _LIMITS
 ) -> AsyncIterator[str]:
-    """Serve on `host:port` while the context lasts; gives the address that was bound, empty when none could be.
+    """Serve on `host:port` while the context lasts; gives the address that was bound, empty when none could be yet.
 
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
     requests may be addressed to (see `hosts`).
     """
-    try:
-        listener = await asyncio.to_thread(_bind, address)
-    except OSError as failed:
-        log.error("no HTTP side; the agent goes on without", address=address, reason=failed.strerror or str(failed))  # noqa: TRY400
-        yield ""
-        return
-    server = Server(Guard(application(watched), hosts), listener, limits)
-    bound = _name(listener)
-    log.info("serving HTTP", address=bound)
+    side = _Side(address, Guard(application(watched), hosts), limits)
+    bound = await side.bind()
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
-        group.create_task(_serve(server), name="http")
+        task = group.create_task(side.run(), name="http")
         try:
             yield bound
         except Exception as error:  # noqa: BLE001  # the caller's own, which must not come out as a group
             failure = error
         finally:
-            server.should_exit = True
+            if side.server is None:
+                task.cancel()
+            else:
+                side.server.should_exit = True
     if failure is not None:
         raise failure
 
 
-async def _serve(server: Server) -> None:
-    """Serve until told to end; what goes wrong here must not take the agent along."""
-    try:
-        await server.run_until_exit()
-    except Exception:
-        log.exception("the HTTP side ended; the agent goes on without")
+class _Side:
+    """An address and the server on it; `server` is None while the address cannot be had."""
+
+    def __init__(self, address: str, guard: Guard, limits: Limits) -> None:
+        self.server: Server | None = None
+        self._address, self._guard, self._limits = address, guard, limits
+        self._told = ""
+
+    async def bind(self) -> str:
+        """Try to get the address; its name, or the empty string. The same reason is told once."""
+        try:
+            listener = await asyncio.to_thread(_bind, self._address)
+        except OSError as failed:
+            reason = failed.strerror or str(failed)
+            if reason != self._told:
+                log.error("no HTTP side; the agent goes on without", address=self._address, reason=reason)  # noqa: TRY400
+            self._told = reason
+            return ""
+        self.server, self._told = Server(self._guard, listener, self._limits), ""
+        log.info("serving HTTP", address=(name := _name(listener)))
+        return name
+
+    async def run(self) -> None:
+        """Serve until told to end, as soon as the address is free; what goes wrong must not take the agent along."""
+        while True:
+            while self.server is None:
+                await asyncio.sleep(self._limits.retry)
+                await self.bind()
+            try:
+                await self.server.run_until_exit()
+            except Exception:
+                log.exception("the HTTP side failed; it begins anew")
+            if self.server.should_exit:
+                return
+            self.server = None
 
 
 def _bind(address: str) -> socket.socket:

@@ -40,13 +40,15 @@ class Limits:
     """How much the HTTP side may take; times are in seconds.
 
     `head`: from the connection's begin, or from the last answer, to the end of the next request's head. `answer`: from
-    there until the client has taken the whole answer. `idle`: without a byte of the next request.
+    there until the client has taken the whole answer. `idle`: without a byte of the next request. `retry`: until the
+    next attempt to get an address that is taken.
     """
 
     connections: int = 64
     head: float = 10.0
     answer: float = 60.0
     idle: int = 5
+    retry: float = 5.0
 
 
 class Server(uvicorn.Server):
