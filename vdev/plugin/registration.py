@@ -6,6 +6,7 @@ already and wait longer than that. Its refusals come as UNKNOWN with a text; two
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -26,9 +27,19 @@ _CHANNEL = (
 
 
 async def register(
-    kubelet_socket: Path, *, endpoint: str, resource: str, options: pb.DevicePluginOptions, version: str = VERSION
+    kubelet_socket: Path,
+    *,
+    endpoint: str,
+    resource: str,
+    options: pb.DevicePluginOptions,
+    served: Callable[[], bool],
+    version: str = VERSION,
 ) -> None:
     """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
+
+    A kubelet that starts removes all sockets and listens then. So `served`, whether the endpoint's socket is there, is
+    asked once this kubelet answers: what it removed is gone by then. Asked before, it may be removed in between, and
+    the kubelet would dial a socket that does not exist for ten seconds. `served` blocks.
 
     Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
     later.
@@ -36,6 +47,10 @@ async def register(
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
     async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL) as channel:
+        if not await _connected(channel):
+            raise await _unanswered(kubelet_socket)
+        if not await asyncio.to_thread(served):
+            raise SocketError(f"the socket of {resource} was removed before its registration; a new one is made")
         try:
             await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)
         except grpc.aio.AioRpcError as failed:
@@ -43,12 +58,27 @@ async def register(
             if failed.code() is grpc.StatusCode.UNKNOWN and any(mark in text for mark in _FINAL):
                 raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
-                if await asyncio.to_thread(_forbidden, kubelet_socket):
-                    raise SocketError(
-                        f"no permission to open {kubelet_socket}; run as root or be given access"
-                    ) from failed
-                raise SocketError(f"no kubelet answers on {kubelet_socket}") from failed
+                raise await _unanswered(kubelet_socket) from failed
             raise SocketError(f"the kubelet did not take {resource}: {text}") from failed
+
+
+async def _connected(channel: grpc.aio.Channel) -> bool:
+    """Connect; whether somebody answers."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            state = channel.get_state(try_to_connect=True)
+            while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
+                await channel.wait_for_state_change(state)
+                state = channel.get_state(try_to_connect=True)
+    except TimeoutError:
+        return False
+    return state is grpc.ChannelConnectivity.READY
+
+
+async def _unanswered(kubelet_socket: Path) -> SocketError:
+    if await asyncio.to_thread(_forbidden, kubelet_socket):
+        return SocketError(f"no permission to open {kubelet_socket}; run as root or be given access")
+    return SocketError(f"no kubelet answers on {kubelet_socket}")
 
 
 def _forbidden(path: Path) -> bool:

@@ -103,6 +103,7 @@ class ResourceServer:
         self.path = path
         self.streams = 0
         self.stream_opened = 0  # how many streams there have been
+        self.asked = 0  # how often the options were asked for, with which each registration begins
         self._desk = desk
         self._on_stream = on_stream
         self._faults = faults
@@ -133,6 +134,13 @@ class ResourceServer:
             # The directory and not the path: the next attempt has another path, and the same trouble is told once.
             raise SocketError(f"cannot create a socket in {self.path.parent}: {reason}") from failed
         self._server = server
+
+    async def restore(self) -> None:
+        """Bind the same path again, whose file is gone, for a kubelet that dials it; raises SocketError."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(None)  # first: it removes what stands at the path, whoever made it
+        await self.start()
 
     async def stop(self) -> None:
         """End the streams, finish what is in flight, close the socket; safe to call twice."""
@@ -289,6 +297,7 @@ class ResourceServer:
         )
 
     async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
+        self.asked += 1
         return self.options()
 
     async def _list_and_watch(

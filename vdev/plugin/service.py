@@ -199,8 +199,8 @@ class ResourceService:
                     await self._sleep(self._backoff.pause(attempt), generation)
                     attempt += 1
                 except Exception as failed:
-                    log.exception("the service of a resource failed; trying again", resource=self.name)
-                    self._become(State.WAITING, f"failed: {failed}")
+                    log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
+                    self._become(State.WAITING, f"vdev failed to serve it: {failed!r}")
                     await self._close()
                     await self._sleep(self._backoff.pause(attempt), generation)
                     attempt += 1
@@ -248,6 +248,37 @@ class ResourceService:
         finally:
             self._registering = None
 
+    @contextlib.asynccontextmanager
+    async def _reachable(self, server: ResourceServer) -> AsyncIterator[None]:
+        """Make the socket's file anew should it vanish while a kubelet that took the registration still dials it.
+
+        The kubelet dials one name for up to ten seconds. To register another name meanwhile would not do: when the
+        first registration fails, a 1.36 kubelet forgets the second one's connection.
+        """
+        failure: Exception | None = None
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._restore(server, over), name=f"keep {self.name} reachable")
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 - the caller's own, which must not come out as a group
+                failure = error
+            over.set()
+            self._wake.set()
+        if failure is not None:
+            raise failure
+
+    async def _restore(self, server: ResourceServer, over: asyncio.Event) -> None:
+        asked = server.asked
+        while server.asked == asked and not over.is_set():
+            self._wake.clear()
+            if not await asyncio.to_thread(server.owns_socket) and server.asked == asked and not over.is_set():
+                log.warning("the socket vanished during its registration; making it anew", resource=self.name)
+                with contextlib.suppress(SocketError):  # the registration's failure says more
+                    await server.restore()
+            if not over.is_set():
+                await self._wake.wait()
+
     async def _register(self, server: ResourceServer) -> None:
         if self._link.socket is None:
             self._become(State.SERVING)
@@ -256,12 +287,13 @@ class ResourceService:
         if fault is not None and fault.hold:
             raise _Held(f"held back by the fault {fault.rule!r}")
         for _ in range(2 if fault is not None and fault.twice else 1):
-            async with self._until_stopped():
+            async with self._until_stopped(), self._reachable(server):
                 await registration.register(
                     self._link.socket,
                     endpoint=server.path.name,
                     resource=self.name,
                     options=server.options(),
+                    served=server.owns_socket,
                     version=(fault and fault.version) or registration.VERSION,
                 )
         await self._clear_spoilt()
