@@ -22,6 +22,7 @@ from ..core import aim, retain
 from ..core import inventory as inv
 from ..core.faults import CdiFault
 from ..core.holders import Holdings, Key
+from ..core.memory import Memory
 from ..core.problem import Problem, errors
 from ..core.spec import Spec
 from ..errors import ConfigError
@@ -100,6 +101,7 @@ class Reconciler:
         self._plan: _Plan | None = None
         self._cdi_faults: Mapping[str, CdiFault] = {}
         self._recorded = inv.EMPTY  # what an earlier process listed; until something is published, that is edited
+        self._memory = Memory()  # of the last arrangement
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
 
     @property
@@ -125,7 +127,7 @@ class Reconciler:
                 raise
             broken = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
         scan = await self.scanner.scan(self.scan, loaded.spec)
-        base = inv.arrange(loaded.spec, self._options.node, scan.devices)
+        base = self._arrange(loaded.spec, scan)
         wrong = errors((*scan.problems, *base.problems))
         if loaded.spec.flags.fail_on_init_error and wrong:
             raise ConfigError(wrong)
@@ -144,7 +146,7 @@ class Reconciler:
                 self._config.unchanged()
                 return
             scan = await self.scanner.scan(self.scan, loaded.spec)
-            base = await asyncio.to_thread(inv.arrange, loaded.spec, self._options.node, scan.devices)
+            base = await asyncio.to_thread(self._arrange, loaded.spec, scan)
             _must_be_good(base)
         except ConfigError as bad:
             self._config.refused(bad)
@@ -160,9 +162,12 @@ class Reconciler:
         """Look for the devices of these entries again."""
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
-            base = await asyncio.to_thread(inv.arrange, self.spec, self._options.node, scan.devices)
+            base = await asyncio.to_thread(self._arrange, self.spec, scan)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
+
+    def _arrange(self, spec: Spec, scan: Scan) -> inv.Inventory:
+        return inv.arrange(spec, self._options.node, scan.devices, self._memory)
 
     async def publish(self, fleet: Fleet, *, ask_holders: Callable[[], None]) -> float | None:
         """Serve what is known now: act on the difference to what is served, and on nothing else.

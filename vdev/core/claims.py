@@ -10,10 +10,12 @@ What is decided follows from the entries and from what is there now, never from 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 
 from .device import RawDevice
+from .memory import Memory
 from .problem import Problem, warning
 from .spec import EntrySpec
 
@@ -36,9 +38,11 @@ def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
     return bool(some and others) and not set(some).isdisjoint(others)
 
 
-def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Claims:
+def settle(
+    entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
+) -> Claims:
     """Which of the devices that were found, by entry, each entry has; `entries` are in the order of the file."""
-    if not _reach_one_node(found):
+    if not _reach_one_node(found, memory or Memory()):
         return Claims(found)
     owners: dict[str, RawDevice] = {}
     users: dict[str, RawDevice] = {}
@@ -46,7 +50,8 @@ def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]
     twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)
     for entry in entries:
         had = []
-        for raw in found.get(entry.name, ()):
+        raws = found.get(entry.name, ())
+        for raw in raws:
             others = (owners.get(key) or users.get(key) for key in raw.owns)
             others_used = (owners.get(key) for key in raw.uses)
             other = next((each for each in chain(others, others_used) if each and each.entry != raw.entry), None)
@@ -58,7 +63,7 @@ def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]
                 owners.setdefault(key, raw)
             for key in raw.uses:
                 users.setdefault(key, raw)
-        devices[entry.name] = tuple(had)
+        devices[entry.name] = raws if len(had) == len(raws) else tuple(had)
     where = {entry.name: entry.where for entry in entries}
     return Claims(
         devices=devices,
@@ -67,15 +72,15 @@ def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]
     )
 
 
-def _reach_one_node(found: Mapping[str, Sequence[RawDevice]]) -> bool:
+def _reach_one_node(found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> bool:
     """Whether any two entries reach one node at all; quick, because nearly always none do."""
-    total, union = 0, set[str]()
-    for raws in found.values():
-        keys = set(chain.from_iterable(map(attrgetter("owns"), raws)))
-        keys.update(chain.from_iterable(map(attrgetter("uses"), raws)))
-        total += len(keys)
-        union |= keys
-    return len(union) < total
+    keys = [memory.recall("entry keys", name, (raws,), partial(_keys, raws)) for name, raws in found.items()]
+    return len(set[str]().union(*keys)) < sum(map(len, keys))
+
+
+def _keys(raws: Sequence[RawDevice], _last: object) -> frozenset[str]:
+    owned = chain.from_iterable(map(attrgetter("owns"), raws))
+    return frozenset(chain(owned, chain.from_iterable(map(attrgetter("uses"), raws))))
 
 
 def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:

@@ -10,10 +10,12 @@ What a pod may still hold is added by `retain`, between these two roads and the 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 
 from . import claims, names, refusal, sharing, strategy, wire
 from .device import Health, RawDevice, Slot
+from .memory import Memory
 from .problem import Problem, error, warning
 from .sharing import Sharing
 from .spec import EntrySpec, Flags, Spec
@@ -103,31 +105,33 @@ class Inventory:
 EMPTY = Inventory()
 
 
-def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
+def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None) -> Inventory:
     """The inventory of a node: owners, partitions, names, replicas; every error leaves out what it concerns and
     nothing else.
+
+    With the `memory` of the last time, resources that nothing changed are the same objects, and so are slots.
     """
-    claimed = claims.settle(spec.on_node(node), found)
-    judged = refusal.settle(spec.on_node(node), claimed.devices)
-    advertised = strategy.advertise(spec, node, judged.devices)
-    shared = sharing.share(advertised.devices, spec.sharing)
+    memory = memory or Memory()
+    memory.begin()
+    claimed = claims.settle(spec.on_node(node), found, memory)
+    judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
+    advertised = strategy.advertise(spec, node, judged.devices, memory)
+    shared = sharing.share(advertised.devices, spec.sharing, memory)
     problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems]
     entries = {entry.name: entry for entry in spec.on_node(node)}
-    resources: dict[str, Resource] = {}
-    seen: dict[str, str] = {}
-    for name, slots in shared.slots.items():
-        where = _where(slots, entries, name)
-        kept = _unique(slots, name, seen, problems, entries)
-        replicas = shared.sharing.get(name)
-        resource = Resource(
-            name=name,
-            slots=tuple(kept),
-            entries=_entries_of(kept, entries, name),
-            sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
-            if spec.sharing and replicas
-            else None,
-            flags=spec.flags,
+    portions = {
+        name: tuple(
+            memory.recall("portion", (name, n), (each,), partial(_portion, each)) for n, each in enumerate(slots)
         )
+        for name, slots in shared.slots.items()
+    }
+    if not _ids_are_fine(portions.values()):
+        portions = _with_fine_ids(portions, problems, entries)
+    resources: dict[str, Resource] = {}
+    for name, parts in portions.items():
+        make = partial(_resource, spec, name, parts, entries, shared.sharing.get(name))
+        resource = memory.recall("resource", name, (spec, *parts), make)
+        where = _where(resource.slots, entries, name)
         complaint = names.resource_name_problem(name)
         if complaint:
             problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
@@ -135,14 +139,96 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
             problems.append(_too_large(resource, where))
         else:
             resources[name] = resource
-            if wire.list_size(kept, healthy=False) > wire.LIST_LIMIT:
-                problems.append(_nearly_too_large(resource, where))
+            at_worst = sum(part.bytes_at_worst for part in parts)
+            if at_worst > wire.LIST_LIMIT:
+                problems.append(_nearly_too_large(resource, at_worst, where))
     return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out | judged.refused)
 
 
-def _entries_of(slots: Iterable[Slot], entries: Mapping[str, EntrySpec], name: str) -> dict[str, EntrySpec]:
-    used = {slot.device.raw.entry: entries[slot.device.raw.entry] for slot in slots}
-    return used or {key: entry for key, entry in entries.items() if entry.resource == name}
+@dataclass(frozen=True)
+class _Portion:
+    """Slots in a row, and what is known of all of them."""
+
+    slots: tuple[Slot, ...]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Slot]:
+        return {slot.id: slot for slot in self.slots}
+
+    @cached_property
+    def longest_id(self) -> int:
+        return max(map(len, self.by_id), default=0)
+
+    @cached_property
+    def entries(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slot.device.raw.entry for slot in self.slots))
+
+    @cached_property
+    def healthy(self) -> int:
+        return sum(slot.health.healthy for slot in self.slots)
+
+    @cached_property
+    def list_bytes(self) -> int:
+        return wire.list_size(self.slots)
+
+    @cached_property
+    def bytes_at_worst(self) -> int:
+        return wire.list_size(self.slots, healthy=False)
+
+
+def _portion(slots: tuple[Slot, ...], _last: object) -> _Portion:
+    return _Portion(slots)
+
+
+def _resource(
+    spec: Spec,
+    name: str,
+    portions: Sequence[_Portion],
+    entries: Mapping[str, EntrySpec],
+    replicas: Mapping[str, int] | None,
+    _last: object,
+) -> Resource:
+    """The resource of these portions; what is known of them is summed up instead of being counted again."""
+    used = {entry: entries[entry] for portion in portions for entry in portion.entries}
+    resource = Resource(
+        name=name,
+        slots=tuple(chain.from_iterable(portion.slots for portion in portions)),
+        entries=used or {key: entry for key, entry in entries.items() if entry.resource == name},
+        sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
+        if spec.sharing and replicas
+        else None,
+        flags=spec.flags,
+    )
+    by_id: dict[str, Slot] = {}
+    for portion in portions:
+        by_id.update(portion.by_id)
+    resource.__dict__.update(  # where cached properties keep their values
+        by_id=by_id,
+        ids=frozenset(by_id),
+        healthy=sum(portion.healthy for portion in portions),
+        list_bytes=sum(portion.list_bytes for portion in portions),
+    )
+    return resource
+
+
+def _ids_are_fine(resources: Iterable[Sequence[_Portion]]) -> bool:
+    """Whether no id is too long and none is there twice."""
+    portions = list(chain.from_iterable(resources))
+    if max((portion.longest_id for portion in portions), default=0) > names.MAX_ID:
+        return False
+    distinct = set[str]().union(*(portion.by_id for portion in portions))
+    return len(distinct) == sum(len(portion.slots) for portion in portions)
+
+
+def _with_fine_ids(
+    portions: Mapping[str, Sequence[_Portion]], problems: list[Problem], entries: Mapping[str, EntrySpec]
+) -> dict[str, tuple[_Portion, ...]]:
+    """The portions without slots whose id is too long, or taken."""
+    seen: dict[str, str] = {}
+    return {
+        name: tuple(_Portion(tuple(_unique(part.slots, name, seen, problems, entries))) for part in parts)
+        for name, parts in portions.items()
+    }
 
 
 def _where(slots: Sequence[Slot], entries: Mapping[str, EntrySpec], name: str) -> str:
@@ -183,8 +269,7 @@ def _too_large(resource: Resource, where: str) -> Problem:
     )
 
 
-def _nearly_too_large(resource: Resource, where: str) -> Problem:
-    size = wire.list_size(resource.slots, healthy=False)
+def _nearly_too_large(resource: Resource, size: int, where: str) -> Problem:
     return warning(
         where,
         f"{resource.name}: were all of its {len(resource.slots)} devices Unhealthy, the list would take {size} bytes, "

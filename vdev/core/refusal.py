@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from . import template
 from .device import DeviceNode, Health, Mount, RawDevice
 from .facts import facts
+from .memory import Memory
 from .problem import Problem, warning
 from .spec import EntrySpec, SysfsSource, UsbSource, VirtualSource
 from .template import Template
@@ -54,16 +55,31 @@ class Refusals:
     problems: tuple[Problem, ...] = ()
 
 
-def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Refusals:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    devices: Sequence[RawDevice]
+    why: Mapping[str, str]
+
+
+def settle(
+    entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
+) -> Refusals:
     """Judge every device that was found, by entry; the others are the same objects as before."""
+    memory = memory or Memory()
     devices, refused, problems = dict(found), set[str](), []
     for entry in entries:
-        why = _refusals(entry, found.get(entry.name, ()))
-        if why:
-            devices[entry.name] = tuple(_refused(raw, why.get(raw.id, "")) for raw in found[entry.name])
-            refused |= why.keys()
-            problems.append(_problem(entry, why))
+        raws = found.get(entry.name, ())
+        judged = memory.recall("entry judged", entry.name, (entry, raws), partial(_judge, entry, raws))
+        if judged.why:
+            devices[entry.name] = judged.devices
+            refused |= judged.why.keys()
+            problems.append(_problem(entry, judged.why))
     return Refusals(devices, frozenset(refused), tuple(problems))
+
+
+def _judge(entry: EntrySpec, raws: Sequence[RawDevice], _last: object) -> _Judged:
+    why = _refusals(entry, raws)
+    return _Judged(tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why)
 
 
 def _refusals(entry: EntrySpec, raws: Sequence[RawDevice]) -> dict[str, str]:

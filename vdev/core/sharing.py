@@ -7,8 +7,11 @@ name.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 
 from .device import Device, Slot, replica_id
+from .memory import Memory
 from .problem import Problem, did_you_mean, error, warning
 from .spec import SharedResource, SharingKind, SharingSpec
 
@@ -22,47 +25,102 @@ class Sharing:
     replicas: Mapping[str, int]
 
 
+Slots = tuple[Slot, ...]
+
+
 @dataclass(slots=True)
 class Shared:
-    """Slots by resource name after sharing, and what went wrong."""
+    """Slots by resource name after sharing, in portions that stay the same objects, and what went wrong."""
 
-    slots: dict[str, list[Slot]] = field(default_factory=dict)
+    slots: dict[str, list[Slots]] = field(default_factory=dict)
     sharing: dict[str, dict[str, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
-def share(devices: Mapping[str, Sequence[Device]], spec: SharingSpec | None) -> Shared:
-    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects."""
+@dataclass(frozen=True, slots=True)
+class _Replicas:
+    """What became of one resource that is shared: slots by name, numbers of replicas by name and device."""
+
+    slots: Mapping[str, Slots]
+    sharing: Mapping[str, Mapping[str, int]]
+    problems: tuple[Problem, ...]
+
+
+def share(devices: Mapping[str, Sequence[Sequence[Device]]], spec: SharingSpec | None, memory: Memory) -> Shared:
+    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects.
+
+    `devices` are by resource name, in portions of one entry each.
+    """
     result = Shared()
     rules = spec.resources if spec else ()
+    problems: list[Problem] = []
     for each in rules:
         if each.name not in devices:
             text = f"sharing names {each.name!r}, which this node does not have"
-            result.problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
-    for resource, members in devices.items():
-        chosen = _chosen(result, resource, members, rules)
-        if not members:
+            problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
+    for resource, portions in devices.items():
+        own = tuple(rule for rule in rules if rule.name == resource)
+        if not any(portions):
             result.slots.setdefault(resource, [])
-        for device in members:
-            rule = chosen.get(device.id)
-            if rule is None:
-                result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
-                continue
-            most = mps_clients(device) if spec and spec.kind is SharingKind.MPS else rule.replicas
-            if rule.replicas > most:
-                result.problems.append(_too_many_clients(resource, device, rule, most))
-                continue
-            target = _target(spec, rule)
-            if target != resource and target in devices:
-                result.problems.append(
-                    error(rule.where, f"renaming {resource!r} to {target!r} collides with a resource of that name")
-                )
-                continue
-            slots = result.slots.setdefault(target, [])
-            slots += (Slot(replica_id(device.id, n), device, n, device.health) for n in range(rule.replicas))
-            result.sharing.setdefault(target, {})[device.id] = rule.replicas
-    result.problems = list(dict.fromkeys(result.problems))
+        if not own:
+            for portion in filter(None, portions):
+                key = (resource, portion[0].raw.entry, portion[0].is_partition)
+                slots = memory.recall("slots", key, (portion,), partial(_plain, portion))
+                result.slots.setdefault(resource, []).append(slots)
+            continue
+        collides = frozenset(_target(spec, rule) for rule in own) & devices.keys() - {resource}
+        make = partial(_replicas, list(chain.from_iterable(portions)), spec, own, collides)
+        shared = memory.recall("replicas", (resource, collides), (spec, *portions), make)
+        for name, slots in shared.slots.items():
+            result.slots.setdefault(name, []).append(slots)
+        for name, numbers in shared.sharing.items():
+            result.sharing.setdefault(name, {}).update(numbers)
+        problems += shared.problems
+    result.problems = list(dict.fromkeys(problems))
     return result
+
+
+def _plain(devices: Sequence[Device], last: Slots | None) -> Slots:
+    same = {id(slot.device): slot for slot in last or ()}
+    return tuple(same.get(id(device)) or Slot(device.id, device, None, device.health) for device in devices)
+
+
+def _replicas(
+    members: Sequence[Device],
+    spec: SharingSpec | None,
+    rules: Sequence[SharedResource],
+    collides: frozenset[str],
+    last: _Replicas | None,
+) -> _Replicas:
+    resource = rules[0].name
+    same = {(id(slot.device), slot.replica): slot for slots in (last.slots.values() if last else ()) for slot in slots}
+    slots: dict[str, list[Slot]] = {}
+    sharing: dict[str, dict[str, int]] = {}
+    problems: list[Problem] = []
+    chosen = _chosen(problems, resource, members, rules)
+
+    def slot(device: Device, replica: int | None) -> Slot:
+        name = device.id if replica is None else replica_id(device.id, replica)
+        return same.get((id(device), replica)) or Slot(name, device, replica, device.health)
+
+    for device in members:
+        rule = chosen.get(device.id)
+        if rule is None:
+            slots.setdefault(resource, []).append(slot(device, None))
+            continue
+        most = mps_clients(device) if spec and spec.kind is SharingKind.MPS else rule.replicas
+        if rule.replicas > most:
+            problems.append(_too_many_clients(resource, device, rule, most))
+            continue
+        target = _target(spec, rule)
+        if target in collides:
+            problems.append(
+                error(rule.where, f"renaming {resource!r} to {target!r} collides with a resource of that name")
+            )
+            continue
+        slots.setdefault(target, []).extend(slot(device, n) for n in range(rule.replicas))
+        sharing.setdefault(target, {})[device.id] = rule.replicas
+    return _Replicas({name: tuple(each) for name, each in slots.items()}, sharing, tuple(dict.fromkeys(problems)))
 
 
 def _target(spec: SharingSpec | None, rule: SharedResource) -> str:
@@ -72,16 +130,14 @@ def _target(spec: SharingSpec | None, rule: SharedResource) -> str:
 
 
 def _chosen(
-    result: Shared, resource: str, members: Sequence[Device], rules: Sequence[SharedResource]
+    problems: list[Problem], resource: str, members: Sequence[Device], rules: Sequence[SharedResource]
 ) -> dict[str, SharedResource]:
     """The rule that shares each device; a device that two rules claim is an error and stays with the first."""
     chosen: dict[str, SharedResource] = {}
     for rule in rules:
-        if rule.name != resource:
-            continue
-        for device in _selected(result, members, rule):
+        for device in _selected(problems, members, rule):
             if device.id in chosen:
-                result.problems.append(
+                problems.append(
                     error(
                         rule.where,
                         f"device {device.ordinal} of {resource!r} is already shared by {chosen[device.id].where}",
@@ -92,14 +148,14 @@ def _chosen(
     return chosen
 
 
-def _selected(result: Shared, members: Sequence[Device], rule: SharedResource) -> list[Device]:
+def _selected(problems: list[Problem], members: Sequence[Device], rule: SharedResource) -> list[Device]:
     ordered = sorted(members, key=lambda device: device.sort_key)
     match rule.devices:
         case None:
             return ordered
         case int(count):
             if count > len(ordered):
-                result.problems.append(
+                problems.append(
                     error(
                         rule.where,
                         f"{count} devices of {rule.name!r} shall be shared, but this node has {len(ordered)}",
@@ -107,11 +163,11 @@ def _selected(result: Shared, members: Sequence[Device], rule: SharedResource) -
                 )
             return ordered[:count]
         case references:
-            return _referenced(result, ordered, rule, references)
+            return _referenced(problems, ordered, rule, references)
 
 
 def _referenced(
-    result: Shared, ordered: list[Device], rule: SharedResource, references: tuple[str, ...]
+    problems: list[Problem], ordered: list[Device], rule: SharedResource, references: tuple[str, ...]
 ) -> list[Device]:
     names = {device.ordinal: device for device in ordered} | {device.id: device for device in ordered}
     picked: dict[str, Device] = {}
@@ -120,7 +176,7 @@ def _referenced(
         if device is None:
             known = ", ".join(device.ordinal for device in ordered[:16]) or "none"
             kind = "index" if reference.replace(":", "").isdigit() else "id"
-            result.problems.append(
+            problems.append(
                 error(
                     rule.where,
                     f"{rule.name!r} has no device with {kind} {reference!r} on this node",

@@ -8,10 +8,14 @@ NVIDIA's rules, for any partitionable device and per declared resource:
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 
 from .device import Device, IdStyle, RawDevice
+from .memory import Memory
 from .names import domain_and_name
 from .partition import LayoutError, Placement, place, resource_suffix
 from .problem import Problem, error, warning
@@ -22,16 +26,20 @@ _NAMESPACE = uuid.UUID(
 )  # of ids made here; any constant would do, this one for ever
 
 
+Portion = tuple[Device, ...]
+"""Devices of one entry under one name; the same object for as long as nothing about them changed."""
+
+
 @dataclass(slots=True)
 class Advertised:
     """Devices by resource name, in order, with the reasons for their names and what went wrong on the way."""
 
-    devices: dict[str, list[Device]] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, list[Portion]] = field(default_factory=dict)
+    reasons: ChainMap[str, str] = field(default_factory=ChainMap)  # of the first entry that has a device
     problems: list[Problem] = field(default_factory=list)
 
 
-def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Advertised:
+def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Advertised:
     """All devices of the node under their resource names, before sharing.
 
     `found` maps an entry's name to its raw devices. A resource whose devices break the strategy's rules is left out,
@@ -41,68 +49,88 @@ def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -
     by_resource: dict[str, list[EntrySpec]] = {}
     for entry in spec.on_node(node):
         by_resource.setdefault(entry.resource, []).append(entry)
-    for resource, entries in by_resource.items():
-        _one_resource(result, spec, resource, entries, found)
+    for entries in by_resource.values():
+        _one_resource(result, spec, entries, found, memory)
     _unused_patterns(result, spec)
     _mixed_names(result, spec)
     return result
 
 
 def _one_resource(
-    result: Advertised, spec: Spec, resource: str, entries: list[EntrySpec], found: Mapping[str, Sequence[RawDevice]]
+    result: Advertised, spec: Spec, entries: list[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory
 ) -> None:
-    cut = _cut(result, spec, entries, found)
-    where = entries[0].where
+    resource, where = entries[0].resource, entries[0].where
+    cuts = list(_cuts(spec, entries, found, memory))
+    result.problems += (problem for cut in cuts for problem in cut.problems)
     match spec.flags.mig_strategy:
         case MigStrategy.SINGLE:
-            problem = _single_problem(resource, where, cut)
+            problem = _single_problem(resource, where, cuts)
             if problem:
                 result.problems.append(problem)
                 return
         case MigStrategy.MIXED:
             result.problems += (
                 warning(where, f"device {device} has no partitions configured and advertises nothing")
+                for cut in cuts
                 for device in cut.empty
             )
         case MigStrategy.NONE:
             pass
-    for entry, device in cut.whole:
-        _name_whole(result, spec, entry, device)
-    for entry, device in cut.parts:
-        _name_partition(result, spec, entry, device)
+    named = [memory.recall("entry named", cut.entry.name, (spec, cut), partial(_named, spec, cut)) for cut in cuts]
+    for each in named:
+        result.problems += (problem for problem in each.problems if problem not in result.problems)
+    for name, devices in chain(
+        chain.from_iterable(each.whole.items() for each in named),
+        chain.from_iterable(each.parts.items() for each in named),
+    ):
+        result.devices.setdefault(name, []).append(devices)
+    result.reasons.maps += (each.reasons for each in named if each.reasons)
     if not any(found.get(entry.name) for entry in entries):
         result.devices.setdefault(
             resource, []
         )  # nothing there now; it is advertised with 0 so that a hot-plug can show
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Cut:
-    """One resource's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
+    """One entry's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
 
-    whole: list[tuple[EntrySpec, Device]] = field(default_factory=list)
-    parts: list[tuple[EntrySpec, Device]] = field(default_factory=list)
-    empty: list[str] = field(default_factory=list)
+    entry: EntrySpec
+    whole: Portion
+    parts: Portion
+    empty: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    indices: int  # how many are taken, with those of devices that are away
 
 
-def _cut(
-    result: Advertised, spec: Spec, entries: Iterable[EntrySpec], found: Mapping[str, Sequence[RawDevice]]
-) -> _Cut:
-    cut = _Cut()
-    offset = 0
+def _cuts(
+    spec: Spec, entries: Iterable[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory
+) -> Iterator[_Cut]:
+    offset = 0  # of the entry's first ordinal
     for entry in entries:
         raws = found.get(entry.name, ())
-        for raw in raws:
-            ordinal = offset + raw.index
-            wanted = entry.parts(raw.index)
-            if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
-                cut.whole.append((entry, _whole(raw, ordinal)))
-                continue
-            if not wanted:
-                cut.empty.append(f"{entry.name}/{raw.index}")
-            cut.parts += ((entry, device) for device in _partitions(result, entry, raw, ordinal, wanted))
-        offset += max((raw.index + 1 for raw in raws), default=0)
-    return cut
+        make = partial(_cut, spec, entry, raws, offset)
+        cut = memory.recall("entry cut", (entry.name, offset), (spec, raws), make)
+        offset += cut.indices
+        yield cut
+
+
+def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut | None) -> _Cut:
+    same = {id(device.raw): device for device in last.whole} if last else {}  # all have the same offset
+    whole: list[Device] = []
+    parts: list[Device] = []
+    empty: list[str] = []
+    problems: list[Problem] = []
+    for raw in raws:
+        wanted = entry.parts(raw.index)
+        if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
+            whole.append(same.get(id(raw)) or _whole(raw, offset + raw.index))
+            continue
+        if not wanted:
+            empty.append(f"{entry.name}/{raw.index}")
+        parts += _partitions(problems, entry, raw, offset + raw.index, wanted)
+    indices = max((raw.index + 1 for raw in raws), default=0)
+    return _Cut(entry, tuple(whole), tuple(parts), tuple(empty), tuple(problems), indices)
 
 
 def _whole(raw: RawDevice, ordinal: int) -> Device:
@@ -112,13 +140,13 @@ def _whole(raw: RawDevice, ordinal: int) -> Device:
 
 
 def _partitions(
-    result: Advertised, entry: EntrySpec, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
+    problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
 ) -> Iterable[Device]:
     assert entry.geometry is not None, "checked when the configuration was read"
     try:
         placements = place(entry.geometry, wanted)
     except LayoutError as refused:
-        result.problems.append(error(entry.where, f"partitions of device {raw.index}: {refused}", refused.hint))
+        problems.append(error(entry.where, f"partitions of device {raw.index}: {refused}", refused.hint))
         return
     for number, placement in enumerate(placements):
         profile = placement.profile
@@ -142,23 +170,24 @@ def partition_id(entry: EntrySpec, raw: RawDevice, placement: Placement) -> str:
     return f"{raw.id}-{placement.profile.name.replace('+', '.')}-{placement.start}"
 
 
-def _single_problem(resource: str, where: str, cut: _Cut) -> Problem | None:
-    if cut.empty:
+def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem | None:
+    empty = [device for cut in cuts for device in cut.empty]
+    if empty:
         return error(
             where,
-            f"{resource}: device {cut.empty[0]} has no partitions configured, which migStrategy single does not allow",
+            f"{resource}: device {empty[0]} has no partitions configured, which migStrategy single does not allow",
             "give it partitions, or use migStrategy mixed",
         )
-    if cut.whole and cut.parts:
+    whole = sum(len(cut.whole) for cut in cuts)
+    parts = [device for cut in cuts for device in cut.parts]
+    if whole and parts:
         return error(
             where,
             f"{resource}: with migStrategy single all devices must be partitioned or none; "
-            f"{len(cut.whole)} are whole and {len({device.raw.id for _, device in cut.parts})} are partitioned",
+            f"{whole} are whole and {len({device.raw.id for device in parts})} are partitioned",
             "partition all of them, or use migStrategy mixed",
         )
-    kinds = {
-        (device.profile, device.memory, tuple(sorted(device.attributes.items()))): device for _, device in cut.parts
-    }
+    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))): device for device in parts}
     if len(kinds) > 1:
         names = ", ".join(sorted({device.profile for device in kinds.values()}))
         return error(
@@ -169,34 +198,62 @@ def _single_problem(resource: str, where: str, cut: _Cut) -> Problem | None:
     return None
 
 
-def _name_whole(result: Advertised, spec: Spec, entry: EntrySpec, device: Device) -> None:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """One entry's devices by resource name, with the reasons by device id, and what has no name."""
+
+    whole: Mapping[str, Portion]
+    parts: Mapping[str, Portion]
+    reasons: dict[str, str]
+    problems: tuple[Problem, ...]
+
+
+def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
+    reasons: dict[str, str] = {}
+    problems: list[Problem] = []
+
+    def by_name(
+        devices: Iterable[Device], name_of: Callable[[Device], tuple[str, str] | Problem]
+    ) -> dict[str, Portion]:
+        named: dict[str, list[Device]] = {}
+        for device in devices:
+            told = name_of(device)
+            if isinstance(told, Problem):
+                problems.append(told)
+            else:
+                named.setdefault(told[0], []).append(device)
+                reasons.setdefault(device.id, told[1])
+        return {name: tuple(each) for name, each in named.items()}
+
+    of_whole = _name_of_whole(spec, cut.entry)
+    whole = by_name(cut.whole, lambda _: of_whole)
+    parts = by_name(cut.parts, lambda device: _name_of_partition(spec, cut.entry, device))
+    return _Named(whole, parts, reasons, tuple(dict.fromkeys(problems)))
+
+
+def _name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
+    """The name and the reason for it, or why there is none."""
     if not spec.gpu_patterns or not entry.gpu_names:
-        _add(result, entry.resource, device, f"the entry {entry.name!r} says so")
-        return
+        return entry.resource, f"the entry {entry.name!r} says so"
     for pattern in spec.gpu_patterns:
         hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
         if hit is not None:
-            _add(result, pattern.name, device, f"resources.gpus pattern {pattern.pattern!r} matches {hit!r}")
-            return
+            return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {hit!r}"
     tried = ", ".join(repr(pattern.pattern) for pattern in spec.gpu_patterns)
     names = " or ".join(repr(name) for name in entry.gpu_names)
-    problem = error(entry.where, f"{names} does not match any resources.gpus pattern ({tried})", "add a pattern '*'")
-    if problem not in result.problems:
-        result.problems.append(problem)
+    return error(entry.where, f"{names} does not match any resources.gpus pattern ({tried})", "add a pattern '*'")
 
 
-def _name_partition(result: Advertised, spec: Spec, entry: EntrySpec, device: Device) -> None:
+def _name_of_partition(spec: Spec, entry: EntrySpec, device: Device) -> tuple[str, str] | Problem:
     assert entry.geometry is not None
     for pattern in _partition_patterns(spec, entry):
         if matches(pattern.pattern, device.profile):
-            _add(result, pattern.name, device, f"resources.mig pattern {pattern.pattern!r} matches {device.profile!r}")
-            return
+            return pattern.name, f"resources.mig pattern {pattern.pattern!r} matches {device.profile!r}"
     if spec.flags.mig_strategy is MigStrategy.SINGLE:
-        _name_whole(result, spec, entry, device)
-        return
+        return _name_of_whole(spec, entry)
     domain, _ = domain_and_name(entry.resource)
     name = f"{domain}/{resource_suffix(entry.geometry, device.profile)}"
-    _add(result, name, device, f"migStrategy mixed names profile {device.profile!r} so")
+    return name, f"migStrategy mixed names profile {device.profile!r} so"
 
 
 def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:
@@ -206,12 +263,9 @@ def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:
     return (pattern for pattern in spec.mig_patterns if own or domain_and_name(pattern.name)[0] == domain)
 
 
-def _add(result: Advertised, resource: str, device: Device, reason: str) -> None:
-    result.devices.setdefault(resource, []).append(device)
-    result.reasons.setdefault(device.id, reason)
-
-
 def _unused_patterns(result: Advertised, spec: Spec) -> None:
+    if not spec.gpu_patterns and not spec.mig_patterns:
+        return
     reasons = "\n".join(set(result.reasons.values()))
     for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
         for pattern in patterns:
@@ -224,8 +278,8 @@ def _unused_patterns(result: Advertised, spec: Spec) -> None:
 def _mixed_names(result: Advertised, spec: Spec) -> None:
     """Say that a name stands for whole devices and for partitions: who asks for one may get the other."""
     where = next((pattern.where for pattern in spec.mig_patterns), "")
-    for name, devices in result.devices.items():
-        if len({device.is_partition for device in devices}) > 1:
+    for name, portions in result.devices.items():
+        if len({portion[0].is_partition for portion in portions}) > 1:  # a portion has one kind
             text = f"{name!r} names whole devices and partitions alike; a pod may get either"
             result.problems.append(warning(where, text, "give resources.mig a name of its own"))
 
