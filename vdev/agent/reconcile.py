@@ -12,6 +12,7 @@ here is only their order.
 import asyncio
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -101,7 +102,7 @@ class Reconciler:
         self._plan: _Plan | None = None
         self._cdi_faults: Mapping[str, CdiFault] = {}
         self._recorded = inv.EMPTY  # what an earlier process listed; until something is published, that is edited
-        self._memory = Memory()  # of the last arrangement
+        self._memory, self._judged = Memory(), Memory()  # of the last arrangement, and of the last look at health
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
 
     @property
@@ -236,7 +237,7 @@ class Reconciler:
         """What to serve, given all that is known."""
         holdings, faults = self._holdings(), self._drill.engine.afflictions
         verdicts = {**self.verdicts.current(), **self.standins.failed, **self.cdi.failed}
-        fresh = aim.afflict(inv.with_health(self.base, verdicts), faults)
+        fresh = aim.afflict(inv.with_health(self.base, verdicts, self._judged), faults)
         kept = retain.retain(
             self.served if self.published else self._recorded,
             fresh,
@@ -247,7 +248,8 @@ class Reconciler:
             blind=self._options.intervals.retire_blind,
             recheck=self._options.intervals.retire_recheck,
         )
-        self._plan = _Plan(kept, aim.drop(kept.inventory, faults.dropped), holdings)
+        wanted = inv.settled(self.served, aim.drop(kept.inventory, faults.dropped))
+        self._plan = _Plan(kept, wanted, holdings)
 
     def _note(self, changes: Iterable[inv.Change]) -> None:
         self._stamp(changes)
@@ -289,13 +291,14 @@ class Reconciler:
                 self._metrics.health_changed.labels(change.new.name).set_to_current_time()
 
     def _measure(self) -> None:
-        held = self.holders.holders or {}
+        held = Counter(name for name, _ in self.holders.holders or ())
+        retired = Counter(name for name, _ in self.retired)
         for name, resource in self.served.resources.items():
             self._metrics.devices.labels(name, "Healthy").set(resource.healthy)
             self._metrics.devices.labels(name, "Unhealthy").set(len(resource.slots) - resource.healthy)
             self._metrics.list_bytes.labels(name).set(resource.list_bytes)
-            self._metrics.retired.labels(name).set(sum(key[0] == name for key in self.retired))
-            self._metrics.held.labels(name).set(sum(key[0] == name for key in held))
+            self._metrics.retired.labels(name).set(retired[name])
+            self._metrics.held.labels(name).set(held[name])
         problems = self.problems
         for severity in ("error", "warning"):
             self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))

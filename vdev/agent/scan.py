@@ -47,6 +47,7 @@ class Scanner:
         self._device_dir = str(device_dir)
         self._steps = steps or Steps()
         self._numberings: dict[str, discovery.Numbering] = {}
+        self._places: dict[str, tuple[discovery.Found, frozenset[Path]]] = {}  # what is watched, by entry
 
     async def scan(self, before: Scan, spec: Spec, *, again: Iterable[str] = ()) -> Scan:
         """Scan the entries that are new or changed since `before`, and those named by `again`; keep the other results.
@@ -54,7 +55,10 @@ class Scanner:
         The result equals `before` when nothing differs.
         """
         entries = {entry.name: entry for entry in spec.on_node(self._node)}
-        due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in set(again)]
+        again = frozenset(again)
+        due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in again]
+        for name in due:
+            self._places.pop(name, None)  # links may lead elsewhere
         results = await asyncio.gather(*(self._one(entries[name]) for name in due))
         fresh = dict(zip(due, results, strict=True))
         for name in self.failed - entries.keys():
@@ -84,8 +88,9 @@ class Scanner:
 
     def forget(self, scan: Scan, served: Inventory) -> None:
         """Free the indices of devices that are neither there nor listed to the kubelet any more."""
-        known = {raw.id for found in scan.found.values() for raw in found.devices}
-        known.update(*(resource.by_raw for resource in served.resources.values()))
+        known = set[str]().union(
+            *(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values())
+        )
         for numbering in self._numberings.values():
             numbering.retain(known)
 
@@ -93,9 +98,16 @@ class Scanner:
         """Directories whose changes can change a result, with the entries that they concern."""
         watched: dict[Path, set[str]] = {}
         for name, found in scan.found.items():
-            for directory in found.watch:
-                watched.setdefault(_place(self._host, directory), set()).add(name)
+            for place in self._places_of(name, found):
+                watched.setdefault(place, set()).add(name)
         return {directory: frozenset(names) for directory, names in watched.items()}
+
+    def _places_of(self, name: str, found: discovery.Found) -> frozenset[Path]:
+        known = self._places.get(name)
+        if known is None or known[0] is not found:
+            known = (found, frozenset(_place(self._host, directory) for directory in found.watch))
+            self._places[name] = known
+        return known[1]
 
 
 def _place(host: HostRoot, directory: str) -> Path:
@@ -110,7 +122,7 @@ def _same_or_new(old: discovery.Found | None, new: discovery.Found | None) -> di
     """The old object where the new one says the same, so that what follows can see by identity that nothing changed."""
     if new is None:
         return old or discovery.Found()
-    return old if old == new else new
+    return new if old is None else new.after(old)
 
 
 def _step(entry: str) -> str:

@@ -24,6 +24,7 @@ class Verdicts:
         self._metrics = metrics
         self._presence: dict[str, presence.Presence] = {}
         self._resources: dict[str, str] = {}  # of the probed devices
+        self._probed: tuple[Scan, Collection[str]] | None = None  # the scan, and what was left out of it
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
 
     def current(self) -> Mapping[str, Health]:
@@ -42,6 +43,8 @@ class Verdicts:
 
     def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
         """Probe the devices of this scan but those left out, and no others."""
+        if self._probed is not None and self._probed[0] is scan and self._probed[1] == left_out:
+            return
         targets = {
             raw.id: Target(entry.health, raw, entry.resource)
             for name, entry in scan.entries.items()
@@ -51,6 +54,7 @@ class Verdicts:
         }
         self._resources = {raw: target.resource for raw, target in targets.items()}
         self.monitor.update(targets)
+        self._probed = (scan, left_out)
 
     def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
         """Note what went away or came back between two scans, of entries that the configuration left as they were.
@@ -62,18 +66,18 @@ class Verdicts:
             same = old is found or entry != before.entries.get(name)
             if old is None or same or isinstance(entry.source, VirtualSource):
                 continue
-            there, was_there = {raw.id for raw in found.devices}, {raw.id for raw in old.devices}
-            lost, came = was_there - there, there - was_there
+            lost, came = old.by_id.keys() - found.by_id.keys(), found.by_id.keys() - old.by_id.keys()
             self._presence = presence.observe(self._presence, lost=lost, came=came, now=time.monotonic())
             if counted := lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource).inc(len(counted))
         self._forget(after, served)
 
     def _forget(self, scan: Scan, served: Inventory) -> None:
-        if self._presence:
-            known = {raw.id for found in scan.found.values() for raw in found.devices}
-            known.update(*(resource.by_raw for resource in served.resources.values()))
-            self._presence = {raw: each for raw, each in self._presence.items() if raw in known}
+        gone = set(self._presence).difference(
+            *(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values())
+        )
+        if gone:
+            self._presence = {raw: each for raw, each in self._presence.items() if raw not in gone}
 
     def reported(self, devices: Collection[str]) -> None:
         """Count the flaps of the devices whose probe has news."""

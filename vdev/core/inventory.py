@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import chain
 
 from . import claims, names, refusal, sharing, strategy, wire
-from .device import Health, RawDevice, Slot
+from .device import HEALTHY, Health, RawDevice, Slot
 from .memory import Memory
 from .problem import Problem, error, warning
 from .sharing import Sharing
@@ -47,6 +47,11 @@ class Resource:
     def ids(self) -> frozenset[str]:
         """The ids of all slots."""
         return frozenset(slot.id for slot in self.slots)
+
+    @cached_property
+    def raws(self) -> frozenset[str]:
+        """The ids of all raw devices."""
+        return frozenset(slot.device.raw.id for slot in self.slots)
 
     @cached_property
     def by_raw(self) -> Mapping[str, tuple[int, ...]]:
@@ -84,6 +89,7 @@ class Resource:
         changed = replace(self, slots=tuple(slots))
         changed.__dict__.update(  # where cached properties keep their values
             ids=self.ids,
+            raws=self.raws,
             by_raw=self.by_raw,
             by_id={**self.by_id, **{slot.id: slot for slot in others.values()}},
             healthy=self.healthy + sum(new.health.healthy - old.health.healthy for old, new in pairs),
@@ -156,6 +162,10 @@ class _Portion:
         return {slot.id: slot for slot in self.slots}
 
     @cached_property
+    def raws(self) -> frozenset[str]:
+        return frozenset(slot.device.raw.id for slot in self.slots)
+
+    @cached_property
     def longest_id(self) -> int:
         return max(map(len, self.by_id), default=0)
 
@@ -205,6 +215,7 @@ def _resource(
     resource.__dict__.update(  # where cached properties keep their values
         by_id=by_id,
         ids=frozenset(by_id),
+        raws=frozenset[str]().union(*(portion.raws for portion in portions)),
         healthy=sum(portion.healthy for portion in portions),
         list_bytes=sum(portion.list_bytes for portion in portions),
     )
@@ -277,20 +288,30 @@ def _nearly_too_large(resource: Resource, size: int, where: str) -> Problem:
     )
 
 
-def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
+def with_health(inventory: Inventory, verdicts: Mapping[str, Health], memory: Memory | None = None) -> Inventory:
     """The inventory with probes' (or faults') verdicts by raw device id; a failed device fails all its replicas and
     partitions.
 
-    What discovery itself found broken stays so. Resources without a verdict are the same objects as before.
+    What discovery itself found broken stays so. Resources without a bad verdict are the same objects as before, and
+    with the `memory` of the last time so are those whose verdicts are the same.
     """
-    resources = {name: _judged(resource, verdicts) for name, resource in inventory.resources.items()}
+    memory = memory or Memory()
+    memory.begin()
+    bad = {raw: verdict for raw, verdict in verdicts.items() if verdict is not HEALTHY}
+    if not bad:
+        return inventory
+    resources = {}
+    for name, resource in inventory.resources.items():
+        own = {raw: bad[raw] for raw in sorted(bad.keys() & resource.raws)}
+        make = partial(_judged, resource, own)
+        resources[name] = memory.recall("judged", (name, *own), (resource, *own.values()), make) if own else resource
     return replace(inventory, resources=resources)
 
 
-def _judged(resource: Resource, verdicts: Mapping[str, Health]) -> Resource:
+def _judged(resource: Resource, verdicts: Mapping[str, Health], _last: object) -> Resource:
     others: dict[int, Slot] = {}
     for raw, verdict in verdicts.items():
-        for position in resource.by_raw.get(raw, ()):
+        for position in resource.by_raw[raw]:
             slot = resource.slots[position]
             health = slot.health if not slot.device.raw.health.healthy else verdict
             if health != slot.health:
@@ -350,6 +371,15 @@ class Changed:
 
 
 Change = Added | Removed | Changed
+
+
+def settled(old: Inventory, new: Inventory) -> Inventory:
+    """`new`, of the objects of `old` where they are equal: these know more of themselves."""
+    resources = {
+        name: before if (before := old.resources.get(name)) == resource and before else resource
+        for name, resource in new.resources.items()
+    }
+    return replace(new, resources=resources)
 
 
 def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:

@@ -1,6 +1,8 @@
 """What a discovery source answers: devices, problems, and why each candidate matched or did not."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..core.device import RawDevice
 from ..core.problem import Problem, Severity
@@ -43,7 +45,7 @@ class Candidate:
         return tuple(str(check) for check in self.checks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Found:
     """One scan's result. `watch` holds the host directories whose changes can change the result."""
 
@@ -51,6 +53,22 @@ class Found:
     problems: tuple[Problem, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     watch: frozenset[str] = frozenset()
+
+    @cached_property
+    def by_id(self) -> Mapping[str, RawDevice]:
+        """The devices by id."""
+        return {device.id: device for device in self.devices}
+
+    def after(self, before: "Found") -> "Found":
+        """The same result, made of the earlier one's objects as far as they say the same.
+
+        So whatever is made from it can see by identity what changed.
+        """
+        if self == before:
+            return before
+        known = before.by_id
+        devices = tuple(old if (old := known.get(new.id)) == new and old else new for new in self.devices)
+        return replace(self, devices=before.devices if devices == before.devices else devices)
 
 
 class Problems:

@@ -101,5 +101,5 @@ def test_memory_changes_no_result(steps):
         assert inventory.arrange(spec, "n", raws) == with_memory
         for resource in with_memory.resources.values():
             counted = replace(resource)  # knows nothing but its slots
-            for fact in ("by_id", "ids", "by_raw", "healthy", "list_bytes"):
+            for fact in ("by_id", "ids", "raws", "by_raw", "healthy", "list_bytes"):
                 assert getattr(counted, fact) == getattr(resource, fact)
