@@ -293,7 +293,7 @@ class Agent:
             self._mark(faults=True)
         if self._configured & changed.keys():
             self._mark(reload=True)
-        entries = frozenset(name for directory in changed for name in self._watched.get(directory, ()))
+        entries = self.state.scanner.concerned(changed)
         if entries:
             self._mark(scan=entries)
 

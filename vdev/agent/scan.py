@@ -2,7 +2,7 @@
 
 import asyncio
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +34,10 @@ class Scan:
         return tuple(problem for found in self.found.values() for problem in found.problems)
 
 
+_Places = tuple[discovery.Found, Mapping[Path, Sequence[str]]]
+"""A result, and where this process sees each of the directories that it depends on."""
+
+
 class Scanner:
     """Runs discovery in threads; an entry that did not change is not scanned again.
 
@@ -47,7 +51,7 @@ class Scanner:
         self._device_dir = str(device_dir)
         self._steps = steps or Steps()
         self._numberings: dict[str, discovery.Numbering] = {}
-        self._places: dict[str, tuple[discovery.Found, frozenset[Path]]] = {}  # what is watched, by entry
+        self._places: dict[str, _Places] = {}  # what is watched, by entry
 
     async def scan(self, before: Scan, spec: Spec, *, again: Iterable[str] = ()) -> Scan:
         """Scan the entries that are new or changed since `before`, and those named by `again`; keep the other results.
@@ -57,13 +61,14 @@ class Scanner:
         entries = {entry.name: entry for entry in spec.on_node(self._node)}
         again = frozenset(again)
         due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in again]
-        for name in due:
-            self._places.pop(name, None)  # links may lead elsewhere
         results = await asyncio.gather(*(self._one(entries[name]) for name in due))
         fresh = dict(zip(due, results, strict=True))
         for name in self.failed - entries.keys():
             self._steps.forget(_step(name))
         self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
+        for name in due:  # links may lead elsewhere, though the result is the same
+            if name in self._places:
+                self._places[name] = (discovery.Found(), self._places[name][1])
         found = {name: _same_or_new(before.found.get(name), fresh.get(name)) for name in entries}
         return Scan(entries, found)
 
@@ -97,17 +102,29 @@ class Scanner:
     def watched(self, scan: Scan) -> Mapping[Path, frozenset[str]]:
         """Directories whose changes can change a result, with the entries that they concern."""
         watched: dict[Path, set[str]] = {}
-        for name, found in scan.found.items():
-            for place in self._places_of(name, found):
+        self._places = {name: self._places_of(name, found) for name, found in scan.found.items()}
+        for name, (_, places) in self._places.items():
+            for place in places:
                 watched.setdefault(place, set()).add(name)
         return {directory: frozenset(names) for directory, names in watched.items()}
 
-    def _places_of(self, name: str, found: discovery.Found) -> frozenset[Path]:
+    def _places_of(self, name: str, found: discovery.Found) -> _Places:
         known = self._places.get(name)
-        if known is None or known[0] is not found:
-            known = (found, frozenset(_place(self._host, directory) for directory in found.watch))
-            self._places[name] = known
-        return known[1]
+        if known is not None and known[0] is found:
+            return known
+        places: dict[Path, list[str]] = {}
+        for directory in found.watch:
+            places.setdefault(_place(self._host, directory), []).append(directory)
+        return found, places
+
+    def concerned(self, changed: Mapping[Path, Collection[str]]) -> frozenset[str]:
+        """The entries that changes of watched directories concern; each comes with the names that changed, or none."""
+        return frozenset(
+            name
+            for name, (found, places) in self._places.items()
+            for place in places.keys() & changed.keys()
+            if any(found.concerns(directory, changed[place]) for directory in places[place])
+        )
 
 
 def _place(host: HostRoot, directory: str) -> Path:

@@ -1,15 +1,21 @@
 """What a discovery source answers: devices, problems, and why each candidate matched or did not."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ..core import pattern
 from ..core.device import RawDevice
 from ..core.problem import Problem, Severity
 from ..core.spec import EntrySpec
 from ..hostfs.program import shown
 
 MAX_SHOWN = 5  # of problems alike; the rest are counted
+
+
+def is_usable(name: str) -> bool:
+    """Whether a file's name can stand in a message and in a log line: valid UTF-8 without control characters."""
+    return name.isprintable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +53,25 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One scan's result. `watch` holds the host directories whose changes can change the result."""
+    """One scan's result. `watch` holds the host directories whose changes can change the result.
+
+    In the directories that `names` has, only changes of files with such names can; these are components of patterns.
+    """
 
     devices: tuple[RawDevice, ...] = ()
     problems: tuple[Problem, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     watch: frozenset[str] = frozenset()
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def concerns(self, directory: str, changed: Collection[str]) -> bool:
+        """Whether changes of files with these names in a watched directory can change the result; none: of any."""
+        wanted = self.names.get(directory)
+        if wanted is None or not changed:
+            return True
+        return any(
+            not is_usable(name) or any(pattern.component_matches(each, name) for each in wanted) for name in changed
+        )
 
     @cached_property
     def by_id(self) -> Mapping[str, RawDevice]:

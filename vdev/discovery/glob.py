@@ -16,7 +16,7 @@ from .found import Candidate, Check, Found, Problems
 from .group import Group, Match
 from .members import Numa, container_path, node_key, nodes_below
 from .numbering import Numbering
-from .walk import Walk
+from .walk import MAX_LOOKS, MAX_MATCHES, Walk
 
 _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
 
@@ -43,7 +43,12 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
         devices=devices,
         problems=problems.all(),
         candidates=tuple(scan.candidates),
-        watch=frozenset(scan.walk.watched | builder.watched),
+        watch=frozenset({*scan.names, *scan.watched, *builder.watched}),
+        names={
+            directory: frozenset(wanted)
+            for directory, wanted in scan.names.items()
+            if directory not in scan.watched and directory not in builder.watched
+        },
     )
 
 
@@ -51,7 +56,9 @@ class _Scan:
     """Finds what the patterns match and keeps what may be used."""
 
     def __init__(self, source: GlobSource, host: HostRoot, problems: Problems) -> None:
-        self.walk = Walk(host, problems)
+        self.watched: set[str] = set()  # directories of which every change counts
+        self.names: dict[str, set[str]] = {}  # directories of which changes of these names count
+        self._looks_left, self._matches_left = MAX_LOOKS, MAX_MATCHES
         self.candidates: list[Candidate] = []
         self._source = source
         self._host = host
@@ -61,7 +68,7 @@ class _Scan:
     def matches(self, item: GlobPath) -> list[Match]:
         """The usable matches of one pattern, in natural order."""
         wanted = pattern.parse(item.path)
-        paths = self.walk.paths(wanted)
+        paths = self._walk(wanted)
         if paths is None:
             return []
         if not paths and not item.optional:
@@ -74,8 +81,18 @@ class _Scan:
             self.candidates.append(Candidate(path, (Check(f"matches {item.path}", verdict.info.path, ok=True),)))
             found.append(verdict)
             if verdict.is_link:
-                self.walk.watched.add(posixpath.dirname(verdict.info.path))
+                self.watched.add(posixpath.dirname(verdict.info.path))
         return found
+
+    def _walk(self, wanted: pattern.Pattern) -> list[str] | None:
+        walk = Walk(self._host, self._problems, looks_left=self._looks_left, matches_left=self._matches_left)
+        paths = walk.paths(wanted)
+        self._looks_left, self._matches_left = walk.looks_left, walk.matches_left
+        if paths is not None and walk.watched == {wanted.directory} and wanted.is_of_one_directory:
+            self.names.setdefault(wanted.directory, set()).add(wanted.components[-1])
+        else:
+            self.watched |= walk.watched
+        return paths
 
     def _judge(self, item: GlobPath, wanted: pattern.Pattern, path: str) -> Match | Check:
         """A usable match, or the condition that it does not meet."""

@@ -7,6 +7,7 @@ from ..core import template
 from ..core.spec import NodeKind
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
+from .found import is_usable
 
 _SYS_DEVICES = "/sys/devices"
 
@@ -21,11 +22,6 @@ def container_path(wanted: str, host_path: str, values: dict[str, str]) -> str:
     if not rendered:
         return host_path
     return posixpath.join(rendered, posixpath.basename(host_path)) if rendered.endswith("/") else rendered
-
-
-def is_usable(name: str) -> bool:
-    """Whether a file's name can stand in a message and in a log line: valid UTF-8 without control characters."""
-    return name.isprintable()
 
 
 def nodes_below(host: HostRoot, directory: str) -> Iterator[tuple[str, FileInfo]]:

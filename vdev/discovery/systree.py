@@ -10,7 +10,8 @@ from ..core.pattern import natural_key
 from ..core.spec import NodeKind
 from ..errors import HostError
 from ..hostfs import HostRoot
-from .members import is_usable, looked_at
+from .found import is_usable
+from .members import looked_at
 
 _UP = "../"
 # Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.

@@ -9,8 +9,7 @@ from ..core import pattern
 from ..core.pattern import Pattern
 from ..errors import HostError
 from ..hostfs import HostRoot
-from .found import Problems
-from .members import is_usable
+from .found import Problems, is_usable
 
 MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
 MAX_MATCHES = 50_000  # of one scan; the kubelet's longest list of devices holds hardly more

@@ -28,3 +28,33 @@ async def test_a_loop_of_links_on_the_way_to_the_pattern(tmp_path: Path) -> None
     scanner = Scanner(HostRoot(tmp_path), "n", tmp_path)
     scan = await scanner.scan(Scan(), spec("/loop/below/tty*"))
     assert {tmp_path} == scanner.watched(scan).keys()
+
+
+GLOBS = """devices:
+  - {name: a, resource: example.com/a, glob: "/dev/tty[AB]*"}
+  - {name: b, resource: example.com/b, glob: /dev/video*}
+  - {name: link, resource: example.com/link, glob: /by-id/*}
+  - {name: below, resource: example.com/below, glob: "/dev/**/x"}
+  - {name: fixed, resource: example.com/fixed, glob: {path: /dev/null}}
+"""
+
+
+async def test_a_change_concerns_the_entries_that_can_see_it(tmp_path: Path) -> None:
+    """In a directory that many entries watch, the names decide; where a pattern or a link may lead there, all do."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "by-id").mkdir()
+    (tmp_path / "dev/plain").touch()
+    (tmp_path / "by-id/one").symlink_to("/dev/plain")
+    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path)
+    scan = await scanner.scan(Scan(), config.load_text(GLOBS).spec)
+    assert {tmp_path / "dev", tmp_path / "by-id"} == scanner.watched(scan).keys()
+
+    def concerned(*names: str) -> set[str]:
+        return set(scanner.concerned({tmp_path / "dev": frozenset(names)}))
+
+    assert {"below"} == concerned("plain")
+    assert {"below", "a"} == concerned("ttyA0")
+    assert {"below", "a", "b"} == concerned("video0", "ttyB1", "ttyC0")
+    assert {"below", "fixed"} == concerned("null")
+    assert {"below", "a", "b", "fixed"} == concerned("odd\n") == concerned()
+    assert {"link"} == set(scanner.concerned({tmp_path / "by-id": frozenset({"two"})}))
