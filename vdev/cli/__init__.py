@@ -9,6 +9,7 @@ Exit codes: 0 fine, 1 runtime failure, 2 configuration or usage.
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,8 @@ vdev COMMAND --help says more about each.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a file's name may be no text of the terminal's
     try:
         code = _run(arguments)
         sys.stdout.flush()

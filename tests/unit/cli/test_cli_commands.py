@@ -1,6 +1,7 @@
 """The command line: exit codes, output, and what is imported."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -289,3 +290,18 @@ def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: st
 
     monkeypatch.setattr("vdev.config.load", interrupted)
     assert 130 == main(["validate", good])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+@pytest.mark.parametrize("command", ["validate", "config", "plan"])
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, command: str, encoding: str) -> None:
+    """A file's name may be any bytes, and a terminal may know few letters."""
+    path = tmp_path / "b\udcff\u00fc.yaml"
+    path.write_text("devices: [{name: a, resource: a.b/c, virtual: {count: 50}}]")
+    done = subprocess.run(
+        [sys.executable, "-m", "vdev", command, str(path)],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (0, b"") == (done.returncode, done.stderr)
