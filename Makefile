@@ -29,7 +29,7 @@ run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few
 	@$(BIN)/python -m vdev demo
 
 test: $(VENV)/.test ## run the tests, in a worker per processor (WORKERS=0: in one process)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 check: lint test ## everything that CI checks
 

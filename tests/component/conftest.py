@@ -5,6 +5,7 @@ A call that blocks the event loop inside the plugin fails the test.
 
 import asyncio
 import functools
+import time
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,12 @@ class RunningAgent:
         fresh = self.config_file.with_suffix(".new")
         fresh.write_text(text)
         fresh.rename(self.config_file)
+
+    def in_force(self, number: int) -> bool:
+        """Whether the configuration that it applied as its `number`-th is served: the step that took it is over."""
+        applied = self.agent.config.status
+        step_over = time.time() - (time.monotonic() - self.agent.turned_at)
+        return applied.applied == number and step_over >= applied.applied_at
 
     async def stop(self) -> int:
         """End it gracefully; the exit code."""

@@ -87,7 +87,6 @@ async def test_every_specification_is_valid(allocated):
 
 
 @pytest.mark.root
-@pytest.mark.xdist_group("podman")  # whose locks are in /dev/shm, one set for the whole machine
 async def test_podman_resolves_what_a_container_is_given(allocated, directory):
     """A container of podman's gets the variables, nodes and mounts behind the names."""
     case, _, names = allocated

@@ -38,7 +38,6 @@ PATIENCE = 60
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not here"),
     pytest.mark.timeout(180),
-    pytest.mark.xdist_group("browser"),  # one at a time: each has a dozen processes
 ]
 
 

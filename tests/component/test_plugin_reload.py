@@ -137,7 +137,7 @@ async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_
         TWO.replace("count: 2", "cuont: 2"),
         TWO.replace("acme.dev/npu", "npu"),
         TWO.replace("example.com/other", "acme.dev/npu").replace("name: other", "name: acme"),
-        TWO.replace("count: 2", "count: 200000"),
+        TWO.replace("name: acme", f"name: {'a' * 40}").replace("count: 2", "count: 80000"),  # a list over 4 MiB
         "\x00",
         "a: &a [*a]",
         TWO + '"[key]": 1\n',
@@ -172,8 +172,7 @@ async def test_what_containers_get_changes_without_a_registration(kubelet, start
     """What a container gets changes without a registration: only the next allocation differs."""
     agent = await start_agent(TWO)
     agent.edit(TWO.replace("virtual: {count: 2}", 'virtual: {count: 2}, container: {env: {X: "1"}}'))
-    applied = agent.agent.config.status
-    await kubelet.wait_until(lambda: applied.applied == 2, what="the edit")
+    await kubelet.wait_until(lambda: agent.in_force(2), what="the edit")
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     assert "1" == pod.container().edits.envs["X"]
     assert 1 == kubelet.metrics.registrations[NPU]
