@@ -133,6 +133,9 @@ class ResourceServer:
             reason = exhausted or await asyncio.to_thread(_why_not_bound, self.path, failed)
             # The directory and not the path: the next attempt has another path, and the same trouble is told once.
             raise SocketError(f"cannot create a socket in {self.path.parent}: {reason}") from failed
+        except asyncio.CancelledError:  # nobody else knows of this server, which may serve by now
+            await server.stop(None)
+            raise
         self._server = server
 
     async def restore(self) -> None:
