@@ -218,7 +218,7 @@ class EmbeddedKubectl(Kubectl):
         args = self.objects["daemonset", "vdev"]["spec"]["template"]["spec"]["containers"][0]["args"]
         flags = [each.replace("/etc/vdev", str(self.root / "etc")) for each in args if "http" not in each]
         flags += ["--kubelet-dir", str(self.root / "k"), "--cdi-dir", str(self.root / "cdi")]
-        flags += ["--run-dir", str(self.root), "--node-name", NODE]
+        flags += ["--run-dir", str(self.root), "--state-dir", str(self.root / "state"), "--node-name", NODE]
         with (self.root / "log").open("ab") as log:
             self.agent = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "vdev", *flags, stdout=log, stderr=log

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.kit.scenarios import PENDING, scenarios
+from tests.kit.scenarios import scenarios
 from vdev.sim.driver import SimDriver
 from vdev.sim.scenario import Capability, play
 from vdev.sim.scenariofile import load
@@ -15,7 +15,7 @@ async def test_scenario(path):
     """What the file expects comes true; only what needs real device nodes may be skipped."""
     async with SimDriver() as driver:
         scenario = await asyncio.to_thread(load, path)
-        skipped = await play(scenario, driver, patience=10 if path.stem in PENDING else 30)
+        skipped = await play(scenario, driver, patience=30)
     if Capability.HOST_NODES in scenario.requires - driver.capabilities:
         pytest.skip(skipped[0])
     assert [] == skipped

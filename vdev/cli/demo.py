@@ -119,7 +119,7 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
         *(sys.executable, "-m", "vdev", "run"),
         *("--config-file", str(config), "--kubelet-dir", str(directory / "kubelet")),
         *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
-        *("--run-dir", str(directory), "--node-name", "demo-node"),
+        *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
         *("--log-format", "console"),
     ]
     with (directory / "plugin.log").open("wb") as log:

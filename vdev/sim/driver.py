@@ -41,6 +41,7 @@ class Places:
     cdi_dir: Path
     host_root: Path
     run_dir: Path
+    state_dir: Path
     log: Path
     node_name: str
 
@@ -79,6 +80,7 @@ class VdevRun:
                 *("--cdi-dir", str(places.cdi_dir)),
                 *("--host-root", str(places.host_root)),
                 *("--run-dir", str(places.run_dir)),
+                *("--state-dir", str(places.state_dir)),
                 *("--node-name", places.node_name),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -155,6 +157,7 @@ class SimDriver:
             cdi_dir=self._root / "cdi",
             host_root=host,
             run_dir=self._root / "run",
+            state_dir=self._root / "state",
             log=self._root / "plugin.log",
             node_name=self._node_name,
         )

@@ -230,7 +230,7 @@ class Kubelet:
         return {
             resource: {id_: each.health for id_, each in devices.items()}
             for resource, devices in table.devices.items()
-            if resource in table.endpoints and table.endpoints[resource].stopped is None
+            if table.connected_now(resource)
         }
 
     @property

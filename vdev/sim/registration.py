@@ -142,13 +142,18 @@ class Registry(api_grpc.RegistrationServicer):
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
         held = self._held(resource)
-        elsewhere = {id_: other for other, ids in self._table.devices.items() if other != resource for id_ in ids}
+        elsewhere = {id_: other for other in self._table.devices if other != resource for id_ in self._known(other)}
         size = response.ByteSize()
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
         touched = self._table.listed(resource, devices)
         self._journal.note(Listed(resource, len(self._table.healthy[resource]), len(self._table.unhealthy[resource])))
         await self._save()
         self._changed(touched)
+
+    def _known(self, resource: str) -> set[str]:
+        """The ids of a resource that count: those of its list while its plugin is there, later those that are held."""
+        listed = self._table.devices[resource].keys() if self._table.connected_now(resource) else ()
+        return {*listed, *self._held(resource)}
 
     def _forget(self, client: PluginClient) -> PluginClient | None:
         """Take a connection out of the table and return it: not always the one that is asked for.

@@ -88,6 +88,10 @@ class DeviceTable:
         """A plugin registered. The health sets stay as they are until its first list."""
         self.endpoints[resource] = Endpoint(socket, options)
 
+    def connected_now(self, resource: str) -> bool:
+        """Whether the plugin of a resource is there."""
+        return resource in self.endpoints and self.endpoints[resource].stopped is None
+
     def listed(self, resource: str, devices: Iterable[Device]) -> frozenset[str]:
         """Replace the resource's list as a whole; returns the UIDs of pods whose device changed or came back."""
         before = self.devices.get(resource, {})
