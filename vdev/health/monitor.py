@@ -5,6 +5,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ class HealthMonitor:
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
         self._reports: dict[str, Report] = {}
+        self._places: tuple[frozenset[Path], frozenset[Path]] | None = None  # of all probes; None: to be gathered
         self._changed: set[str] = set()
         self._news = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
@@ -72,13 +74,23 @@ class HealthMonitor:
     @property
     def directories(self) -> frozenset[Path]:
         """Directories whose changes are worth a `wake`, as this process sees them."""
-        return frozenset(directory for each in self._probed.values() for directory in each.directories)
+        return self._watched()[0]
 
     @property
     def contents(self) -> frozenset[Path]:
         """Those of `directories` where a write into a file matters as well: the files that probes read are there."""
-        probed = (each for each in self._probed.values() if each.target.spec.probe is Probe.FILE)
-        return frozenset(directory for each in probed for directory in each.directories)
+        return self._watched()[1]
+
+    def _watched(self) -> tuple[frozenset[Path], frozenset[Path]]:
+        """Both, gathered anew only after a probe or its directories changed: they are asked for at every step."""
+        if self._places is None:
+            probed = self._probed.values()
+            files = (each for each in probed if each.target.spec.probe is Probe.FILE)
+            self._places = (
+                frozenset(chain.from_iterable(each.directories for each in probed)),
+                frozenset(chain.from_iterable(each.directories for each in files)),
+            )
+        return self._places
 
     async def run(self) -> None:
         """Probe until cancelled."""
@@ -101,6 +113,7 @@ class HealthMonitor:
         """
         for key in self._probed.keys() - targets.keys():
             self._stop(key)
+            self._places = None
             del self._probed[key]
             self._reports.pop(key, None)
         for key, given in targets.items():
@@ -112,6 +125,7 @@ class HealthMonitor:
             if old is not None:
                 self._stop(key)
                 track = old.track if old.target.spec == target.spec else track
+            self._places = None
             self._probed[key] = _Probed(target, track, next(self._numbers))
             self._start(key)
 
@@ -164,7 +178,9 @@ class HealthMonitor:
 
         try:
             caller = f"{key} #{probed.number}"  # a device that got other nodes does not wait for the old ones
-            probed.directories, outcome = await self._calls.run(caller, call, within=spec.timeout, abort=look.abort)
+            directories, outcome = await self._calls.run(caller, call, within=spec.timeout, abort=look.abort)
+            if directories != probed.directories:
+                probed.directories, self._places = directories, None
         except TimeoutError:
             return Outcome(ok=False, reason=f"the probe took longer than {spec.timeout:g} s")
         except StillHanging:

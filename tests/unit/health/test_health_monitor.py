@@ -65,6 +65,21 @@ async def verdict(monitor: HealthMonitor, target: Target) -> str:
     return monitor.reports["x"].health.reason
 
 
+async def test_directories_are_gathered_when_they_change(monitor: HealthMonitor, host: HostRoot) -> None:
+    """Asked for at every step, they are the same object until a probe comes, goes or looks elsewhere."""
+    file = HealthSpec(probe=Probe.FILE, path=template.parse(str(host.root / "state")), interval=0.01)
+    await verdict(monitor, Target(SLOW, device("/dev/ttyUSB0")))
+    before = monitor.directories
+    assert before is monitor.directories
+    assert frozenset() == monitor.contents
+    monitor.update({"x": Target(SLOW, device("/dev/ttyUSB0")), "y": Target(file, device(name="y"))})
+    await until(monitor, lambda: "y" in monitor.reports)
+    assert {host.root} == monitor.contents
+    assert {host.root, host.root / "dev"} == monitor.directories
+    monitor.update({})
+    assert frozenset() == monitor.directories
+
+
 def command(*argv: str, timeout: float = 10.0) -> HealthSpec:
     return HealthSpec(probe=Probe.COMMAND, command=tuple(map(template.parse, argv)), timeout=timeout)
 
