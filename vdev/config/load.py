@@ -3,6 +3,7 @@
 The text becomes values in `tree`. JSON is read as the YAML that it is.
 """
 
+import errno
 import os
 import re
 import stat
@@ -13,11 +14,12 @@ from pathlib import Path as FilePath
 import yaml
 
 from ..core.origin import Override
-from ..errors import ConfigError
+from ..errors import ConfigError, HostError
 from . import go_yaml
 from .place import Finding, Path, Place, finding, refusal, show
 from .tree import Composer, Expansion, Items, Pairs, Plain, Tree
 
+_NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
@@ -88,6 +90,8 @@ def read_file(path: FilePath, *, may_be_empty: bool = False) -> Document:
         with os.fdopen(os.open(path, flags), "rb") as file:
             data = file.read(MAX_BYTES + 1) or b""
     except OSError as error:
+        if error.errno in _NOT_ITS_FAULT:
+            raise HostError(f"{name} cannot be read now: {error.strerror}") from error
         raise refusal(Place(name), f"cannot be read: {error.strerror}") from error
     except ValueError as error:  # a NUL byte in the name
         raise refusal(Place(name), f"cannot be read: {error}") from error

@@ -10,6 +10,7 @@ made.
 import asyncio
 import contextlib
 import os
+import resource as limits
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -32,6 +33,8 @@ from .link import MAX_SOCKET_PATH
 log = structlog.get_logger(__name__)
 
 _START, _STOP = 5.0, 5.0  # seconds within which gRPC must have started or stopped a server
+_EXHAUSTED = "Too many open files; each resource takes two, raise ulimit -n"
+_FREE = 128  # file descriptors that are enough for everything else
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
 _OPTIONS = (
@@ -120,6 +123,8 @@ class ResourceServer:
     async def start(self) -> None:
         """Bind the socket and serve; raises SocketError with the reason."""
         check_socket_path(self.path)
+        if _are_scarce():
+            raise SocketError(f"cannot create a socket in {self.path.parent}: {_EXHAUSTED}")
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((self._handlers(),))
         try:
@@ -383,9 +388,28 @@ def _no_descriptor_left() -> str:
     """Why no file can be opened now, or the empty string; gRPC itself would hide it."""
     try:
         os.close(os.dup(2))
-    except OSError as exhausted:
-        return f"{exhausted.strerror}; each resource takes two, raise ulimit -n"
+    except OSError:
+        return _EXHAUSTED
     return ""
+
+
+def _are_scarce() -> bool:
+    """Whether a server would take descriptors that are needed for more than itself.
+
+    The kubelet's connections come later, and without a few for files no smaller configuration could be read. So no
+    server is made beyond half of the limit; beyond so many free ones nobody counts.
+    """
+    soft, _ = limits.getrlimit(limits.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        for _ in range(_FREE if soft < 0 else min(_FREE, soft // 2)):
+            taken.append(os.dup(2))  # noqa: PERF401 - what was taken must be known when the next one fails
+    except OSError:
+        return True
+    finally:
+        for each in taken:
+            os.close(each)
+    return False
 
 
 def _why_not_bound(path: Path, failed: Exception) -> str:
