@@ -22,9 +22,11 @@ from typing import Any
 from vdev import discovery
 from vdev.agent import Agent, Options
 from vdev.config import load_text
-from vdev.core import inventory, preferred, retain
-from vdev.core.device import Health
-from vdev.core.inventory import Inventory
+from vdev.core.allocation import preferred
+from vdev.core.inventory import resources
+from vdev.core.inventory.resources import Inventory
+from vdev.core.model.device import Health
+from vdev.core.retention import retain
 from vdev.hostfs import HostRoot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.plugin.encode import ListEncoder
@@ -170,7 +172,7 @@ def _arranged(config: str, *, read: bool = True) -> Inventory:
         _specs[config] = load_text(config).spec
     spec, host = _specs[config], HostRoot()
     found = {entry.name: discovery.discover(entry, host, node="bench").devices for entry in spec.entries}
-    return inventory.arrange(spec, "bench", found)
+    return resources.arrange(spec, "bench", found)
 
 
 async def _allocate(plain: Inventory, size: int) -> int:
@@ -215,10 +217,10 @@ def _one_changes(plain: Inventory) -> Callable[[], None]:
     def act() -> None:
         nonlocal served, turns
         turns += 1
-        fresh = inventory.with_health(plain, {"d0-500": Health(healthy=False, reason=f"reason {turns}")})
+        fresh = resources.with_health(plain, {"d0-500": Health(healthy=False, reason=f"reason {turns}")})
         kept = retain.retain(served, fresh, {}, retain.Holdings(), 0.0)
-        for change in inventory.diff(served, kept.inventory):
-            assert isinstance(change, inventory.Changed)
+        for change in resources.diff(served, kept.inventory):
+            assert isinstance(change, resources.Changed)
             assert (len(change.health), len(change.added), len(change.removed)) == (1, 0, 0)
             encoder.encode(change.new.slots)
         served = kept.inventory
@@ -232,9 +234,9 @@ def _nothing_changes(plain: Inventory) -> Callable[[], None]:
     """A look around that finds nothing new."""
 
     def act() -> None:
-        fresh = inventory.with_health(plain, {"d0-500": Health()})
+        fresh = resources.with_health(plain, {"d0-500": Health()})
         kept = retain.retain(plain, fresh, {}, retain.Holdings(), 0.0)
-        assert not inventory.diff(plain, kept.inventory)
+        assert not resources.diff(plain, kept.inventory)
 
     return act
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from vdev.config import load
-from vdev.core.faults import Nodes
-from vdev.core.timeline import Dice, on_node
+from vdev.core.faults.schedule import Dice, on_node
+from vdev.core.model.fault_rules import Nodes
 from vdev.faults import ManualClock
 from vdev.sim import Phase, manifest
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.core import inventory
-from vdev.core.device import Device, RawDevice, Slot
-from vdev.core.faults import Aim, Chance, FaultSpec, Nodes, Rule, Verdict, When
+from vdev.core.inventory import resources
+from vdev.core.model.device import Device, RawDevice, Slot
+from vdev.core.model.fault_rules import Aim, Chance, FaultSpec, Nodes, Rule, Verdict, When
 from vdev.faults import Engine, ManualClock
 from vdev.observe.metrics import Metrics
 
@@ -16,9 +16,9 @@ SICK = Rule(name="x", effect=Verdict(healthy=False), when=When(at=10, lasts=5))
 def stock(*names):
     """A node with one device of each resource."""
     raws = {name: RawDevice(id=f"{name}-0", entry=name, index=0) for name in names}
-    return inventory.Inventory(
+    return resources.Inventory(
         {
-            name: inventory.Resource(name=name, slots=(Slot(raw.id, Device(id=raw.id, raw=raw, ordinal="0")),))
+            name: resources.Resource(name=name, slots=(Slot(raw.id, Device(id=raw.id, raw=raw, ordinal="0")),))
             for name, raw in raws.items()
         }
     )

@@ -9,7 +9,7 @@ import random
 from collections import Counter
 
 from tests.kit.fakehost import FakeHost
-from vdev.core.presence import QUIET
+from vdev.core.health.flapping import QUIET
 from vdev.sim import manifest
 
 ROUNDS = int(os.environ.get("VDEV_SOAK_ROUNDS", "200"))

@@ -20,7 +20,7 @@ from typing import Any, Self
 import yaml
 
 from tests.e2e import leftovers
-from vdev.core.names import visible_devices_env
+from vdev.core.model.names import visible_devices_env
 from vdev.sim import pods
 from vdev.sim.driver import reasons_in
 from vdev.sim.pods import ContainerStatus, Kind, Phase, PodStatus

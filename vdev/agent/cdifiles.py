@@ -4,7 +4,7 @@ unneeded.
 Only files whose name begins with `vdev-` are ever removed or replaced. They stay when the agent ends, because a
 container that restarts is given the same CDI names again; and for the same reason a device that the configuration lost
 stays in its file until no pod can hold it, also when another process wrote it. What a document holds is decided in
-`core.cdi` and `core.inject`; `cdiown` writes our files, `cdiforeign` reads those of others.
+`core.allocation.cdi` and `core.allocation.edits`; `cdiown` writes our files, `cdiforeign` reads those of others.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from typing import Any
 
 import structlog
 
-from ..core import cdi, inject
-from ..core.device import Health, base_id
-from ..core.faults import CdiFault
-from ..core.holders import Holdings
+from ..core.allocation import cdi, edits
 from ..core.intervals import Intervals
-from ..core.inventory import Inventory
+from ..core.inventory.resources import Inventory
+from ..core.model.device import Health, base_id
+from ..core.model.fault_rules import CdiFault
+from ..core.retention.holders import Holdings
 from .cdiforeign import ForeignFiles, Name
 from .cdiown import OwnFiles, is_unfinished
 
@@ -93,7 +93,7 @@ class CdiFiles:
         """
         look, self._look = self._look, False
         outcome = _Outcome()
-        if self._present != [] or inject.uses_cdi(inventory):
+        if self._present != [] or edits.uses_cdi(inventory):
             outcome = await asyncio.to_thread(self._work, inventory, holdings, faults, time.monotonic(), look=look)
         self.failed = _failed(inventory, outcome)
         self.again_at = min((each for each in outcome.again if each is not None), default=None)
@@ -108,7 +108,7 @@ class CdiFiles:
         *,
         look: bool,
     ) -> _Outcome:
-        wanted = inject.cdi_documents(inventory)
+        wanted = edits.cdi_documents(inventory)
         if self._present is None:
             try:
                 self._present = self._own.read()
@@ -188,7 +188,7 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
     if not outcome.files and not outcome.devices:
         return {}
     failed: dict[str, Health] = {}
-    for kind, name, raw in inject.cdi_names(inventory):
+    for kind, name, raw in edits.cdi_names(inventory):
         reason = outcome.files.get(cdi.file_name(kind)) or outcome.devices.get((kind, name))
         if reason and raw not in failed:
             failed[raw] = Health(healthy=False, reason=f"no container could be given it by its CDI name: {reason}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from ..core import cdi
+from ..core.allocation import cdi
 from ..core.intervals import Intervals
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic

@@ -1,7 +1,7 @@
 """The configuration files of this node: those given, and for each directory given the one file that the node takes.
 
-`core.choice` decides; this module reads the directory and, when there is one, the node's label. A choice that cannot be
-made is a ConfigError, which the agent treats like a bad file: the last good one stays.
+`core.file_choice` decides; this module reads the directory and, when there is one, the node's label. A choice that
+cannot be made is a ConfigError, which the agent treats like a bad file: the last good one stays.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ..core import choice
+from ..core import file_choice
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.problem import error
+from ..core.model.problem import error
 from ..errors import ConfigError
 from ..hostfs.look import is_directory
 
@@ -95,7 +95,7 @@ class Chooser:
             if path not in directories:
                 files.append(path)
                 continue
-            found = choice.choose(_names(path), node=self._node, label=value)
+            found = file_choice.choose(_names(path), node=self._node, label=value)
             doubt = f" ({trouble})" if trouble else ""
             if found.name:
                 files.append(path / found.name)
@@ -110,7 +110,7 @@ class Chooser:
 def _label_of(node: str) -> "NodeLabel":
     from .nodelabel import Account, NodeLabel  # TLS and HTTP, which nodes with plain files do without
 
-    return NodeLabel(node, choice.LABEL, Account.in_cluster())
+    return NodeLabel(node, file_choice.LABEL, Account.in_cluster())
 
 
 def _names(directory: Path) -> list[str]:

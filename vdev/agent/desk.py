@@ -8,9 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from ..core import preferred
-from ..core.holders import Key
-from ..core.inventory import Resource
+from ..core.allocation import preferred
+from ..core.inventory.resources import Resource
+from ..core.retention.holders import Key
 from ..observe.metrics import Metrics
 from .ownership import Ownership
 

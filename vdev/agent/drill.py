@@ -13,11 +13,11 @@ import structlog
 from .. import config
 from ..config.faultscene import NOWHERE, scene
 from ..config.faultworld import contrary
-from ..core import cdi
-from ..core.faults import CdiFault, FaultSpec, Kind, Process, Rule
-from ..core.forecast import words
-from ..core.inventory import Inventory
-from ..core.problem import Problem, warning
+from ..core.allocation import cdi
+from ..core.faults.forecast import words
+from ..core.inventory.resources import Inventory
+from ..core.model.fault_rules import CdiFault, FaultSpec, Kind, Process, Rule
+from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import HostError, UsageError
 from ..faults import Engine

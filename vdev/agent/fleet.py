@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory import Added, Change, Changed, Inventory, Removed, Resource, diff
+from ..core.inventory.resources import Added, Change, Changed, Inventory, Removed, Resource, diff
 from ..plugin.hooks import NO_FAULTS, Hooks
 from ..plugin.link import KubeletLink
 from ..plugin.server import Desk

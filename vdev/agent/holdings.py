@@ -1,6 +1,6 @@
 """Who may hold which device: the kubelet is asked at changes and at a slow pace, with its rate limit respected.
 
-What its answers, its silence and its checkpoint mean is decided in `core.holders`.
+What its answers, its silence and its checkpoint mean is decided in `core.retention.holders`.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import structlog
 
-from ..core import holders
-from ..core.holders import Holdings, Key, Knowledge, Patience, Reading
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory import Resource
+from ..core.inventory.resources import Resource
+from ..core.retention import holders
+from ..core.retention.holders import Holdings, Key, Knowledge, Patience, Reading
 from ..plugin import podresources
 from ..plugin.checkpoint import CheckpointReader
 from .desk import FrontDesk

@@ -1,4 +1,4 @@
-"""The serial lines of stand-ins: the bytes between each line and its other end, which is a `core.dialogue`.
+"""The serial lines of stand-ins: the bytes between each line and its other end, which is a `core.serial`.
 
 A line is read in small pieces with a pause after each, about as fast as a real one. That also bounds what a program can
 do that echoes our echo: it is talked with slowly, for ever, and nothing else is disturbed.
@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 
-from ..core.dialogue import Dialogue
+from ..core.serial import Dialogue
 from ..hostfs.pty import Pty
 
 _PIECE = 1024  # bytes

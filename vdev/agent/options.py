@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..config import Loaded
-from ..core import standin
 from ..core.intervals import Intervals
+from ..core.model import virtual_node
 from ..faults import Clock, SystemClock
 from ..hostfs import HostRoot
 
@@ -39,7 +39,7 @@ class Options:
     http_address: str = ""
     http_hosts: tuple[str, ...] = ()
     allocate_deadline: float = 5.0
-    device_dir: Path = Path(standin.DIRECTORY)
+    device_dir: Path = Path(virtual_node.DIRECTORY)
     fault_injection: bool = False
     fault_dir: Path | None = None
     state_dir: Path | None = None

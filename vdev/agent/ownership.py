@@ -18,10 +18,11 @@ from typing import Any
 
 import structlog
 
-from ..core import inject, ownership
-from ..core.device import Device
-from ..core.holders import Key
-from ..core.inventory import Inventory, Resource
+from ..core.allocation import edits
+from ..core.inventory.resources import Inventory, Resource
+from ..core.model.device import Device
+from ..core.retention import handovers
+from ..core.retention.holders import Key
 from ..core.spec import ActionSpec, EntrySpec, Spec
 from ..errors import ActionFailed
 from ..hostfs import HostRoot
@@ -88,7 +89,7 @@ class Ownership:
 
     def read(self, holders: Mapping[Key, str], granted: Sequence[Key], served: Inventory) -> None:
         """Take in a reading; `granted` are the slots of Allocates since the last one."""
-        changes = ownership.handovers(self._known, holders, frozenset(granted))
+        changes = handovers.handovers(self._known, holders, frozenset(granted))
         self._known = holders
         for change in changes:
             work = _work(change, served)
@@ -172,7 +173,7 @@ def concerns(spec: Spec) -> bool:
     return any(entry.on_allocate or entry.on_release for entry in spec.entries)
 
 
-def _work(change: ownership.Handover, served: Inventory) -> _Work | None:
+def _work(change: handovers.Handover, served: Inventory) -> _Work | None:
     """What a change of hands asks for, or None."""
     owner = change.owner
     resource = served.resources.get(owner.resource)
@@ -189,4 +190,4 @@ def _work(change: ownership.Handover, served: Inventory) -> _Work | None:
 
 
 def _values(resource: Resource, entry: EntrySpec, device: Device) -> Mapping[str, str]:
-    return inject.placeholders(resource.name, entry, device)
+    return edits.placeholders(resource.name, entry, device)

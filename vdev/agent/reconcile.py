@@ -19,12 +19,13 @@ from dataclasses import dataclass
 import structlog
 
 from ..config import Loaded
-from ..core import aim, retain
-from ..core import inventory as inv
-from ..core.faults import CdiFault
-from ..core.holders import Holdings, Key
+from ..core.faults import targets
+from ..core.inventory import resources as inv
 from ..core.memory import Memory
-from ..core.problem import Problem, errors
+from ..core.model.fault_rules import CdiFault
+from ..core.model.problem import Problem, errors
+from ..core.retention import retain
+from ..core.retention.holders import Holdings, Key
 from ..core.spec import Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
@@ -237,7 +238,7 @@ class Reconciler:
         """What to serve, given all that is known."""
         holdings, faults = self._holdings(), self._drill.engine.afflictions
         verdicts = {**self.verdicts.current(), **self.standins.failed, **self.cdi.failed}
-        fresh = aim.afflict(inv.with_health(self.base, verdicts, self._judged), faults)
+        fresh = targets.afflict(inv.with_health(self.base, verdicts, self._judged), faults)
         kept = retain.retain(
             self.served if self.published else self._recorded,
             fresh,
@@ -248,7 +249,7 @@ class Reconciler:
             blind=self._options.intervals.retire_blind,
             recheck=self._options.intervals.retire_recheck,
         )
-        wanted = inv.settled(self.served, aim.drop(kept.inventory, faults.dropped))
+        wanted = inv.settled(self.served, targets.drop(kept.inventory, faults.dropped))
         self._plan = _Plan(kept, wanted, holdings)
 
     def _note(self, changes: Iterable[inv.Change]) -> None:

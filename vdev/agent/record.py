@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from ..core.inventory import EMPTY, Inventory, Resource
-from ..core.problem import Problem, warning
+from ..core.inventory.resources import EMPTY, Inventory, Resource
+from ..core.model.problem import Problem, warning
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
 from . import recordform

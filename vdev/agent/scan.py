@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import discovery
-from ..core.device import RawDevice
-from ..core.inventory import Inventory
-from ..core.problem import Problem
+from ..core.inventory.resources import Inventory
+from ..core.model.device import RawDevice
+from ..core.model.problem import Problem
 from ..core.spec import EntrySpec, Spec
 from ..errors import HostError
 from ..hostfs import HostRoot

@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from ..config import Loaded
-from ..core.problem import Problem
+from ..core.model.problem import Problem
 from ..errors import ConfigError
 from ..hostfs.look import is_directory
 from ..observe.metrics import Metrics

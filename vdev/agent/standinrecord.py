@@ -11,9 +11,9 @@ from pathlib import Path
 
 import structlog
 
-from ..core import standin
-from ..core.device import base_id
-from ..core.holders import Holdings, Key
+from ..core.model import virtual_node
+from ..core.model.device import base_id
+from ..core.retention.holders import Holdings, Key
 from ..errors import HostError
 from ..hostfs import HostRoot, write_atomic
 from ..hostfs.lock import DirectoryLock
@@ -95,8 +95,8 @@ class StandInRecord:
 
 def names(directory: Path) -> dict[str, Path]:
     """The stand-ins in a directory, by raw device id."""
-    found = (path for path in listed(directory) if path.name.startswith(standin.PREFIX))
-    return {path.name.removeprefix(standin.PREFIX): path for path in found}
+    found = (path for path in listed(directory) if path.name.startswith(virtual_node.PREFIX))
+    return {path.name.removeprefix(virtual_node.PREFIX): path for path in found}
 
 
 def _may_be_of(device: str, slot_id: str) -> bool:

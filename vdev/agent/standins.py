@@ -3,7 +3,7 @@
 All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `standinrecord` says whose they are.
 What an earlier process left is removed once no pod can hold it. What cannot be made turns its device Unhealthy, with
 the reason, and is tried again. A serial line is a link to a terminal of this process; when the process ends, the links
-lead nowhere, so that no container is ever given somebody else's terminal. `core.standin` says what
+lead nowhere, so that no container is ever given somebody else's terminal. `core.model.virtual_node` says what
 stand-ins there are, `lines` talks over the serial ones.
 """
 
@@ -20,15 +20,16 @@ from typing import assert_never
 
 import structlog
 
-from ..core import inject, standin
-from ..core.device import Health, RawDevice
-from ..core.dialogue import Dialogue
-from ..core.facts import facts
-from ..core.holders import Holdings, Key
+from ..core.allocation import edits
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory import Inventory
+from ..core.inventory.resources import Inventory
+from ..core.model import virtual_node as standin
+from ..core.model.device import Health, RawDevice
+from ..core.model.facts import facts
+from ..core.model.virtual_node import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
+from ..core.retention.holders import Holdings, Key
+from ..core.serial import Dialogue
 from ..core.spec import EntrySpec, VirtualSource
-from ..core.standin import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
 from ..errors import HostError
 from ..hostfs import HostRoot, write_atomic
 from ..hostfs.look import listed
@@ -259,7 +260,7 @@ def _needed(inventory: Inventory) -> Iterator[tuple[_Wanted, Key]]:
     for resource in inventory.resources.values():
         for entry in resource.entries.values():
             node = entry.source.node if isinstance(entry.source, VirtualSource) else None
-            if node is None or (isinstance(node, LikeNode) and inject.any_cdi(resource.flags)):
+            if node is None or (isinstance(node, LikeNode) and edits.any_cdi(resource.flags)):
                 continue
             for slot in resource.slots:
                 if slot.device.raw.entry == entry.name:

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..core.document import device_document, problem_document
-from ..core.inventory import Resource
+from ..core.inventory.resources import Resource
+from ..core.model.documents import device_document, problem_document
 from ..plugin.service import ResourceService, State
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import structlog
 
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.problem import Problem, error
+from ..core.model.problem import Problem, error
 from ..errors import InvariantBroken, VdevError
 from ..plugin.service import Backoff
 

@@ -1,15 +1,15 @@
 """What is known of each device's health beyond discovery: its probe's verdict, and whether it stays where it is.
 
-Keyed by raw device id. The probes run in `health`, what presence means is decided in `core.presence`; here both are
-joined, and flaps counted.
+Keyed by raw device id. The probes run in `health`, what presence means is decided in `core.health.flapping`; here both
+are joined, and flaps counted.
 """
 
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from ..core import presence
-from ..core.device import Health
-from ..core.inventory import Inventory
+from ..core.health import flapping
+from ..core.inventory.resources import Inventory
+from ..core.model.device import Health
 from ..core.spec import VirtualSource
 from ..health import HealthMonitor, Target
 from ..observe.metrics import Metrics
@@ -22,7 +22,7 @@ class Verdicts:
     def __init__(self, monitor: HealthMonitor, metrics: Metrics) -> None:
         self.monitor = monitor
         self._metrics = metrics
-        self._presence: dict[str, presence.Presence] = {}
+        self._presence: dict[str, flapping.Presence] = {}
         self._resources: dict[str, str] = {}  # of the probed devices
         self._probed: tuple[Scan, Collection[str]] | None = None  # the scan, and what was left out of it
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
@@ -30,11 +30,11 @@ class Verdicts:
     def current(self) -> Mapping[str, Health]:
         """The verdict on every device of which there is one."""
         probed = {raw: report.health for raw, report in self.monitor.reports.items()}
-        return probed | presence.verdicts(self._presence, time.monotonic())
+        return probed | flapping.verdicts(self._presence, time.monotonic())
 
     def again_at(self) -> float | None:
         """The (monotonic) time at which a verdict changes by itself, or None."""
-        return presence.look_again_at(self._presence, time.monotonic())
+        return flapping.look_again_at(self._presence, time.monotonic())
 
     def flaps(self, raw: str) -> int:
         """How often the device turned from good to bad, by its probe, or went away."""
@@ -67,7 +67,7 @@ class Verdicts:
             if old is None or same or isinstance(entry.source, VirtualSource):
                 continue
             lost, came = old.by_id.keys() - found.by_id.keys(), found.by_id.keys() - old.by_id.keys()
-            self._presence = presence.observe(self._presence, lost=lost, came=came, now=time.monotonic())
+            self._presence = flapping.observe(self._presence, lost=lost, came=came, now=time.monotonic())
             if counted := lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource).inc(len(counted))
         self._forget(after, served)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import __version__, settings
-from ..core.problem import did_you_mean
+from ..core.model.problem import did_you_mean
 from ..errors import ConfigError, UsageError, VdevError
 
 COMMANDS = {

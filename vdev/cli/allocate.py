@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core import allocate, cdi, inject
-from ..core.inject import ContainerEdits
-from ..core.inventory import Inventory, Resource
-from ..core.problem import did_you_mean
+from ..core.allocation import cdi, request
+from ..core.allocation import edits as inject
+from ..core.allocation.edits import ContainerEdits
+from ..core.inventory.resources import Inventory, Resource
+from ..core.model.problem import did_you_mean
 from ..core.spec import DeviceListStrategy
 from ..errors import AllocationError, UsageError
 from . import common
@@ -94,7 +95,7 @@ def _under(resource: Resource, strategy: DeviceListStrategy) -> Resource:
 
 def _answer(resource: Resource, ids: list[str]) -> dict[str, Any]:
     """The answer as a document; what the runtime finds behind CDI names goes with it."""
-    edits = inject.inject(allocate.allocate(resource, ids))
+    edits = inject.inject(request.allocate(resource, ids))
     documents = inject.cdi_documents(Inventory({resource.name: resource}))
     behind = {
         cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)
@@ -122,7 +123,7 @@ def _chosen(seen: Preview, name: str, ids: list[str], size: int | None) -> list[
     if size is not None:
         if ids:
             raise UsageError("give ids or --size, not both")
-        from ..core.preferred import allocator_for  # only this option needs it
+        from ..core.allocation.preferred import allocator_for  # only this option needs it
 
         free = [slot.id for slot in resource.slots if slot.health.healthy]
         chosen = allocator_for(resource).prefer(free, (), size)

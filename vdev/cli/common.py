@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .. import settings
-from ..core.problem import Problem
+from ..core.model.problem import Problem
 from .preview import Preview, preview
 
 SHOWN = 40  # rows of a table before the rest is only counted

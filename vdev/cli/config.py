@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config, settings
-from ..core import imagined
+from ..core.inventory import imagined_nodes
 from . import common
 
 EPILOG = """examples:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))
     else:
         sys.stdout.write(config.render(loaded.origins))
-    problems = (*loaded.problems, *imagined.prove(loaded.spec, chosen.node_name if chosen.node_is_named else ""))
+    problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.node_name if chosen.node_is_named else ""))
     for problem in problems:
         print(problem, file=sys.stderr)
     return common.exit_code(problems)

@@ -6,11 +6,11 @@ import sys
 from typing import Any
 
 from .. import config
-from ..core import inventory
-from ..core.device import Slot
-from ..core.document import device_document, problem_document
-from ..core.forecast import forecast
-from ..core.inventory import Added, Changed, Removed, Resource
+from ..core.faults.forecast import forecast
+from ..core.inventory import resources
+from ..core.inventory.resources import Added, Changed, Removed, Resource
+from ..core.model.device import Slot
+from ..core.model.documents import device_document, problem_document
 from . import common, timeline
 from .preview import Preview, add_arguments
 
@@ -73,7 +73,7 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         },
     }
     if old is not None:
-        document["changes"] = [_change(change) for change in inventory.diff(old.inventory, new.inventory)]
+        document["changes"] = [_change(change) for change in resources.diff(old.inventory, new.inventory)]
     return document
 
 
@@ -85,7 +85,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _change(change: inventory.Change) -> dict[str, Any]:
+def _change(change: resources.Change) -> dict[str, Any]:
     match change:
         case Added(resource):
             return {"resource": resource.name, "change": "added", "devices": [slot.id for slot in resource.slots]}
@@ -144,7 +144,7 @@ def _row(slot: Slot) -> tuple[str, ...]:
 
 
 def _print_changes(old: Preview, new: Preview) -> None:
-    changes = inventory.diff(old.inventory, new.inventory)
+    changes = resources.diff(old.inventory, new.inventory)
     print("\na reload would change:" if changes else "\na reload would change nothing")
     for change in changes:
         match change:

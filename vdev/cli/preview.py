@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import config, discovery, settings
-from ..core import inventory
-from ..core.faults import NO_RULES, FaultSpec
-from ..core.origin import Override
-from ..core.problem import Problem
+from ..core.inventory import resources as inventory
+from ..core.model.fault_rules import NO_RULES, FaultSpec
+from ..core.model.origin import Override
+from ..core.model.problem import Problem
 from ..errors import ConfigError
 from ..hostfs import HostRoot
 

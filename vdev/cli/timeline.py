@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..core.forecast import Outlook
+from ..core.faults.forecast import Outlook
 from . import common
 
 

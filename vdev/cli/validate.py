@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import config, settings
-from ..core import imagined
-from ..core.problem import Problem
+from ..core.inventory import imagined_nodes
+from ..core.model.problem import Problem
 from ..errors import ConfigError
 
 EPILOG = """examples:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
         node = chosen.node_name if chosen.node_is_named else ""
-        problems = (*loaded.problems, *imagined.prove(loaded.spec, node))
+        problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, node))
     except ConfigError as bad:
         problems = [problem for problem in bad.problems if isinstance(problem, Problem)]
     valid = not any(problem.is_error for problem in problems)

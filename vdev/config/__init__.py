@@ -19,9 +19,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..core.faults import FaultSpec
-from ..core.origin import Override
-from ..core.problem import Problem, error
+from ..core.model.fault_rules import FaultSpec
+from ..core.model.origin import Override
+from ..core.model.problem import Problem, error
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
 from . import check, compile, effective, faultrules, nvidia  # noqa: A004  # the module's name is its verb

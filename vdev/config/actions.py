@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
+from ..core.model.template import Template
 from ..core.spec import ActionKind, ActionSpec
-from ..core.template import Template
 from .place import Path
 from .types import Duration, Rule, Section, TemplateText, Text, matching, ruled
 

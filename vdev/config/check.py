@@ -1,13 +1,13 @@
 """What must fit together: keys that exclude or need each other, names over all entries, sharing, flags.
 
 Shapes and single values were judged by the schema; what only a node can tell (a glob without matches, how many
-devices a count meets) is judged by `core.inventory`.
+devices a count meets) is judged by `core.inventory.resources`.
 """
 
 from collections.abc import Mapping, Sequence
 
-from ..core import names, pattern
-from ..core.sharing import MPS_CLIENTS
+from ..core.inventory.sharing import MPS_CLIENTS
+from ..core.model import names, path_pattern
 from ..core.spec import DeviceListStrategy, EntrySpec, MigStrategy, PathType, Probe, VirtualSource
 from . import actions, schema, standins
 from .place import Path
@@ -120,7 +120,7 @@ def _container(model: schema.Entry, path: Path, report: Report) -> None:
     taken: dict[str, Path] = {}
     members: list[tuple[Path, str]] = []
     for number, glob in enumerate(model.glob or ()):
-        if not glob.container_path.endswith("/") and (glob.container_path or pattern.parse(glob.path).is_literal):
+        if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"
             members.append(((*path, "glob", number, key), glob.container_path or glob.path))
     if model.virtual and model.virtual.node and model.virtual.node.container_path:
@@ -159,7 +159,7 @@ def entries(models: Entries, report: Report) -> None:
     literal: dict[str, tuple[Path, schema.Entry]] = {}
     for path, model in models:
         for number, item in enumerate(model.glob or ()):
-            if not pattern.parse(item.path).is_literal:
+            if not path_pattern.parse(item.path).is_literal:
                 continue
             before = literal.setdefault(item.path, (path, model))
             if before[1] is not model and _may_meet(before[1], model):
@@ -280,7 +280,8 @@ def _mps(reading: Reading, models: Entries, report: Report) -> None:
 def sizes(reading: Reading, compiled: Mapping[Path, EntrySpec], report: Report) -> None:
     """Numbers of devices that no list can hold, said before anybody makes that many.
 
-    The exact limit is in bytes and judged by `core.inventory`. Entries for some nodes only may never be on one node.
+    The exact limit is in bytes and judged by `core.inventory.resources`. Entries for some nodes only may never be on
+    one node.
     """
     counts: dict[str, int] = {}
     for path, entry in compiled.items():

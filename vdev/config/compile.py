@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 
 from ..core import spec
-from ..core.geometry import resource_suffix
-from ..core.names import domain_and_name
+from ..core.model.names import domain_and_name
+from ..core.model.template import Template, TemplateError, parse
+from ..core.partitions.geometry import resource_suffix
 from ..core.spec import EntrySpec, Flags, NamePattern, SharedResource, SharingKind, SharingSpec
-from ..core.template import Template, TemplateError, parse
 from . import actions, schema, sources, standins
 from .place import Path
 from .read import Reading, Report

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ..core.origin import Override
+from ..core.model.origin import Override
 from .load import Document
 from .place import Path, show
 from .read import Reading

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..core.faults import Rpc
+from ..core.model.fault_rules import Rpc
 from . import faults as schema
 from .place import Path
 from .read import Report

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ..core import faults as core
+from ..core.model import fault_rules as core
 from ..core.spec import Spec
 from . import faultcheck, faultworld
 from . import faults as schema

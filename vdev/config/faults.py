@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from ..core.faults import Code, Rpc
+from ..core.model.fault_rules import Code, Rpc
 from .tree import Plain
 from .types import (
     STRING,

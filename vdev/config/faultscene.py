@@ -1,16 +1,18 @@
 """The devices that a configuration alone promises, as inventories of nodes that could exist, for rules to be tried on.
 
-Only virtual devices are here, see `core.imagined`. Ids that depend on the node's name are those of imagined names.
+Only virtual devices are here, see `core.inventory.imagined_nodes`. Ids that depend on the node's name are those of
+imagined names.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..core import aim, imagined
-from ..core.faults import Rule
-from ..core.inventory import Inventory
+from ..core.faults import targets
+from ..core.faults.schedule import Dice, Key
+from ..core.inventory import imagined_nodes
+from ..core.inventory.resources import Inventory
+from ..core.model.fault_rules import Rule
 from ..core.spec import Spec, VirtualSource
-from ..core.timeline import Dice, Key
 
 _MOST = 4096  # devices; more would make each reading of the rules slow
 _MANY = 16  # kinds of nodes
@@ -35,7 +37,7 @@ NOWHERE = Scene({}, frozenset())
 def meant(rule: Rule, inventory: Inventory, node: str) -> frozenset[Key]:
     """What the rule may mean on this node, whichever lots it draws."""
     every = replace(rule, aim=replace(rule.aim, pick=None, share=None))
-    return aim.select(every, inventory, Dice(0, node))
+    return targets.select(every, inventory, Dice(0, node))
 
 
 def scene(spec: Spec, rules: Iterable[Rule]) -> Scene:
@@ -45,7 +47,7 @@ def scene(spec: Spec, rules: Iterable[Rule]) -> Scene:
         return NOWHERE
     patterns = [pattern for entry in spec.entries for pattern in entry.on_nodes]
     patterns += [pattern for rule in rules for pattern in rule.nodes.globs]
-    some = imagined.node_names(patterns)
+    some = imagined_nodes.node_names(patterns)
     if len(some) > _MANY:
         return NOWHERE
-    return Scene({node: imagined.inventory(spec, node) for node in some}, frozenset(virtual))
+    return Scene({node: imagined_nodes.inventory(spec, node) for node in some}, frozenset(virtual))

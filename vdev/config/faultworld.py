@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 
-from ..core import faults as core
-from ..core.device import base_id
-from ..core.inventory import Inventory
-from ..core.names import is_nvidia_id
-from ..core.problem import did_you_mean
+from ..core.faults.schedule import Dice, Firing, spans
+from ..core.inventory.resources import Inventory
+from ..core.model import fault_rules as core
+from ..core.model.device import base_id
+from ..core.model.names import is_nvidia_id
+from ..core.model.problem import did_you_mean
 from ..core.spec import EntrySpec, Spec, VirtualSource
-from ..core.timeline import Dice, Firing, spans
 from .compile import partition_names
 from .faultscene import NOWHERE, Scene, meant, scene
 from .place import Path

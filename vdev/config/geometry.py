@@ -1,6 +1,7 @@
 """The `partitioning` block: how a configuration or preset file says what a device can be cut into.
 
-Owns its shape and consistency, with every fault at its place in the block; the next step is `core.geometry.Geometry`.
+Owns its shape and consistency, with every fault at its place in the block; the next step is
+`core.partitions.geometry.Geometry`.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from typing import Annotated
 from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ..core import geometry, names, partition
+from ..core.model import names
+from ..core.partitions import geometry, placement
 from .types import PROBLEM, AsWritten, Flag, Memory, Section, Text, Whole, Word, between
 
 MAX_SLICES = 256  # keeps the search for an arrangement shallow; real devices have 8
@@ -122,8 +124,8 @@ class PartitioningModel(Section):
                 yield _fault(here, f"{name!r} exists for every device with this profile", "choose another name")
                 continue
             try:
-                partition.place(whole, profiles)
-            except partition.LayoutError as clash:
+                placement.place(whole, profiles)
+            except placement.LayoutError as clash:
                 item = () if clash.position is None else (clash.position,)
                 yield _fault((*here, *item), str(clash), clash.hint)
 

@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 
 import yaml
 
-from ..core.origin import Override
+from ..core.model.origin import Override
 from ..errors import ConfigError, HostError
 from . import go_yaml
 from .place import Finding, Path, Place, finding, refusal, show

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ..core.problem import Severity
+from ..core.model.problem import Severity
 from .load import Document
 from .place import Finding, Path, finding
 from .tree import Plain

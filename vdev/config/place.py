@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..core.problem import Problem, Severity
+from ..core.model.problem import Problem, Severity
 from ..errors import ConfigError
 
 Path = tuple[str | int, ...]

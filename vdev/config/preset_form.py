@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..core.device import IdStyle
-from ..core.problem import did_you_mean
+from ..core.model.device import IdStyle
+from ..core.model.problem import did_you_mean
 from ..errors import ConfigError
 from .geometry import PartitioningModel, ProfileModel
 from .load import Document

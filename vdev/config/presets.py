@@ -13,9 +13,9 @@ from importlib.resources.abc import Traversable
 from itertools import combinations
 from pathlib import Path as FilePath
 
-from ..core.device import EMPTY, IdStyle
-from ..core.geometry import Geometry
-from ..core.problem import did_you_mean
+from ..core.model.device import EMPTY, IdStyle
+from ..core.model.problem import did_you_mean
+from ..core.partitions.geometry import Geometry
 from ..errors import ConfigError
 from .load import Document, read_bytes
 from .place import Finding, Place, finding

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..core.problem import Severity
+from ..core.model.problem import Severity
 from .explain import empty_values, findings
 from .load import Document
 from .place import Finding, Path, finding, show

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from ..core.names import ENTRY_NAME
+from ..core.model.names import ENTRY_NAME
 from ..core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, GroupBy, MigStrategy, Probe
 from .actions import Action
 from .faults import Faults

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import WithJsonSchema, model_validator
 
-from ..core.standin import Like, LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine, StandIn
-from ..core.template import Template
+from ..core.model.template import Template
+from ..core.model.virtual_node import Like, LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine, StandIn
 from .place import Path
 from .types import Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
 

@@ -25,8 +25,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from ..core import names, pattern, quantity, template
-from ..core.problem import did_you_mean
+from ..core.model import names, path_pattern, quantity, template
+from ..core.model.problem import did_you_mean
 from . import docs
 from .tree import Plain
 
@@ -226,10 +226,10 @@ AbsolutePath = Annotated[Text, ruled(_path_problem, pattern="^/")]
 FilePath = Annotated[Text, ruled(_file_problem, pattern="^/")]
 """The absolute path of a file."""
 
-PathPattern = Annotated[AbsolutePath, Rule(pattern.problem)]
+PathPattern = Annotated[AbsolutePath, Rule(path_pattern.problem)]
 """An absolute path pattern that can match something."""
 
-NodePattern = Annotated[Word, Rule(pattern.problem)]
+NodePattern = Annotated[Word, Rule(path_pattern.problem)]
 """A pattern for names of nodes."""
 
 AnnotationKey = Annotated[Word, ruled(names.annotation_key_problem)]

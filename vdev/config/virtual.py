@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path as FilePath
 
-from ..core.device import IdStyle
-from ..core.geometry import Geometry, layout
-from ..core.partition import LayoutError, place
+from ..core.model.device import IdStyle
+from ..core.model.template import parse
+from ..core.partitions.geometry import Geometry, layout
+from ..core.partitions.placement import LayoutError, place
 from ..core.spec import NodeTemplate, VirtualSource
-from ..core.template import parse
 from ..errors import ConfigError
 from . import sources
 from .place import Path

@@ -6,7 +6,7 @@ kubelet sets) stand where the call is made: to shorten them would change what is
 
 from dataclasses import dataclass
 
-from . import holders, retain
+from .retention import holders, retain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from .device import EMPTY, IdStyle
-from .faults import NO_RULES, FaultSpec
-from .partition import Geometry
-from .standin import StandIn
-from .template import Template
+from .model.device import EMPTY, IdStyle
+from .model.fault_rules import NO_RULES, FaultSpec
+from .model.template import Template
+from .model.virtual_node import StandIn
+from .partitions.placement import Geometry
 
 
 class MigStrategy(StrEnum):

@@ -8,10 +8,10 @@ simply not in the result: what a pod may still hold is kept by `core`. The sourc
 from dataclasses import replace
 from typing import assert_never
 
-from ..core import standin
-from ..core.problem import error
+from ..core.model import virtual_node
+from ..core.model.problem import error
+from ..core.model.template import TemplateError
 from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbSource, VirtualSource
-from ..core.template import TemplateError
 from ..errors import HostError
 from ..hostfs import HostRoot
 from . import glob, sysfs, usb, virtual
@@ -27,7 +27,7 @@ def discover(
     *,
     node: str,
     numbering: Numbering | None = None,
-    device_dir: str = standin.DIRECTORY,
+    device_dir: str = virtual_node.DIRECTORY,
 ) -> Found:
     """What the entry's source finds on the host, now.
 

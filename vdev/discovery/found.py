@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ..core import pattern
-from ..core.device import RawDevice
-from ..core.problem import Problem, Severity
+from ..core.model import path_pattern
+from ..core.model.device import RawDevice
+from ..core.model.problem import Problem, Severity
 from ..core.spec import EntrySpec
 from ..hostfs.program import shown
 
@@ -70,7 +70,8 @@ class Found:
         if wanted is None or not changed:
             return True
         return any(
-            not is_usable(name) or any(pattern.component_matches(each, name) for each in wanted) for name in changed
+            not is_usable(name) or any(path_pattern.component_matches(each, name) for each in wanted)
+            for name in changed
         )
 
     @cached_property

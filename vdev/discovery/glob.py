@@ -4,9 +4,9 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..core import names, pattern
-from ..core.device import HEALTHY, DeviceNode, Health, Mount, RawDevice
-from ..core.facts import facts
+from ..core.model import names, path_pattern
+from ..core.model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice
+from ..core.model.facts import facts
 from ..core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
@@ -67,7 +67,7 @@ class _Scan:
 
     def matches(self, item: GlobPath) -> list[Match]:
         """The usable matches of one pattern, in natural order."""
-        wanted = pattern.parse(item.path)
+        wanted = path_pattern.parse(item.path)
         paths = self._walk(wanted)
         if paths is None:
             return []
@@ -84,7 +84,7 @@ class _Scan:
                 self.watched.add(posixpath.dirname(verdict.info.path))
         return found
 
-    def _walk(self, wanted: pattern.Pattern) -> list[str] | None:
+    def _walk(self, wanted: path_pattern.Pattern) -> list[str] | None:
         walk = Walk(self._host, self._problems, looks_left=self._looks_left, matches_left=self._matches_left)
         paths = walk.paths(wanted)
         self._looks_left, self._matches_left = walk.looks_left, walk.matches_left
@@ -94,7 +94,7 @@ class _Scan:
             self.watched |= walk.watched
         return paths
 
-    def _judge(self, item: GlobPath, wanted: pattern.Pattern, path: str) -> Match | Check:
+    def _judge(self, item: GlobPath, wanted: path_pattern.Pattern, path: str) -> Match | Check:
         """A usable match, or the condition that it does not meet."""
         say = self._problems.error if wanted.is_literal else self._problems.warn
         try:
@@ -105,7 +105,7 @@ class _Scan:
         if info is None:  # a link to nothing, or gone since the directory was read
             return Check("exists", "", ok=False)
         for excluded in self._source.exclude:
-            if pattern.matches_any(path, (excluded,)) or pattern.matches_any(info.path, (excluded,)):
+            if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
                 return Check(f"is not excluded by {excluded}", info.path, ok=False)
         kinds = item.kinds or (_NODES if item.type is PathType.DEVICE else tuple(NodeKind))
         if info.kind not in kinds or not _can_be_handed_out(item.type, info):
@@ -137,7 +137,7 @@ def _can_be_handed_out(kind: PathType, info: FileInfo) -> bool:
     return kind is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
 
 
-def _is_surprising(wanted: pattern.Pattern, info: FileInfo) -> bool:
+def _is_surprising(wanted: path_pattern.Pattern, info: FileInfo) -> bool:
     """Whether a person should hear of it: `/dev/input/*` is not meant to match the directory `by-id` in it."""
     return not info.is_device and (wanted.is_literal or info.kind is not NodeKind.DIRECTORY)
 
@@ -251,7 +251,7 @@ class _Builder:
 
 def _identity(item: GlobPath, match: Match) -> str:
     """What the device is named after: its path below the last directory that the pattern names without wildcards."""
-    directory = pattern.parse(item.path).directory
+    directory = path_pattern.parse(item.path).directory
     return match.path.removeprefix(directory).strip("/") or match.path.strip("/")
 
 

@@ -9,7 +9,7 @@ alike. Optional members never change how many devices there are.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.pattern import natural_key
+from ..core.model.path_pattern import natural_key
 from ..core.spec import GlobPath
 from ..hostfs import FileInfo
 

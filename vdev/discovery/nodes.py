@@ -4,8 +4,8 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..core.device import HEALTHY, DeviceNode, Health, RawDevice
-from ..core.facts import facts
+from ..core.model.device import HEALTHY, DeviceNode, Health, RawDevice
+from ..core.model.facts import facts
 from ..core.spec import ContainerSpec, EntrySpec, SysfsSource, UsbSource
 from ..hostfs import HostRoot
 from .members import Numa, container_path, looked_at, node_key

@@ -3,7 +3,8 @@
 import posixpath
 from collections import Counter
 
-from ..core import match, names
+from ..core import attribute_match
+from ..core.model import names
 from ..core.spec import Condition, EntrySpec, SysfsSource
 from ..errors import HostError
 from ..hostfs import HostRoot
@@ -69,8 +70,12 @@ def _check(tree: SysTree, directory: str, condition: Condition) -> Check:
     try:
         value = tree.attribute(directory, condition.attribute)
     except HostError as broken:
-        return Check(match.wording(condition), f"({broken})", ok=False)
-    return Check(match.wording(condition), _ABSENT if value is None else value, ok=match.meets(condition, value))
+        return Check(attribute_match.wording(condition), f"({broken})", ok=False)
+    return Check(
+        attribute_match.wording(condition),
+        _ABSENT if value is None else value,
+        ok=attribute_match.meets(condition, value),
+    )
 
 
 def _attributes(tree: SysTree, source: SysfsSource, name: str, directory: str) -> dict[str, str]:

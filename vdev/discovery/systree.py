@@ -6,7 +6,7 @@ A device is named by its real directory below `/sys/devices`. What vanishes whil
 import posixpath
 from collections.abc import Collection, Iterator
 
-from ..core.pattern import natural_key
+from ..core.model.path_pattern import natural_key
 from ..core.spec import NodeKind
 from ..errors import HostError
 from ..hostfs import HostRoot

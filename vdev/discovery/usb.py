@@ -3,7 +3,7 @@
 import posixpath
 from dataclasses import dataclass
 
-from ..core import names, pattern
+from ..core.model import names, path_pattern
 from ..core.spec import EntrySpec, UsbSource
 from ..hostfs import HostRoot
 from .found import Candidate, Check, Found, Problems
@@ -81,7 +81,7 @@ def _checks(source: UsbSource, device: _Usb) -> tuple[Check, ...]:
 
 
 def _fits(value: str, wanted: str) -> bool:
-    return bool(value) and pattern.component_matches(wanted, value)
+    return bool(value) and path_pattern.component_matches(wanted, value)
 
 
 def _wanted(source: UsbSource) -> str:

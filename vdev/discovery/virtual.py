@@ -4,16 +4,17 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..core import standin, virtual_devices
-from ..core.device import DeviceNode, RawDevice
-from ..core.facts import facts
+from ..core.inventory import virtual_devices
+from ..core.model import virtual_node
+from ..core.model.device import DeviceNode, RawDevice
+from ..core.model.facts import facts
 from ..core.spec import EntrySpec, NodeTemplate, VirtualSource
 from ..hostfs import HostRoot
 from .found import Found
 
 
 def discover(
-    entry: EntrySpec, source: VirtualSource, host: HostRoot, *, node: str, device_dir: str = standin.DIRECTORY
+    entry: EntrySpec, source: VirtualSource, host: HostRoot, *, node: str, device_dir: str = virtual_node.DIRECTORY
 ) -> Found:
     """The devices that the source describes. Of the real device's nodes, those that the host has.
 
@@ -22,7 +23,7 @@ def discover(
     bare = virtual_devices.devices(entry, source, node)
     if source.node is not None:
         own = source.node
-        bare = (standin.with_standin(each, own, facts(each, entry.resource), device_dir) for each in bare)
+        bare = (virtual_node.with_standin(each, own, facts(each, entry.resource), device_dir) for each in bare)
     if not source.driver_nodes and not source.partition_nodes:
         return Found(devices=tuple(bare))
     wanted = [

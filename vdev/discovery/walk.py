@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..core import pattern
-from ..core.pattern import Pattern
+from ..core.model import path_pattern
+from ..core.model.path_pattern import Pattern
 from ..errors import HostError
 from ..hostfs import HostRoot
 from .found import Problems, is_usable
@@ -52,7 +52,7 @@ class Walk:
         if self.matches_left < 0:
             self.problems.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
             return None
-        return sorted(found, key=pattern.natural_key)
+        return sorted(found, key=path_pattern.natural_key)
 
     def _walk(self, wanted: Pattern) -> list[str]:
         found = ["/"]
@@ -68,11 +68,13 @@ class Walk:
             raise _TooMany
 
     def _step(self, directory: str, component: str, *, is_last: bool) -> Iterator[str]:
-        if component == pattern.RECURSIVE:
+        if component == path_pattern.RECURSIVE:
             yield from self._below(directory, with_files=is_last)
-        elif pattern.has_wildcard(component):
+        elif path_pattern.has_wildcard(component):
             names = (name for name, _ in self._entries(directory))
-            yield from (posixpath.join(directory, name) for name in names if pattern.component_matches(component, name))
+            yield from (
+                posixpath.join(directory, name) for name in names if path_pattern.component_matches(component, name)
+            )
         elif not is_last:
             yield posixpath.join(directory, component)
         else:

@@ -4,7 +4,8 @@
     engine     rules, their runs, and the answers to the plugin's hooks
     store      rules from files and from people, beside those of the configuration
 
-When something fails is decided in `core.timeline`, what it hits in `core.aim`; the agent asks after each step.
+When something fails is decided in `core.faults.schedule`, what it hits in `core.faults.targets`; the agent asks after
+each step.
 """
 
 from .clock import Clock, ManualClock, SystemClock

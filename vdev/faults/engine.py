@@ -1,9 +1,9 @@
 """The rules in force and their runs: answers the plugin's hooks, and tells the agent what to do to devices and when to
 look again.
 
-Decides nothing of its own: `core.timeline` says when, `core.aim` on what; here is the memory that they take as
-arguments (when a rule was loaded, what fired, how many calls there were). Everything that it lets happen is logged with
-`injected=True` and counted.
+Decides nothing of its own: `core.faults.schedule` says when, `core.faults.targets` on what; here is the memory that
+they take as arguments (when a rule was loaded, what fired, how many calls there were). Everything that it lets happen
+is logged with `injected=True` and counted.
 """
 
 import math
@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from ..core import aim
-from ..core.aim import Afflictions
-from ..core.device import Health
-from ..core.faults import (
+from ..core.faults import targets as aim
+from ..core.faults.schedule import Dice, Firing, Key, Phase, earliest, hits, on_node, phase, seconds_of, strikes
+from ..core.faults.targets import Afflictions
+from ..core.inventory.resources import EMPTY, Inventory
+from ..core.model.device import Health
+from ..core.model.fault_rules import (
     ALWAYS,
     Call,
     CallFault,
@@ -39,8 +41,6 @@ from ..core.faults import (
     StreamFault,
     Verdict,
 )
-from ..core.inventory import EMPTY, Inventory
-from ..core.timeline import Dice, Firing, Key, Phase, earliest, hits, on_node, phase, seconds_of, strikes
 from ..errors import UsageError
 from ..observe.metrics import Metrics
 from .clock import Clock, sleep

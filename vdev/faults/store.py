@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from ..core.faults import FaultSpec
-from ..core.problem import Problem, error
+from ..core.model.fault_rules import FaultSpec
+from ..core.model.problem import Problem, error
 from ..errors import ConfigError, HostError, UsageError
 from ..hostfs import HostRoot
 from ..hostfs.look import listed

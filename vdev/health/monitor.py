@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.device import Health, RawDevice
-from ..core.health import Outcome, Track, observe
+from ..core.health.thresholds import Outcome, Track, observe
+from ..core.model.device import Health, RawDevice
 from ..core.spec import HealthSpec, Probe
 from ..hostfs import HostRoot
 from .calls import Calls, StillHanging

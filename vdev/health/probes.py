@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, assert_never
 
-from ..core.device import DeviceNode, RawDevice
-from ..core.facts import facts
-from ..core.health import Outcome
+from ..core.health.thresholds import Outcome
+from ..core.model.device import DeviceNode, RawDevice
+from ..core.model.facts import facts
 from ..core.spec import HealthSpec, Probe
 from ..errors import HostError
 from ..hostfs import HostRoot

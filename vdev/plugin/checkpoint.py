@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.holders import Checkpoint, Key
+from ..core.retention.holders import Checkpoint, Key
 from ..errors import HostError
 from ..hostfs import read_plain
 

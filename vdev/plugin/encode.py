@@ -6,8 +6,8 @@ which one changed costs one new piece and a join. Tests hold the pieces against 
 
 from collections.abc import Sequence
 
-from ..core.device import Slot
-from ..core.inject import ContainerEdits
+from ..core.allocation.edits import ContainerEdits
+from ..core.model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
 _LEN = 2  # protobuf wire type: length-delimited

@@ -6,7 +6,7 @@ The hooks decide nothing of their own and without rules cost one call that retur
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..core.faults import CallFault, RegisterFault, Rpc, Stream
+from ..core.model.fault_rules import CallFault, RegisterFault, Rpc, Stream
 
 
 class Hooks(Protocol):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from ..core import names
+from ..core.model import names
 from ..hostfs.look import listed
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from ..core.holders import Answer
+from ..core.retention.holders import Answer
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from .link import MAX_SOCKET_PATH

@@ -18,10 +18,11 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import structlog
 
-from ..core import allocate, inject
-from ..core.faults import CallFault, Rpc, StreamFault
-from ..core.inventory import Resource
-from ..core.wire import LIST_LIMIT
+from ..core.allocation import edits as inject
+from ..core.allocation import request as allocate
+from ..core.inventory.list_size import LIST_LIMIT
+from ..core.inventory.resources import Resource
+from ..core.model.fault_rules import CallFault, Rpc, StreamFault
 from ..errors import SocketError, VdevError
 from ..hostfs.look import is_directory
 from ..pb import deviceplugin_v1beta1_pb2 as pb

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import structlog
 
-from ..core.faults import SocketFault, StreamFault
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory import Resource
+from ..core.inventory.resources import Resource
+from ..core.model.fault_rules import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError
 from . import registration
 from .hooks import NO_FAULTS, Hooks

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TypeVar, assert_never
 
-from ..core.device import Slot
-from ..core.faults import StreamFault, Wrong
-from ..core.wire import LIST_LIMIT
+from ..core.inventory.list_size import LIST_LIMIT
+from ..core.model.device import Slot
+from ..core.model.fault_rules import StreamFault, Wrong
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere

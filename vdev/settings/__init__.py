@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core import standin
-from ..core.origin import Override
-from ..core.problem import did_you_mean
+from ..core.model import virtual_node
+from ..core.model.origin import Override
+from ..core.model.problem import did_you_mean
 from ..errors import UsageError
 from .options import OPTIONS, Group, Kind, Option
 
@@ -49,7 +49,7 @@ class Settings:
     node_is_named: bool = False
     host_root: Path = Path("/")
     cdi_dir: Path = Path("/var/run/cdi")
-    device_dir: Path = Path(standin.DIRECTORY)
+    device_dir: Path = Path(virtual_node.DIRECTORY)
     kubelet_dir: Path = Path("/var/lib/kubelet")
     kubelet_socket: Path | None = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
     log_level: str = "info"
@@ -180,7 +180,7 @@ def from_arguments(arguments: argparse.Namespace, environ: Mapping[str, str] | N
         node_is_named=bool(node),
         host_root=Path(text("host_root", "/")),
         cdi_dir=Path(text("cdi_dir", "/var/run/cdi")),
-        device_dir=Path(text("device_dir", standin.DIRECTORY)),
+        device_dir=Path(text("device_dir", virtual_node.DIRECTORY)),
         kubelet_dir=kubelet_dir,
         kubelet_socket=Path(socket) if socket else None,
         log_level=text("log_level", "info"),

@@ -6,7 +6,7 @@ Names, aliases and variables of the plugin's options are those of NVIDIA/k8s-dev
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from ..core import standin
+from ..core.model import virtual_node
 from ..core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 
 
@@ -287,7 +287,7 @@ OPTIONS = (
         group=Group.NODE,
         env=("VDEV_DEVICE_DIR",),
         metavar="DIR",
-        default=standin.DIRECTORY,
+        default=virtual_node.DIRECTORY,
         help="directory for nodes and files that stand in for virtual devices; the runtime must find them there",
     ),
     Option(

@@ -10,7 +10,7 @@ import pytest
 
 from vdev import __version__, config
 from vdev.cli import COMMANDS, main
-from vdev.core import imagined
+from vdev.core.inventory import imagined_nodes
 
 GOOD = "version: v1\ndevices:\n- {name: a, resource: example.com/a, virtual: {count: 2}}\n"
 BAD = "devices:\n- {name: a, resource: example, virtual: {cont: 2}}\n"
@@ -168,7 +168,7 @@ UNKNOWN_ID = "GPU-00000000-0000-5000-8000-000000000000"
 def gpu_ids(node: str) -> list[str]:
     """The ids of these devices on a node, as the plugin makes them."""
     spec = config.load_text(GPUS).spec
-    return [slot.id for slot in imagined.inventory(spec, node).resources["nvidia.com/gpu"].slots]
+    return [slot.id for slot in imagined_nodes.inventory(spec, node).resources["nvidia.com/gpu"].slots]
 
 
 @pytest.mark.parametrize("command", ["validate", "config"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vdev import config
-from vdev.core.origin import Override
+from vdev.core.model.origin import Override
 from vdev.core.spec import DeviceListStrategy, Flags, MigStrategy, NamePattern, SharedResource, SharingKind
 from vdev.errors import ConfigError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from vdev import config
-from vdev.core.origin import Override
+from vdev.core.model.origin import Override
 from vdev.errors import ConfigError
 
 MIXED = """devices:

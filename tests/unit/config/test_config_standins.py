@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from vdev import config
+from vdev.core.model.virtual_node import LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine
 from vdev.core.spec import ActionKind, VirtualSource
-from vdev.core.standin import LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine
 from vdev.errors import ConfigError
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())

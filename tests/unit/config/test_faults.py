@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vdev.config import load_rules, load_text, render
-from vdev.core.faults import (
+from vdev.core.model.fault_rules import (
     Aim,
     Call,
     Chance,

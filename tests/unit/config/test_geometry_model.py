@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from vdev.config.geometry import PartitioningModel
-from vdev.core.geometry import Geometry, Profile
+from vdev.core.partitions.geometry import Geometry, Profile
 
 NPU = {
     "slices": 4,

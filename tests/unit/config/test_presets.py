@@ -11,9 +11,9 @@ import vdev
 from vdev.config.load import read_file
 from vdev.config.preset_form import validated
 from vdev.config.presets import UnknownPresetError, load_preset, preset_names
-from vdev.core.device import IdStyle
-from vdev.core.geometry import LayoutError, layout
-from vdev.core.partition import place
+from vdev.core.model.device import IdStyle
+from vdev.core.partitions.geometry import LayoutError, layout
+from vdev.core.partitions.placement import place
 from vdev.errors import ConfigError
 
 GIB = 2**30

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.core import inventory, spec
-from vdev.core.device import Health, IdStyle, RawDevice
-from vdev.core.partition import Geometry, Profile
+from vdev.core import spec
+from vdev.core.inventory import resources as inventory
+from vdev.core.model.device import Health, IdStyle, RawDevice
+from vdev.core.partitions.placement import Geometry, Profile
 
 GI = 2**30
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import aim, spec
-from vdev.core.device import Health
-from vdev.core.faults import Aim, FaultSpec, Nodes, Process, Rule, Start, Verdict, Want, When
-from vdev.core.forecast import forecast
-from vdev.core.timeline import Dice
+from vdev.core import spec
+from vdev.core.faults import targets
+from vdev.core.faults.forecast import forecast
+from vdev.core.faults.schedule import Dice
+from vdev.core.model.device import Health
+from vdev.core.model.fault_rules import Aim, FaultSpec, Nodes, Process, Rule, Start, Verdict, Want, When
 
 SICK = Verdict(healthy=False, reason="drill")
 DICE = Dice(7, "node-a")
@@ -25,7 +26,7 @@ def rule(*wants, **changes):
 def meant(stock, made):
     """The ids that a rule means, by resource."""
     found = {}
-    for name, each in sorted(aim.select(made, stock, DICE)):
+    for name, each in sorted(targets.select(made, stock, DICE)):
         found.setdefault(name, []).append(each)
     return found
 
@@ -77,9 +78,9 @@ def test_count_takes_the_first(cards):
 def test_pick_is_a_lot_that_can_be_repeated(seed, number):
     """So many units are picked, the same ones again, whatever else is on the node."""
     units = [("raw", f"npu-{index}") for index in range(4)]
-    chosen = aim._chosen(units, Aim(pick=number), Dice(seed, "n"), "r")
+    chosen = targets._chosen(units, Aim(pick=number), Dice(seed, "n"), "r")
     assert number == len(chosen)
-    assert chosen == aim._chosen(list(reversed(units)), Aim(pick=number), Dice(seed, "n"), "r")
+    assert chosen == targets._chosen(list(reversed(units)), Aim(pick=number), Dice(seed, "n"), "r")
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.01, 1), (0.25, 1), (0.5, 2), (1.0, 4)])
@@ -90,12 +91,12 @@ def test_share_is_at_least_one(cards, share, number):
 
 def test_untouched_resources_are_the_same_objects(cards):
     """A verdict on one resource leaves the others as they are, so that nothing is sent for them."""
-    sick = aim.Afflictions(verdicts={("acme.dev/npu", "npu-0"): Health(False, "drill", "r")})
-    after = aim.afflict(cards, sick)
+    sick = targets.Afflictions(verdicts={("acme.dev/npu", "npu-0"): Health(False, "drill", "r")})
+    after = targets.afflict(cards, sick)
     changed = [name for name in cards.resources if after.resources[name] is not cards.resources[name]]
     assert ["acme.dev/npu"] == changed
     assert Health(False, "drill", "r") == after.resources["acme.dev/npu"].by_id["npu-0"].health
-    assert cards is aim.afflict(cards, aim.NONE)
+    assert cards is targets.afflict(cards, targets.NONE)
 
 
 def test_what_is_really_broken_stays_so(build):
@@ -105,7 +106,7 @@ def test_what_is_really_broken_stays_so(build):
     stock = build.inventory(entry, found={"npu": (build.broken(raw),)})
     key = ("acme.dev/npu", raw.id)
     for health in (Health(injected="r"), Health(False, "drill", "r")):
-        after = aim.afflict(stock, aim.Afflictions(verdicts={key: health}))
+        after = targets.afflict(stock, targets.Afflictions(verdicts={key: health}))
         assert Health(False, "dead") == after.resources["acme.dev/npu"].slots[0].health
 
 

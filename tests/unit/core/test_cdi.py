@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import cdi, inject, names, spec
-from vdev.core.device import DeviceNode, Mount
+from vdev.core import spec
+from vdev.core.allocation import cdi, edits
+from vdev.core.model import names
+from vdev.core.model.device import DeviceNode, Mount
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_all_holds_every_device():
 def test_a_virtual_device_is_not_empty(build):
     """A CDI device without edits is invalid, so each names itself in a variable."""
     stock = build.inventory(build.entry(count=1), device_list_strategies=(spec.DeviceListStrategy.CDI_CRI,))
-    (document,) = inject.cdi_documents(stock).values()
+    (document,) = edits.cdi_documents(stock).values()
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
 
 
@@ -65,7 +67,7 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     """As NVIDIA's own specifications have it, once for all devices; those of other makers say nothing of it."""
     strategies = (spec.DeviceListStrategy.ENVVAR, spec.DeviceListStrategy.CDI_CRI)
     npu = build.entry("acme", "acme.dev/npu", nvidia=False)
-    documents = inject.cdi_documents(build.inventory(build.entry(), npu, device_list_strategies=strategies))
+    documents = edits.cdi_documents(build.inventory(build.entry(), npu, device_list_strategies=strategies))
     nvidias, acmes = documents["k8s.device-plugin.nvidia.com/gpu"], documents["k8s.device-plugin.acme.dev/npu"]
     assert {"env": ["NVIDIA_VISIBLE_DEVICES=void"]} == nvidias["containerEdits"]
     assert "containerEdits" not in acmes

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.choice import choose
+from vdev.core.file_choice import choose
 
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
 

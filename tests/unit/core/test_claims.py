@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import claims
-from vdev.core.device import RawDevice
+from vdev.core.inventory import node_owners
+from vdev.core.model.device import RawDevice
 from vdev.core.spec import EntrySpec, GlobSource
 
 NODES = [f"char 188:{number}" for number in range(6)]
@@ -30,14 +30,14 @@ def findings(draw):
 def test_no_two_entries_have_the_same_device(case):
     """What is left has no twin in another entry, and what is left out has one in an entry that comes first."""
     entries, found = case
-    settled = claims.settle(entries, found)
+    settled = node_owners.settle(entries, found)
     had = [raw for raws in settled.devices.values() for raw in raws]
     assert not [
-        (one.id, other.id) for one in had for other in had if one.entry != other.entry and claims.same(one, other)
+        (one.id, other.id) for one in had for other in had if one.entry != other.entry and node_owners.same(one, other)
     ]
     place = {entry.name: number for number, entry in enumerate(entries)}
     for raw in (raw for raws in found.values() for raw in raws if raw.id in settled.left_out):
-        assert any(claims.same(raw, other) and place[other.entry] < place[raw.entry] for other in had)
+        assert any(node_owners.same(raw, other) and place[other.entry] < place[raw.entry] for other in had)
     assert {raw.id for raws in found.values() for raw in raws} == {raw.id for raw in had} | settled.left_out
     assert bool(settled.left_out) == bool(settled.problems)
 
@@ -46,4 +46,4 @@ def test_no_two_entries_have_the_same_device(case):
 def test_the_order_of_the_scans_does_not_matter(case):
     """Only that of the entries does."""
     entries, found = case
-    assert claims.settle(entries, found) == claims.settle(entries, dict(reversed(found.items())))
+    assert node_owners.settle(entries, found) == node_owners.settle(entries, dict(reversed(found.items())))

@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.holders import NOTHING, Answer, Checkpoint, Holdings, Knowledge, Patience, Reading, learn, settled
+from vdev.core.retention.holders import (
+    NOTHING,
+    Answer,
+    Checkpoint,
+    Holdings,
+    Knowledge,
+    Patience,
+    Reading,
+    learn,
+    settled,
+)
 
 A, B = ("acme.dev/npu", "acme-0"), ("acme.dev/npu", "acme-1")
 PATIENCE = Patience(grace=10.0, admission=5.0, blind=600.0)

@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.core import allocate, inject, spec, template
-from vdev.core.device import DeviceNode, Mount
+from vdev.core import spec
+from vdev.core.allocation import edits as inject
+from vdev.core.allocation import request
+from vdev.core.model import template
+from vdev.core.model.device import DeviceNode, Mount
 from vdev.core.spec import DeviceIdStrategy, DeviceListStrategy, MigStrategy, SharingKind
 from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 
@@ -17,7 +20,7 @@ KIND = "k8s.device-plugin.nvidia.com/gpu"
 
 
 def edits(stock, name, *ids):
-    return inject.inject(allocate.allocate(stock.resources[name], ids))
+    return inject.inject(request.allocate(stock.resources[name], ids))
 
 
 def test_envvar(build):

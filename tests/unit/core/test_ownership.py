@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.ownership import handovers
+from vdev.core.retention.handovers import handovers
 
 A, B = ("x.dev/a", "a-0"), ("x.dev/a", "a-1")
 READING = st.dictionaries(st.tuples(st.just("r"), st.sampled_from(["a", "b", "a::0", "a::1"])), st.sampled_from("pqr"))

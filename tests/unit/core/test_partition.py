@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.geometry import Geometry, LayoutError, Profile, layout, layouts_of, resource_suffix
-from vdev.core.partition import Placement, place, uniform
+from vdev.core.partitions.geometry import Geometry, LayoutError, Profile, layout, layouts_of, resource_suffix
+from vdev.core.partitions.placement import Placement, place, uniform
 
 GIB = 2**30
 

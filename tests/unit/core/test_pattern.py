@@ -10,7 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vdev.core import match, pattern, strategy
+from vdev.core import attribute_match
+from vdev.core.inventory import naming
+from vdev.core.model import path_pattern
 from vdev.core.spec import Condition, Operator
 
 names = st.text("ab01-.]^!", min_size=1, max_size=6)
@@ -25,7 +27,7 @@ components = st.text("ab01*?[]!-.^", min_size=1, max_size=8).filter(lambda text:
 def test_a_component_matches_what_fnmatch_says(component: str, name: str) -> None:
     """The standard library is the judge, but for hidden files."""
     expected = fnmatchcase(name, component) and (not name.startswith(".") or component[:1] not in ("*", "?", "["))
-    assert expected == pattern.component_matches(component, name)
+    assert expected == path_pattern.component_matches(component, name)
 
 
 # --- what wildcards mean, by a judge that tries everything -----------------------------------------------------------
@@ -76,14 +78,14 @@ def tried_path(wanted: list[str], path: list[str]) -> tuple[str, ...] | None:
 @example(["*[ab]?"], ["abab"])
 def test_wildcards_take_as_much_as_they_can_from_the_left(wanted: list[str], path: list[str]) -> None:
     """Whether a path matches, and what each wildcard stands for, is as if every way were tried."""
-    found = pattern.Pattern("", tuple(wanted)).captures("/" + "/".join(path))
+    found = path_pattern.Pattern("", tuple(wanted)).captures("/" + "/".join(path))
     assert tried_path(wanted, path) == found
 
 
 @given(st.text("ab*", max_size=7), st.text("ab", max_size=8))
 def test_nvidias_patterns_match_whole_texts(wanted: str, text: str) -> None:
     """With `*` as the only wildcard, what NVIDIA's plugin and the standard library say is the same."""
-    assert fnmatchcase(text, wanted) == strategy.matches(wanted, text)
+    assert fnmatchcase(text, wanted) == naming.matches(wanted, text)
 
 
 # --- the work that hostile patterns make -----------------------------------------------------------------------------
@@ -118,14 +120,14 @@ def tries(part: Any) -> tuple[int, int]:
 @example("*?[ab]*[!a]**")
 def test_a_component_is_never_tried_in_more_than_one_way_at_once(component: str) -> None:
     """So the steps are at most the length of the pattern times that of the name."""
-    assert tries(sre_parser.parse(pattern._component_regex(component).pattern))[0] <= 1
+    assert tries(sre_parser.parse(path_pattern._component_regex(component).pattern))[0] <= 1
 
 
 @given(st.lists(components | st.just("**"), min_size=1, max_size=6))
 @example(["**", "*a*", "**", "*b*", "**", "x"])
 def test_a_path_is_never_tried_in_more_ways_than_its_directories(wanted: list[str]) -> None:
     """One way for `**`, within it one to the end of a directory's name, and one for a `*` in it."""
-    assert tries(sre_parser.parse(pattern._path_regex(tuple(wanted)).pattern))[0] <= 2
+    assert tries(sre_parser.parse(path_pattern._path_regex(tuple(wanted)).pattern))[0] <= 2
 
 
 @pytest.mark.parametrize(
@@ -139,14 +141,14 @@ def test_a_path_is_never_tried_in_more_ways_than_its_directories(wanted: list[st
 )
 def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
     """Trying every way would take longer than the universe has been there."""
-    assert pattern.parse(wanted).captures(text) is None
-    assert not strategy.matches(wanted, text)
-    assert not match.meets(Condition(attribute="x", operator=Operator.GLOB, values=(wanted,)), text)
+    assert path_pattern.parse(wanted).captures(text) is None
+    assert not naming.matches(wanted, text)
+    assert not attribute_match.meets(Condition(attribute="x", operator=Operator.GLOB, values=(wanted,)), text)
 
 
 def test_a_pattern_of_many_braces_and_commas_is_judged_in_one_pass() -> None:
     """Each brace is looked at once."""
-    assert pattern.problem("/dev/{" + "," * 100_000) == ("", "")
+    assert path_pattern.problem("/dev/{" + "," * 100_000) == ("", "")
 
 
 @given(st.lists(names, max_size=4), st.lists(names, min_size=1, max_size=2))
@@ -154,7 +156,11 @@ def test_two_stars_stand_for_any_directories(between: list[str], ends: list[str]
     """None, one or many, unless one of them is hidden."""
     path = "/" + "/".join([*between, ends[-1]])
     expected = not any(name.startswith(".") for name in between)
-    wanted = pattern.Pattern("", ("**", "*")) if not ends[-1].startswith(".") else pattern.Pattern("", ("**", ".*"))
+    wanted = (
+        path_pattern.Pattern("", ("**", "*"))
+        if not ends[-1].startswith(".")
+        else path_pattern.Pattern("", ("**", ".*"))
+    )
     assert expected == (wanted.captures(path) is not None)
 
 
@@ -171,20 +177,20 @@ def test_two_stars_stand_for_any_directories(between: list[str], ends: list[str]
 )
 def test_wildcards_capture_their_text(text: str, path: str, captures: tuple[str, ...] | None) -> None:
     """From left to right; a character in brackets is no wildcard."""
-    assert captures == pattern.parse(text).captures(path)
+    assert captures == path_pattern.parse(text).captures(path)
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=8))
 def test_numbers_sort_by_value(numbers: list[int]) -> None:
     """ttyUSB2 before ttyUSB10."""
-    shown = sorted((f"ttyUSB{number}" for number in numbers), key=pattern.natural_key)
+    shown = sorted((f"ttyUSB{number}" for number in numbers), key=path_pattern.natural_key)
     assert [f"ttyUSB{number}" for number in sorted(numbers)] == shown
 
 
 @given(st.lists(st.text("a1-", max_size=6), max_size=8))
 def test_every_text_can_be_sorted(texts: list[str]) -> None:
     """The order is total and does not depend on the start."""
-    assert sorted(texts, key=pattern.natural_key) == sorted(sorted(texts), key=pattern.natural_key)
+    assert sorted(texts, key=path_pattern.natural_key) == sorted(sorted(texts), key=path_pattern.natural_key)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +221,15 @@ def test_every_text_can_be_sorted(texts: list[str]) -> None:
 )
 def test_conditions(operator: Operator, values: tuple[str, ...], value: str | None, expected: bool) -> None:
     """Each operator, with a value and without."""
-    assert expected == match.meets(Condition(attribute="x", operator=operator, values=values), value)
+    assert expected == attribute_match.meets(Condition(attribute="x", operator=operator, values=values), value)
 
 
 @given(st.text(max_size=8) | st.none(), st.floats(allow_nan=False))
 def test_comparisons_agree_with_each_other(value: str | None, limit: float) -> None:
     """Greater, or at most: exactly one of them holds for a number, neither for anything else."""
     above, below = (
-        match.meets(Condition(attribute="x", operator=operator, values=(str(limit),)), value)
+        attribute_match.meets(Condition(attribute="x", operator=operator, values=(str(limit),)), value)
         for operator in (Operator.GT, Operator.LE)
     )
-    number = match.number(value)
+    number = attribute_match.number(value)
     assert (number is not None and number == number) == (above != below)  # noqa: PLR0124 - not a number differs from itself

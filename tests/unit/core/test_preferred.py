@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config, discovery
-from vdev.core.device import Device, RawDevice, Slot
-from vdev.core.heaviest import heaviest
-from vdev.core.inventory import Resource, arrange
-from vdev.core.nearness import Nearness
-from vdev.core.portions import fewest
-from vdev.core.preferred import Allocator, Candidate, allocator_for
+from vdev.core.allocation.heaviest import heaviest
+from vdev.core.allocation.nearness import Nearness
+from vdev.core.allocation.portions import fewest
+from vdev.core.allocation.preferred import Allocator, Candidate, allocator_for
+from vdev.core.inventory.resources import Resource, arrange
+from vdev.core.model.device import Device, RawDevice, Slot
 from vdev.core.spec import AllocationPolicy, EntrySpec, Flags, VirtualSource
 from vdev.hostfs import HostRoot
 

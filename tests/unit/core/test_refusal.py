@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import allocate, cdi, inject, inventory, spec
-from vdev.core.device import DeviceNode, Mount, RawDevice
-from vdev.core.template import parse
+from vdev.core import spec
+from vdev.core.allocation import cdi, request
+from vdev.core.allocation import edits as inject
+from vdev.core.inventory import resources
+from vdev.core.model.device import DeviceNode, Mount, RawDevice
+from vdev.core.model.template import parse
 from vdev.errors import UnhealthyDevice
 
 NAME = "acme.dev/dongle"
@@ -48,7 +51,7 @@ def arranged(raws, source=USB, **changes):
     """The node with these devices."""
     entry = spec.EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
     flags = spec.Flags(device_list_strategies=CRI)
-    return inventory.arrange(spec.Spec(entries=(entry,), flags=flags), "n", {"e": raws})
+    return resources.arrange(spec.Spec(entries=(entry,), flags=flags), "n", {"e": raws})
 
 
 def reasons(stock):
@@ -87,8 +90,8 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(make, serial, said):
     assert "t.yaml:4:5: devices[0]" == problem.where
     assert said in problem.message
     with pytest.raises(UnhealthyDevice, match="not handed out"):
-        allocate.allocate(stock.resources[NAME], ["e-1"])
-    inject.inject(allocate.allocate(stock.resources[NAME], ["e-2"]))
+        request.allocate(stock.resources[NAME], ["e-1"])
+    inject.inject(request.allocate(stock.resources[NAME], ["e-2"]))
     (document,) = inject.cdi_documents(stock).values()
     assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
 
@@ -185,7 +188,7 @@ def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
     stock = arranged(found, container=container)
     if reasons(stock)["e-1"]:
         return
-    edits = inject.inject(allocate.allocate(stock.resources[NAME], ["e-1"]))
+    edits = inject.inject(request.allocate(stock.resources[NAME], ["e-1"]))
     (mount,) = edits.mounts.values()
     assert ["", "srv", serial, f"{other}x"] == mount.host_path.split("/")
     assert [serial] == edits.env["X"].split(",")

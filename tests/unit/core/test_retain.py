@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vdev.core.inventory import EMPTY, Inventory, Removed, diff
-from vdev.core.retain import Holdings, overlaps, retain
+from vdev.core.inventory.resources import EMPTY, Inventory, Removed, diff
+from vdev.core.retention.retain import Holdings, overlaps, retain
 from vdev.core.spec import MigStrategy
 
 GPU = "nvidia.com/gpu"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vdev.core.device import Health, base_id
-from vdev.core.inventory import with_health
+from vdev.core.inventory.resources import with_health
+from vdev.core.model.device import Health, base_id
 from vdev.core.spec import MigStrategy, SharingKind
 
 

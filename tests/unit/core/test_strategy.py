@@ -2,8 +2,9 @@
 
 import pytest
 
-from vdev.core import spec, strategy
-from vdev.core.partition import Geometry, Profile
+from vdev.core import spec
+from vdev.core.inventory import naming as strategy
+from vdev.core.partitions.placement import Geometry, Profile
 from vdev.core.spec import MigStrategy, NamePattern
 
 MIXED = {0: ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")}

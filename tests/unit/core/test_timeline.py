@@ -5,7 +5,8 @@ import math
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vdev.core.faults import (
+from vdev.core.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
+from vdev.core.model.fault_rules import (
     Call,
     Chance,
     Delay,
@@ -20,7 +21,6 @@ from vdev.core.faults import (
     Verdict,
     When,
 )
-from vdev.core.timeline import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
 
 SICK = Verdict(healthy=False, reason="drill")
 seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))

@@ -8,8 +8,8 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.device import DeviceNode, Mount
-from vdev.core.problem import Severity
+from vdev.core.model.device import DeviceNode, Mount
+from vdev.core.model.problem import Severity
 from vdev.core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError

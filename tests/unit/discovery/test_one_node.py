@@ -6,7 +6,7 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import config, discovery
-from vdev.core.inventory import Inventory, arrange
+from vdev.core.inventory.resources import Inventory, arrange
 
 KIT = Path(__file__).parents[2] / "kit"
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import aim, inventory
-from vdev.core.device import Device, RawDevice, Slot
-from vdev.core.faults import (
+from vdev.core.faults import targets
+from vdev.core.inventory import resources
+from vdev.core.model.device import Device, RawDevice, Slot
+from vdev.core.model.fault_rules import (
     Aim,
     Call,
     Chance,
@@ -36,7 +37,7 @@ def stock(count=4):
     """A node with so many devices."""
     raws = [RawDevice(id=f"acme-{index}", entry="acme", index=index) for index in range(count)]
     slots = tuple(Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws)
-    return inventory.Inventory({NPU: inventory.Resource(name=NPU, slots=slots)})
+    return resources.Inventory({NPU: resources.Resource(name=NPU, slots=slots)})
 
 
 STOCK = stock()
@@ -103,7 +104,7 @@ def test_removed_rules_heal(made, walk):
         one.clock.advance(step)
         one.look(STOCK)
     one.load("configuration", FaultSpec())
-    assert aim.NONE == one.look(STOCK)
+    assert targets.NONE == one.look(STOCK)
     assert one.next_change is None
 
 

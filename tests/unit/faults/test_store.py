@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from vdev.core.faults import FaultSpec
+from vdev.core.model.fault_rules import FaultSpec
 from vdev.faults import Engine, ManualClock
 from vdev.faults.store import Store
 from vdev.observe.metrics import Metrics

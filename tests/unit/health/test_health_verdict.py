@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.device import HEALTHY
-from vdev.core.health import Outcome, Track, observe
+from vdev.core.health.thresholds import Outcome, Track, observe
+from vdev.core.model.device import HEALTHY
 from vdev.core.spec import HealthSpec, Probe
 
 GOOD = Outcome(ok=True)

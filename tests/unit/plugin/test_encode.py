@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import wire
-from vdev.core.device import Device, Health, RawDevice, Slot
+from vdev.core.inventory import list_size
+from vdev.core.model.device import Device, Health, RawDevice, Slot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.plugin.encode import ListEncoder
 
@@ -38,6 +38,6 @@ def test_lists_are_what_protobuf_would_write(members):
     """Encoded pieces, their computed size and the real message agree, also when pieces are reused."""
     encoder = ListEncoder()
     assert message(members).SerializeToString() == encoder.encode(members)
-    assert wire.list_size(members) == len(encoder.encode(members))
+    assert list_size.list_size(members) == len(encoder.encode(members))
     flipped = [replace(slot, health=Health(healthy=not slot.health.healthy)) for slot in members[:1]] + members[1:]
     assert message(flipped).SerializeToString() == encoder.encode(flipped)

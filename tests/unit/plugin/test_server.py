@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vdev.core.inventory import Resource
+from vdev.core.inventory.resources import Resource
 from vdev.plugin.server import ResourceServer
 
 

@@ -10,7 +10,7 @@ Pure: the time comes in as an argument, in seconds of any steady clock.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from .device import Health
+from ..model.device import Health
 
 QUICK = 0.15  # seconds; to go again this soon after a return is to flicker
 TOLERATED = 5  # flickers in a row before returns are held back

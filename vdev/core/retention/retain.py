@@ -12,11 +12,11 @@ another name) is Unhealthy until then.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ..inventory.node_owners import same
+from ..inventory.resources import Inventory, Resource
+from ..model.device import Health, Slot
 from . import orphans
-from .claims import same
-from .device import Health, Slot
 from .holders import BLIND, Holdings, Key
-from .inventory import Inventory, Resource
 
 SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
 HANDOVER = 0.2  # seconds between the drop of an id from one resource and its first listing in another
@@ -79,7 +79,7 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
     waiting: dict[Key, Retired] = {}
     for name, resource in served.resources.items():
         new = fresh.resources.get(name)
-        if new is not None and new.ids >= resource.ids:
+        if new is resource or (new is not None and new.ids >= resource.ids):
             continue
         for slot in resource.slots:
             if new is None or slot.id not in new.ids:
@@ -113,7 +113,7 @@ def _withhold(served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) 
     listed: dict[str, str] = {}
     for name, resource in fresh.resources.items():
         before = served.resources.get(name)
-        if before is not None and before.ids >= resource.ids:
+        if before is resource or (before is not None and before.ids >= resource.ids):
             continue  # nothing new in it
         if not listed:
             listed = {each: key for key, other in served.resources.items() for each in other.ids}

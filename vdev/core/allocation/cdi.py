@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from .device import EMPTY, DeviceNode, Mount
-from .names import domain_and_name
+from ..model.device import EMPTY, DeviceNode, Mount
+from ..model.names import domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
 ALL = "all"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from .standin import LineEnd
+from .model.virtual_node import LineEnd
 
 MAX_LINE = 4096  # bytes of an unfinished line; what is longer cannot be in a script
 _END = b"\r\n"

@@ -8,7 +8,7 @@ what is larger ends the stream and takes the whole resource down. The sizes foll
 from collections.abc import Iterable
 from functools import lru_cache
 
-from .device import Slot
+from ..model.device import Slot
 
 LIST_LIMIT = 4 * 1024 * 1024  # bytes; a message of exactly this size still passes
 _HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")

@@ -14,10 +14,10 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter
 
-from .device import RawDevice
-from .memory import Memory
-from .problem import Problem, warning
-from .spec import EntrySpec
+from ..memory import Memory
+from ..model.device import RawDevice
+from ..model.problem import Problem, warning
+from ..spec import EntrySpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ it is `<node name>.yaml`, then `default.yaml`, then an error.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from .problem import did_you_mean
+from .model.problem import did_you_mean
 
 LABEL = "vdev.dev/config"
 DEFAULT = "default"

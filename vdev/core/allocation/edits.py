@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from ..errors import AllocationError
+from ...errors import AllocationError
+from ..inventory.resources import Inventory, Resource
+from ..inventory.sharing import mps_share
+from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
+from ..model.names import visible_devices_env
+from ..spec import DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags, NodeTemplate, SharingKind
 from . import cdi
-from .allocate import Allocation
-from .device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
-from .inventory import Inventory, Resource
-from .names import visible_devices_env
-from .sharing import mps_share
-from .spec import DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags, NodeTemplate, SharingKind
+from .request import Allocation
 
 _NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation keys made here
 _NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # keeps NVIDIA's runtime from injecting what comes by CDI again

@@ -3,9 +3,9 @@
 import uuid
 from collections.abc import Iterator
 
-from . import names
-from .device import IdStyle, RawDevice
-from .spec import EntrySpec, VirtualSource
+from ..model import names
+from ..model.device import IdStyle, RawDevice
+from ..spec import EntrySpec, VirtualSource
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; any constant would do, this for ever
 

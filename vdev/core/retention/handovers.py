@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .device import base_id
+from ..model.device import base_id
 from .holders import Key
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from .aim import names, select
-from .faults import (
+from ..inventory.resources import Inventory
+from ..model.fault_rules import (
     ALWAYS,
     Call,
     Cdi,
@@ -23,8 +23,8 @@ from .faults import (
     Stream,
     Verdict,
 )
-from .inventory import Inventory
-from .timeline import Dice, Firing, on_node, spans
+from .schedule import Dice, Firing, on_node, spans
+from .targets import names, select
 
 _MOST = 1000  # happenings of one rule
 

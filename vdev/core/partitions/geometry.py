@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import VdevError
-from .device import EMPTY
-from .problem import did_you_mean
+from ...errors import VdevError
+from ..model.device import EMPTY
+from ..model.problem import did_you_mean
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 PIN = "@"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from .faults import ALWAYS, Chance, Delay, Flap, Nodes, Rule
+from ..model.fault_rules import ALWAYS, Chance, Delay, Flap, Nodes, Rule
 
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
 _SCALE = float(2**53)  # the integers that a float holds exactly

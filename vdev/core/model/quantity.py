@@ -7,7 +7,7 @@ number of bytes (Kubernetes would round up), and below 2^63.
 import re
 from fractions import Fraction
 
-from ..errors import VdevError
+from ...errors import VdevError
 
 _BINARY = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
 _DECIMAL = {suffix: 1000**power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)}

@@ -5,8 +5,8 @@ Pure: the time comes in as an argument, in seconds of any steady clock. Who prob
 
 from dataclasses import dataclass, replace
 
-from .device import HEALTHY, Health
-from .spec import HealthSpec
+from ..model.device import HEALTHY, Health
+from ..spec import HealthSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .inventory import Resource
+from ..inventory.resources import Resource
+from ..spec import AllocationPolicy, VirtualSource
 from .nearness import Nearness
 from .portions import fewest, filled, spread
-from .spec import AllocationPolicy, VirtualSource
 
 
 @dataclass(frozen=True, slots=True)

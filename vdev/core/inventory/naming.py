@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from .device import Device, IdStyle, RawDevice
-from .memory import Memory
-from .names import domain_and_name
-from .partition import LayoutError, Placement, place, resource_suffix
-from .problem import Problem, error, warning
-from .spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
+from ..memory import Memory
+from ..model.device import Device, IdStyle, RawDevice
+from ..model.names import domain_and_name
+from ..model.problem import Problem, error, warning
+from ..partitions.placement import LayoutError, Placement, place, resource_suffix
+from ..spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
 
 _NAMESPACE = uuid.UUID(
     "5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10"

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 
-from . import claims, names, refusal, sharing, strategy, wire
-from .device import HEALTHY, Health, RawDevice, Slot
-from .memory import Memory
-from .problem import Problem, error, warning
+from ..memory import Memory
+from ..model import names
+from ..model.device import HEALTHY, Health, RawDevice, Slot
+from ..model.problem import Problem, error, warning
+from ..spec import EntrySpec, Flags, Spec
+from . import list_size, naming, node_owners, refusal, sharing
 from .sharing import Sharing
-from .spec import EntrySpec, Flags, Spec
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Resource:
     @cached_property
     def list_bytes(self) -> int:
         """Bytes of its device list on the wire."""
-        return wire.list_size(self.slots)
+        return list_size.list_size(self.slots)
 
     def with_slots(self, others: Mapping[int, Slot]) -> "Resource":
         """The same resource with other slots at these positions, each for the same id of the same device.
@@ -93,7 +94,7 @@ class Resource:
             by_raw=self.by_raw,
             by_id={**self.by_id, **{slot.id: slot for slot in others.values()}},
             healthy=self.healthy + sum(new.health.healthy - old.health.healthy for old, new in pairs),
-            list_bytes=self.list_bytes + sum(wire.slot_size(new) - wire.slot_size(old) for old, new in pairs),
+            list_bytes=self.list_bytes + sum(list_size.slot_size(new) - list_size.slot_size(old) for old, new in pairs),
         )
         return changed
 
@@ -119,9 +120,9 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
     """
     memory = memory or Memory()
     memory.begin()
-    claimed = claims.settle(spec.on_node(node), found, memory)
+    claimed = node_owners.settle(spec.on_node(node), found, memory)
     judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
-    advertised = strategy.advertise(spec, node, judged.devices, memory)
+    advertised = naming.advertise(spec, node, judged.devices, memory)
     shared = sharing.share(advertised.devices, spec.sharing, memory)
     problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems]
     entries = {entry.name: entry for entry in spec.on_node(node)}
@@ -141,12 +142,12 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
         complaint = names.resource_name_problem(name)
         if complaint:
             problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
-        elif resource.list_bytes > wire.LIST_LIMIT:
+        elif resource.list_bytes > list_size.LIST_LIMIT:
             problems.append(_too_large(resource, where))
         else:
             resources[name] = resource
             at_worst = sum(part.bytes_at_worst for part in parts)
-            if at_worst > wire.LIST_LIMIT:
+            if at_worst > list_size.LIST_LIMIT:
                 problems.append(_nearly_too_large(resource, at_worst, where))
     return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out | judged.refused)
 
@@ -179,11 +180,11 @@ class _Portion:
 
     @cached_property
     def list_bytes(self) -> int:
-        return wire.list_size(self.slots)
+        return list_size.list_size(self.slots)
 
     @cached_property
     def bytes_at_worst(self) -> int:
-        return wire.list_size(self.slots, healthy=False)
+        return list_size.list_size(self.slots, healthy=False)
 
 
 def _portion(slots: tuple[Slot, ...], _last: object) -> _Portion:
@@ -271,11 +272,11 @@ def _unique(
 
 def _too_large(resource: Resource, where: str) -> Problem:
     count, size = len(resource.slots), resource.list_bytes
-    fits = count * wire.LIST_LIMIT // size
+    fits = count * list_size.LIST_LIMIT // size
     return error(
         where,
         f"{resource.name}: the list of {count} devices takes {size} bytes, "
-        f"more than the {wire.LIST_LIMIT} that the kubelet receives",
+        f"more than the {list_size.LIST_LIMIT} that the kubelet receives",
         f"about {fits} devices of this kind fit",
     )
 
@@ -284,7 +285,7 @@ def _nearly_too_large(resource: Resource, size: int, where: str) -> Problem:
     return warning(
         where,
         f"{resource.name}: were all of its {len(resource.slots)} devices Unhealthy, the list would take {size} bytes, "
-        f"more than the {wire.LIST_LIMIT} that the kubelet receives",
+        f"more than the {list_size.LIST_LIMIT} that the kubelet receives",
     )
 
 

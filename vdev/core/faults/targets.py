@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from .device import Health, Slot
-from .faults import Aim, Rule, Want
-from .inventory import Inventory, Resource
-from .timeline import Dice, Key
+from ..inventory.resources import Inventory, Resource
+from ..model.device import Health, Slot
+from ..model.fault_rules import Aim, Rule, Want
+from .schedule import Dice, Key
 
 Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache, partial
 
-from . import template
-from .device import DeviceNode, Health, Mount, RawDevice
-from .facts import facts
-from .memory import Memory
-from .problem import Problem, warning
-from .spec import EntrySpec, SysfsSource, UsbSource, VirtualSource
-from .template import Template
+from ..memory import Memory
+from ..model import template
+from ..model.device import DeviceNode, Health, Mount, RawDevice
+from ..model.facts import facts
+from ..model.problem import Problem, warning
+from ..model.template import Template
+from ..spec import EntrySpec, SysfsSource, UsbSource, VirtualSource
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # neither a variable nor a message to the kubelet can hold these

@@ -8,13 +8,13 @@ has an id that can be computed, and a replica carries the id of its device.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from .device import UNKNOWN_ENTRY, Device, RawDevice, Slot, base_id
+from ..inventory.naming import partition_id
+from ..inventory.resources import Inventory
+from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, base_id
+from ..model.names import domain_and_name
+from ..partitions.placement import Placement
+from ..spec import EntrySpec
 from .holders import Key
-from .inventory import Inventory
-from .names import domain_and_name
-from .partition import Placement
-from .spec import EntrySpec
-from .strategy import partition_id
 
 
 def orphans(held: Collection[Key], fresh: Inventory) -> Mapping[Key, Slot]:

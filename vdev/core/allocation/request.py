@@ -7,10 +7,10 @@ the same request always gets the same answer.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import InvalidRequest, UnhealthyDevice, UnknownDevice
-from .device import REPLICA_MARK, Device, Slot
-from .inventory import Resource
-from .names import MAX_ID
+from ...errors import InvalidRequest, UnhealthyDevice, UnknownDevice
+from ..inventory.resources import Resource
+from ..model.device import REPLICA_MARK, Device, Slot
+from ..model.names import MAX_ID
 
 
 @dataclass(frozen=True, slots=True)

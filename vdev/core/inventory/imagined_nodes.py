@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from .inventory import Inventory, arrange
-from .names import is_nvidia_id
-from .problem import Problem, warning
-from .spec import Spec, VirtualSource
+from ..model.names import is_nvidia_id
+from ..model.problem import Problem, warning
+from ..spec import Spec, VirtualSource
+from .resources import Inventory, arrange
 from .virtual_devices import devices
 
 _TOKEN = re.compile(r"\*+|\[!?+\]?+[^\]]*\]|.", re.DOTALL)  # of a pattern: stars, a set, any other character
