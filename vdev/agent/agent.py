@@ -310,6 +310,8 @@ class Agent:
         }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
+        if not self._configured <= watcher.paths:
+            self._mark(reload=True)  # an edit may have come after the last reading and before this watch
         if not self.drill.directories <= watcher.paths:
             self._mark(faults=True)  # a file may have come after the last look and before this watch
         if not self.state.cdi.directories <= watcher.paths and self.state.cdi.recheck():
