@@ -5,7 +5,6 @@ A call that blocks the event loop inside the plugin fails the test.
 
 import asyncio
 import functools
-import time
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -59,11 +58,12 @@ class RunningAgent:
         fresh.write_text(text)
         fresh.rename(self.config_file)
 
-    def in_force(self, number: int) -> bool:
-        """Whether the configuration that it applied as its `number`-th is served: the step that took it is over."""
-        applied = self.agent.config.status
-        step_over = time.time() - (time.monotonic() - self.agent.turned_at)
-        return applied.applied == number and step_over >= applied.applied_at
+    async def serves(self, number: int, kubelet: Kubelet) -> None:
+        """Wait until the configuration that it adopts as its `number`-th is served: the step that took it is over."""
+        await kubelet.wait_until(lambda: self.agent.config.status.applied == number, what="the edit")
+        before = self.agent.turned_at
+        self.agent._mark()  # a step more, in case that one is over already
+        await kubelet.wait_until(lambda: self.agent.turned_at != before, what="the end of a step")
 
     async def stop(self) -> int:
         """End it gracefully; the exit code."""

@@ -54,7 +54,7 @@ async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
     agent = await start_agent(NPU % (CRI, 2))
     await kubelet.run_pod(ONE)
     agent.edit(NPU % ("", 2))
-    await kubelet.wait_until(lambda: agent.in_force(2))
+    await agent.serves(2, kubelet)
     assert {"npu": ["acme-0", "acme-1"]} == names(agent)
     await kubelet.delete_pod("one")
     await becomes(kubelet, agent, {})

@@ -172,7 +172,7 @@ async def test_what_containers_get_changes_without_a_registration(kubelet, start
     """What a container gets changes without a registration: only the next allocation differs."""
     agent = await start_agent(TWO)
     agent.edit(TWO.replace("virtual: {count: 2}", 'virtual: {count: 2}, container: {env: {X: "1"}}'))
-    await kubelet.wait_until(lambda: agent.in_force(2), what="the edit")
+    await agent.serves(2, kubelet)
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     assert "1" == pod.container().edits.envs["X"]
     assert 1 == kubelet.metrics.registrations[NPU]

@@ -55,9 +55,9 @@ async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, sh
     agent = await start_agent(config(2), pod_resources_socket=directory / "none.sock", retire_blind=3600.0)
     agent.edit(config(1))
     await shows(NPU, 2, 1)
-    await kubelet.wait_until(lambda: agent.in_force(2), what="the edit")
+    await agent.serves(2, kubelet)
     agent.edit(config(1).replace("count: 1", "count: 1, memory: 1Gi"))
-    await kubelet.wait_until(lambda: agent.in_force(3), what="another edit")
+    await agent.serves(3, kubelet)
     assert 2 == kubelet.node().capacity[NPU]
 
 

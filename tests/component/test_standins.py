@@ -321,7 +321,7 @@ async def test_a_silent_line_says_nothing_and_can_begin_to(kubelet, start_agent,
     line = directory / "devices" / "vdev-acme-0"
     before = line.resolve()
     agent.edit(config("pty: echo"))
-    await kubelet.wait_until(lambda: agent.in_force(2), what="the edit")
+    await agent.serves(2, kubelet)
     assert b"x" == await talk(line, b"x", 1)
     assert before == line.resolve()
 

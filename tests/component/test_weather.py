@@ -158,7 +158,7 @@ async def test_a_cdi_directory_that_cannot_be_written(directory, kubelet, start_
     blocked = directory / "file" / "cdi"  # below a file: not even root can make it
     agent = await start_agent(CDI, wait=False, cdi_dir=blocked)
     await shows(NPU, 2, 0)
-    assert [True] == [str(blocked) in each for each in status.not_ready(agent.agent)]
+    assert any(str(blocked) in each for each in status.not_ready(agent.agent))
     assert 1 == len(said(agent, "error"))
     (directory / "file").unlink()
     await shows(NPU, 2, 2)

@@ -76,7 +76,7 @@ async def test_every_combination(kubelet, start_agent, nvidia_host, strategies, 
             agent = await start_agent(text, host=nvidia_host)
         else:
             agent.edit(text)
-            await kubelet.wait_until(lambda: agent.in_force(number))  # noqa: B023
+            await agent.serves(number, kubelet)
         pod = await kubelet.run_pod(manifest("one", {name: 4 if shared else 2}))
         edits = pod.container().edits
         uuids = sorted({slot.partition("::")[0] for slot in agent.agent.state.served.resources[name].by_id})
