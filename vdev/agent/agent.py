@@ -23,20 +23,21 @@ from ..observe import control
 from ..observe.metrics import Metrics
 from ..plugin.link import KubeletLink
 from ..plugin.service import State
-from . import ownership, source
-from .alone import Claim
-from .choose import Chooser
-from .desk import FrontDesk
-from .drill import Drill
-from .fleet import Fleet
-from .holdings import HolderTracker
+from . import handover_actions
+from .fault_control import Drill
+from .handover_actions import Ownership
+from .http_view import Window
+from .inputs import config_files
+from .inputs.chosen_files import Chooser
+from .inputs.config_files import ConfigSource
+from .inputs.pod_holders import HolderTracker
+from .lock import Claim
 from .options import Options
-from .ownership import Ownership
+from .outputs.device_lists import Fleet
 from .reconcile import Reconciler
-from .source import ConfigSource
+from .requests import FrontDesk
 from .status import status
 from .steps import Steps, broken_in
-from .window import Window
 
 log = structlog.get_logger(__name__)
 
@@ -278,7 +279,7 @@ class Agent:
 
     async def _watch(self, watcher: Watcher) -> None:
         files = {*self.options.files, *self.config.chooser.chosen.files}
-        self._configured = await asyncio.to_thread(source.directories, files)
+        self._configured = await asyncio.to_thread(config_files.directories, files)
         self._watch_all(watcher)
         changed = await watcher.changes()
         if self.link.directories & changed.keys():
@@ -346,7 +347,7 @@ class Agent:
     async def _look_at_holders(self) -> None:
         """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
         intervals = self.options.intervals
-        acts = ownership.concerns(self.state.spec)
+        acts = handover_actions.concerns(self.state.spec)
         pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace):

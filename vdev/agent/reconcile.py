@@ -30,18 +30,18 @@ from ..core.spec import Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
 from ..observe.metrics import Metrics
-from .cdifiles import CdiFiles
-from .drill import Drill
-from .fleet import Fleet
-from .holdings import HolderTracker
+from .fault_control import Drill
+from .inputs.config_files import ConfigSource
+from .inputs.discovered import Scan, Scanner
+from .inputs.pod_holders import HolderTracker
+from .inputs.verdicts import Verdicts
 from .options import Options
-from .record import Record
-from .recordform import Owner
-from .scan import Scan, Scanner
-from .source import ConfigSource
-from .standins import StandIns
+from .outputs.cdi_files import CdiFiles
+from .outputs.device_lists import Fleet
+from .outputs.record import Record
+from .outputs.record_form import Owner
+from .outputs.virtual_nodes import StandIns
 from .steps import Steps
-from .verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 import structlog
 
-from vdev.agent.choose import Chooser
+from vdev.agent.inputs.chosen_files import Chooser
 from vdev.core.intervals import Intervals
 from vdev.errors import ConfigError
 

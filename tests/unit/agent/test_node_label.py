@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from vdev.agent.nodelabel import Account, NodeLabel
+from vdev.agent.inputs.node_label import Account, NodeLabel
 
 
 class Api:

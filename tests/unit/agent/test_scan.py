@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vdev import config
-from vdev.agent.scan import Scan, Scanner
+from vdev.agent.inputs.discovered import Scan, Scanner
 from vdev.core.spec import Spec
 from vdev.hostfs import HostRoot
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ..core.inventory.resources import Inventory, Resource
-from ..core.model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
+from ...core.inventory.resources import Inventory, Resource
+from ...core.model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
 
 VERSION = 1
 MAX_BYTES = 64 * 1024 * 1024

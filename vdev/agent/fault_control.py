@@ -25,8 +25,8 @@ from ..faults.engine import CONFIGURATION, Run
 from ..faults.store import Store, name_of
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
-from .fleet import Fleet
 from .options import Options
+from .outputs.device_lists import Fleet
 
 log = structlog.get_logger(__name__)
 

@@ -7,13 +7,13 @@ are joined, and flaps counted.
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from ..core.health import flapping
-from ..core.inventory.resources import Inventory
-from ..core.model.device import Health
-from ..core.spec import VirtualSource
-from ..health import HealthMonitor, Target
-from ..observe.metrics import Metrics
-from .scan import Scan
+from ...core.health import flapping
+from ...core.inventory.resources import Inventory
+from ...core.model.device import Health
+from ...core.spec import VirtualSource
+from ...health import HealthMonitor, Target
+from ...observe.metrics import Metrics
+from .discovered import Scan
 
 
 class Verdicts:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from ..hostfs.look import exists
+from ...hostfs.look import exists
 
 log = structlog.get_logger(__name__)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import structlog
 import yaml
 
-from ..errors import HostError
-from ..hostfs import read_plain
+from ...errors import HostError
+from ...hostfs import read_plain
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from ..core.allocation import preferred
 from ..core.inventory.resources import Resource
 from ..core.retention.holders import Key
 from ..observe.metrics import Metrics
-from .ownership import Ownership
+from .handover_actions import Ownership
 
 _LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
 

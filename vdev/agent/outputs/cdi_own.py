@@ -12,10 +12,10 @@ from pathlib import Path
 
 import structlog
 
-from ..core.allocation import cdi
-from ..core.intervals import Intervals
-from ..errors import HostError
-from ..hostfs import read_plain, write_atomic
+from ...core.allocation import cdi
+from ...core.intervals import Intervals
+from ...errors import HostError
+from ...hostfs import read_plain, write_atomic
 
 log = structlog.get_logger(__name__)
 

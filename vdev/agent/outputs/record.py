@@ -13,12 +13,12 @@ from pathlib import Path
 
 import structlog
 
-from ..core.inventory.resources import EMPTY, Inventory, Resource
-from ..core.model.problem import Problem, warning
-from ..errors import HostError
-from ..hostfs import read_plain, write_atomic
-from . import recordform
-from .recordform import Owner, RecordError
+from ...core.inventory.resources import EMPTY, Inventory, Resource
+from ...core.model.problem import Problem, warning
+from ...errors import HostError
+from ...hostfs import read_plain, write_atomic
+from . import record_form
+from .record_form import Owner, RecordError
 
 log = structlog.get_logger(__name__)
 
@@ -52,8 +52,8 @@ class Record:
         return EMPTY
 
     def _read(self, path: Path) -> Inventory:
-        text = read_plain(path, limit=recordform.MAX_BYTES)
-        return EMPTY if text is None else recordform.read(text, self._owner)
+        text = read_plain(path, limit=record_form.MAX_BYTES)
+        return EMPTY if text is None else record_form.read(text, self._owner)
 
     def _doubt(self, why: str) -> None:
         self.problem = warning(
@@ -70,7 +70,7 @@ class Record:
 
     def _write(self, path: Path, resources: Mapping[str, Resource]) -> None:
         self._encoded = {name: self._rows(resource) for name, resource in resources.items()}
-        text = recordform.document(self._owner, {name: rows for name, (_, rows) in self._encoded.items()})
+        text = record_form.document(self._owner, {name: rows for name, (_, rows) in self._encoded.items()})
         if text == self._written:
             return
         self._written = None
@@ -85,7 +85,7 @@ class Record:
 
     def _rows(self, resource: Resource) -> tuple[frozenset[str], str]:
         known = self._encoded.get(resource.name)
-        return known if known is not None and known[0] == resource.ids else (resource.ids, recordform.encode(resource))
+        return known if known is not None and known[0] == resource.ids else (resource.ids, record_form.encode(resource))
 
     async def sync(self) -> None:
         """Bring the file to the disk itself, so that it outlives a power cut."""

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .. import discovery
-from ..core.inventory.resources import Inventory
-from ..core.model.device import RawDevice
-from ..core.model.problem import Problem
-from ..core.spec import EntrySpec, Spec
-from ..errors import HostError
-from ..hostfs import HostRoot
-from .steps import Steps
+from ... import discovery
+from ...core.inventory.resources import Inventory
+from ...core.model.device import RawDevice
+from ...core.model.problem import Problem
+from ...core.spec import EntrySpec, Spec
+from ...errors import HostError
+from ...hostfs import HostRoot
+from ..steps import Steps
 
 
 @dataclass(frozen=True)

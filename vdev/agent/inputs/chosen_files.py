@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ..core import file_choice
-from ..core.intervals import PRODUCTION, Intervals
-from ..core.model.problem import error
-from ..errors import ConfigError
-from ..hostfs.look import is_directory
+from ...core import file_choice
+from ...core.intervals import PRODUCTION, Intervals
+from ...core.model.problem import error
+from ...errors import ConfigError
+from ...hostfs.look import is_directory
 
 if TYPE_CHECKING:
-    from .nodelabel import NodeLabel
+    from .node_label import NodeLabel
 
 log = structlog.get_logger(__name__)
 
@@ -108,7 +108,7 @@ class Chooser:
 
 
 def _label_of(node: str) -> "NodeLabel":
-    from .nodelabel import Account, NodeLabel  # TLS and HTTP, which nodes with plain files do without
+    from .node_label import Account, NodeLabel  # TLS and HTTP, which nodes with plain files do without
 
     return NodeLabel(node, file_choice.LABEL, Account.in_cluster())
 

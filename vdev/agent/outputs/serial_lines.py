@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import os
 
-from ..core.serial import Dialogue
-from ..hostfs.pty import Pty
+from ...core.serial import Dialogue
+from ...hostfs.pty import Pty
 
 _PIECE = 1024  # bytes
 _PAUSE = 0.01  # seconds after each piece

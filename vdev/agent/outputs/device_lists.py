@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory.resources import Added, Change, Changed, Inventory, Removed, Resource, diff
-from ..plugin.hooks import NO_FAULTS, Hooks
-from ..plugin.link import KubeletLink
-from ..plugin.server import Desk
-from ..plugin.service import ResourceService, State
-from .steps import Steps
+from ...core.intervals import PRODUCTION, Intervals
+from ...core.inventory.resources import Added, Change, Changed, Inventory, Removed, Resource, diff
+from ...plugin.hooks import NO_FAULTS, Hooks
+from ...plugin.link import KubeletLink
+from ...plugin.server import Desk
+from ...plugin.service import ResourceService, State
+from ..steps import Steps
 
 log = structlog.get_logger(__name__)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import structlog
 
-from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory.resources import Resource
-from ..core.retention import holders
-from ..core.retention.holders import Holdings, Key, Knowledge, Patience, Reading
-from ..plugin import podresources
-from ..plugin.checkpoint import CheckpointReader
-from .desk import FrontDesk
+from ...core.intervals import PRODUCTION, Intervals
+from ...core.inventory.resources import Resource
+from ...core.retention import holders
+from ...core.retention.holders import Holdings, Key, Knowledge, Patience, Reading
+from ...plugin import podresources
+from ...plugin.checkpoint import CheckpointReader
+from ..requests import FrontDesk
 
 log = structlog.get_logger(__name__)
 

@@ -20,22 +20,22 @@ from typing import assert_never
 
 import structlog
 
-from ..core.allocation import edits
-from ..core.intervals import PRODUCTION, Intervals
-from ..core.inventory.resources import Inventory
-from ..core.model import virtual_node as standin
-from ..core.model.device import Health, RawDevice
-from ..core.model.facts import facts
-from ..core.model.virtual_node import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
-from ..core.retention.holders import Holdings, Key
-from ..core.serial import Dialogue
-from ..core.spec import EntrySpec, VirtualSource
-from ..errors import HostError
-from ..hostfs import HostRoot, write_atomic
-from ..hostfs.look import listed
-from ..hostfs.pty import Pty, open_pty
-from .lines import Line
-from .standinrecord import FILE, StandInRecord, names
+from ...core.allocation import edits
+from ...core.intervals import PRODUCTION, Intervals
+from ...core.inventory.resources import Inventory
+from ...core.model import virtual_node as standin
+from ...core.model.device import Health, RawDevice
+from ...core.model.facts import facts
+from ...core.model.virtual_node import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
+from ...core.retention.holders import Holdings, Key
+from ...core.serial import Dialogue
+from ...core.spec import EntrySpec, VirtualSource
+from ...errors import HostError
+from ...hostfs import HostRoot, write_atomic
+from ...hostfs.look import listed
+from ...hostfs.pty import Pty, open_pty
+from .serial_lines import Line
+from .virtual_node_record import FILE, StandInRecord, names
 
 log = structlog.get_logger(__name__)
 

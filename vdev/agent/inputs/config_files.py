@@ -13,12 +13,12 @@ from pathlib import Path
 
 import structlog
 
-from ..config import Loaded
-from ..core.model.problem import Problem
-from ..errors import ConfigError
-from ..hostfs.look import is_directory
-from ..observe.metrics import Metrics
-from .choose import Chooser, Chosen
+from ...config import Loaded
+from ...core.model.problem import Problem
+from ...errors import ConfigError
+from ...hostfs.look import is_directory
+from ...observe.metrics import Metrics
+from .chosen_files import Chooser, Chosen
 
 log = structlog.get_logger(__name__)
 
