@@ -30,7 +30,7 @@ from vdev.core.retention import retain
 from vdev.hostfs import HostRoot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.plugin.encode import ListEncoder
-from vdev.plugin.server import ResourceServer
+from vdev.plugin.socket_server import ResourceServer
 
 from . import configs
 

@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from vdev.agent import status
+from vdev.control import command_socket
 from vdev.errors import HostError, SocketError, UsageError
-from vdev.observe import control
 
 CONFIG = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n"
 
@@ -27,8 +27,8 @@ async def defect(_request):
 @contextlib.asynccontextmanager
 async def serving(directory, commands):
     """The socket, while the context lasts."""
-    task = asyncio.create_task(control.serve(directory, commands))
-    while not (directory / control.SOCKET).is_socket() and not task.done():  # noqa: ASYNC110 - no event tells
+    task = asyncio.create_task(command_socket.serve(directory, commands))
+    while not (directory / command_socket.SOCKET).is_socket() and not task.done():  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(0.001)
     yield task
     task.cancel()
@@ -39,20 +39,20 @@ async def test_a_living_socket_is_left_alone(directory):
     """A second process with the same directory is told so; the first one keeps its socket."""
     async with serving(directory, {"status": answer}):
         with pytest.raises(HostError, match="--run-dir"):
-            await control.serve(directory, {})
-        assert "first" == await control.ask(directory, {"do": "status"})
-    assert not (directory / control.SOCKET).exists()
+            await command_socket.serve(directory, {})
+        assert "first" == await command_socket.ask(directory, {"do": "status"})
+    assert not (directory / command_socket.SOCKET).exists()
 
 
 async def test_a_leftover_is_replaced(directory):
     """The socket of a process that is gone makes room."""
     with socket.socket(socket.AF_UNIX) as gone:
-        gone.bind(str(directory / control.SOCKET))
-    task, reply = asyncio.create_task(control.serve(directory, {"status": answer})), None
+        gone.bind(str(directory / command_socket.SOCKET))
+    task, reply = asyncio.create_task(command_socket.serve(directory, {"status": answer})), None
     while reply is None:
         await asyncio.sleep(0.001)
         with contextlib.suppress(SocketError):
-            reply = await control.ask(directory, {"do": "status"})
+            reply = await command_socket.ask(directory, {"do": "status"})
     assert "first" == reply
     task.cancel()
     await asyncio.wait([task])
@@ -67,8 +67,8 @@ async def test_an_agent_without_its_socket_works_on(directory, kubelet, start_ag
     (problem,) = status.status(agent.agent)["problems"]
     assert "vdev status" in problem["message"]
     (directory / "run").unlink()
-    await kubelet.wait_until((directory / "run" / control.SOCKET).exists, what="the socket")
-    assert "npu" in str(await control.ask(directory / "run", {"do": "status"}))
+    await kubelet.wait_until((directory / "run" / command_socket.SOCKET).exists, what="the socket")
+    assert "npu" in str(await command_socket.ask(directory / "run", {"do": "status"}))
 
 
 NONSENSE = [
@@ -94,7 +94,7 @@ NONSENSE = [
 async def test_nonsense_is_answered(directory, sent):
     """Every request gets an answer that says what is wrong with it, and the next one is served."""
     async with serving(directory, {"status": answer, "defect": defect}):
-        reader, writer = await asyncio.open_unix_connection(directory / control.SOCKET)
+        reader, writer = await asyncio.open_unix_connection(directory / command_socket.SOCKET)
         with contextlib.suppress(ConnectionError):  # it need not be read to its end
             writer.write(sent)
             writer.write_eof()
@@ -103,7 +103,7 @@ async def test_nonsense_is_answered(directory, sent):
             reply = json.loads(await reader.readline())
             assert (False, str) == (reply["ok"], type(reply["error"]))
         writer.close()
-        assert "first" == await control.ask(directory, {"do": "status"})
+        assert "first" == await command_socket.ask(directory, {"do": "status"})
 
 
 @pytest.mark.parametrize(
@@ -129,15 +129,15 @@ async def test_nonsense_in_commands(directory, start_agent, request_):
     """A command with a wrong value is refused with a sentence for people."""
     await start_agent(CONFIG, run_dir=directory / "run", fault_injection=True)
     with pytest.raises(UsageError) as refused:
-        await control.ask(directory / "run", request_)
+        await command_socket.ask(directory / "run", request_)
     assert "defect" not in str(refused.value)
 
 
 async def test_many_clients_that_say_nothing(directory):
     """They wait for their turn, and others for theirs: once they are gone, requests are answered."""
     async with serving(directory, {"status": answer}):
-        idle = [await asyncio.open_unix_connection(directory / control.SOCKET) for _ in range(20)]
-        asked = asyncio.create_task(control.ask(directory, {"do": "status"}))
+        idle = [await asyncio.open_unix_connection(directory / command_socket.SOCKET) for _ in range(20)]
+        asked = asyncio.create_task(command_socket.ask(directory, {"do": "status"}))
         for _, writer in idle:
             writer.close()
         assert "first" == await asked

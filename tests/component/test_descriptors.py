@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from vdev.observe import control
+from vdev.control import command_socket
 
 _LIMIT = 64
 
@@ -36,7 +36,7 @@ async def test_a_smaller_configuration_helps(directory, kubelet):
     try:
         await kubelet.wait_until(lambda: len(kubelet.node().allocatable) >= 4, timeout=60, what="some resources")
         assert len(kubelet.node().allocatable) < 40
-        status = await control.ask(run_dir, {"do": "status"})
+        status = await command_socket.ask(run_dir, {"do": "status"})
         assert any("raise ulimit -n" in each["problem"] for each in status["resources"])
         fresh = directory / "fresh"
         await asyncio.to_thread(fresh.write_text, config(3))
@@ -47,7 +47,7 @@ async def test_a_smaller_configuration_helps(directory, kubelet):
             timeout=60,
             what="the three that are left",
         )
-        while not (await control.ask(run_dir, {"do": "status"}))["ready"]:  # noqa: ASYNC110 - another process, which sends no events
+        while not (await command_socket.ask(run_dir, {"do": "status"}))["ready"]:  # noqa: ASYNC110 - another process, which sends no events
             await asyncio.sleep(0.05)
     finally:
         process.terminate()

@@ -7,9 +7,9 @@ import pytest
 
 from vdev import cli
 from vdev.agent.status import status
+from vdev.control import command_socket
 from vdev.errors import UsageError
 from vdev.faults import ManualClock
-from vdev.observe import control
 
 NPU = "acme.dev/npu"
 DEVICES = """version: v1
@@ -167,15 +167,15 @@ async def test_refusals(agent, vdev, shows, arguments, what):
 async def test_permission(start_agent, run_dir):
     """Without --enable-fault-injection faults can be seen, and not made."""
     await start_agent(DEVICES, run_dir=run_dir)
-    assert False is (await control.ask(run_dir, {"do": "fault-list"}))["enabled"]
+    assert False is (await command_socket.ask(run_dir, {"do": "fault-list"}))["enabled"]
     for ask in ({"do": "fault-add", "rules": "{}"}, {"do": "fault-trigger", "name": "planned"}, {"do": "device-set"}):
         with pytest.raises(UsageError, match="--enable-fault-injection"):
-            await control.ask(run_dir, ask)
+            await command_socket.ask(run_dir, ask)
 
 
 async def test_socket_is_private(agent, run_dir):
     """Only the owner may ask."""
-    assert 0o600 == (run_dir / control.SOCKET).stat().st_mode & 0o777
+    assert 0o600 == (run_dir / command_socket.SOCKET).stat().st_mode & 0o777
 
 
 async def test_rules_from_files(agent, shows, directory, kubelet):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.litter import litter
 from tests.kit.process import Process, ask, crowd, ready
-from vdev.observe import control
+from vdev.control import command_socket
 from vdev.sim import KubeletPanic, manifest
 
 NPU, TPU, UART = "acme.dev/npu", "acme.dev/tpu", "example.com/uart"
@@ -58,7 +58,7 @@ async def nonsense(run_dir):
     """Clients of the control socket that say nonsense, and some that say nothing."""
     writers = []
     for text in (*NONSENSE, *[b""] * 20):
-        _, writer = await asyncio.open_unix_connection(run_dir / control.SOCKET)
+        _, writer = await asyncio.open_unix_connection(run_dir / command_socket.SOCKET)
         writer.write(text)
         writers.append(writer)
     try:
@@ -94,7 +94,7 @@ async def test_everything_at_once(kubelet, shows, directory, cdi):
             for name, count in ((NPU, 4), (TPU, 2), (UART, 1)):
                 await shows(name, count, count)
             await ready(vdev.address)
-            status = await control.ask(vdev.run_dir, {"do": "status"})
+            status = await command_socket.ask(vdev.run_dir, {"do": "status"})
             assert [NPU, TPU, UART] == sorted(each["name"] for each in status["resources"])
         pod = await kubelet.run_pod(manifest("late", {NPU: 4, TPU: 2, UART: 1}))
         assert "Running" == pod.phase.value, pod.message

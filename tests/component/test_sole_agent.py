@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from vdev.hostfs.lock import DirectoryLock
+from vdev.hostfs.directory_lock import DirectoryLock
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"

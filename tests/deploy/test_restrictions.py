@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vdev.observe import control
+from vdev.control import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
@@ -146,7 +146,7 @@ async def status_when(run_dir, condition, process):
         while True:
             assert process.returncode is None, "the agent ended"
             try:
-                status = await control.ask(run_dir, {"do": "status"})
+                status = await command_socket.ask(run_dir, {"do": "status"})
                 if condition(status):
                     return status
             except VdevError:

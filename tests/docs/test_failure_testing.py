@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from vdev.config import load_rules, load_text
-from vdev.observe import control
+from vdev.control import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ async def test_commands(directory):
 
 
 async def _first_device(run_dir):
-    status = await control.ask(run_dir, {"do": "status"})
+    status = await command_socket.ask(run_dir, {"do": "status"})
     return status["resources"][0]["devices"][0]["id"]
 
 

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import ClusterDriver, Kubectl, KubectlError, Target
+from vdev.control import command_socket
 from vdev.errors import VdevError
-from vdev.observe import control
 from vdev.sim import Kubelet
 from vdev.sim.pods import Kind
 from vdev.sim.scenario import play
@@ -152,7 +152,7 @@ class EmbeddedKubectl(Kubectl):
                 return ""
             case ["exec", _, *_] if "vdev status --output json || true" in arguments:
                 try:
-                    return json.dumps(await control.ask(self.root, {"do": "status"}))
+                    return json.dumps(await command_socket.ask(self.root, {"do": "status"}))
                 except VdevError as error:
                     raise KubectlError(str(error)) from error
             case ["exec", _, "cat", _]:

@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
+from ..aio.blocking_calls import Calls
+from ..aio.program import Program
 from ..core.spec import ActionKind, ActionSpec
 from ..errors import HostError
-from ..health.calls import Calls
-from ..hostfs import HostRoot, amend
-from ..hostfs.program import Program
+from ..hostfs import HostRoot, file_changes
 
 
 class Doer:
@@ -34,9 +34,9 @@ class Doer:
                 program = Program([word.render(values) for word in action.command])
                 call, abort = program.run, program.abort
             case ActionKind.TRUNCATE:
-                call = functools.partial(_changed, functools.partial(amend.truncate, self._host, path))
+                call = functools.partial(_changed, functools.partial(file_changes.truncate, self._host, path))
             case ActionKind.CHMOD:
-                call = functools.partial(_changed, functools.partial(amend.chmod, self._host, path, action.mode))
+                call = functools.partial(_changed, functools.partial(file_changes.chmod, self._host, path, action.mode))
             case _:
                 assert_never(action.kind)
         try:

@@ -17,11 +17,11 @@ from typing import Any
 
 import structlog
 
+from ..control import command_socket
 from ..health import HealthMonitor
 from ..hostfs import Watcher
-from ..observe import control
 from ..observe.metrics import Metrics
-from ..plugin.link import KubeletLink
+from ..plugin.kubelet_socket import KubeletLink
 from ..plugin.service import State
 from . import handover_actions
 from .fault_control import Drill
@@ -198,7 +198,7 @@ class Agent:
             }
             if (run_dir := self.options.run_dir) is not None:
                 commands = {"status": self._status, **self.drill.commands}
-                lives["answering commands"] = lambda: control.serve(run_dir, commands)
+                lives["answering commands"] = lambda: command_socket.serve(run_dir, commands)
             tasks = [group.create_task(steps.repeat(name, each), name=name) for name, each in turns.items()]
             tasks += [group.create_task(steps.keep(name, each), name=name) for name, each in lives.items()]
             await self._stop.wait()

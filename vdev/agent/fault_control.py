@@ -22,7 +22,7 @@ from ..core.spec import Spec
 from ..errors import HostError, UsageError
 from ..faults import Engine
 from ..faults.engine import CONFIGURATION, Run
-from ..faults.store import Store, name_of
+from ..faults.rule_store import Store, name_of
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
 from .options import Options

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from ..hostfs.lock import DirectoryLock
+from ..hostfs.directory_lock import DirectoryLock
 
 log = structlog.get_logger(__name__)
 

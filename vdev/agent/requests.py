@@ -18,7 +18,7 @@ _LARGE = 256  # available devices above which a choice is made in a thread, so t
 
 
 class FrontDesk:
-    """Answers the servers of all resources; `plugin.server.Desk` says what it must know."""
+    """Answers the servers of all resources; `plugin.socket_server.Desk` says what it must know."""
 
     def __init__(
         self, metrics: Metrics, ownership: Ownership, *, allocate_deadline: float, on_allocated: Callable[[], None]

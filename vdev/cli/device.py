@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from .. import config, settings
+from ..control import command_socket
 from ..errors import UsageError
-from ..observe import control
 from . import common, fault
 
 EPILOG = """examples:
@@ -53,6 +53,6 @@ def run(args: argparse.Namespace) -> int:
             request = {"do": "device-clear", "id": args.id}
         case _:
             raise UsageError("which action? expected set or clear; see vdev device --help")
-    answer = asyncio.run(control.ask(settings.run_dir(args), request))
+    answer = asyncio.run(command_socket.ask(settings.run_dir(args), request))
     print(json.dumps(answer, indent=2) if args.output == "json" else fault.done(answer))
     return 0

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import settings
+from ..control import command_socket
 from ..errors import UsageError
-from ..observe import control
 from . import common, timeline
 
 EPILOG = """examples:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     """Ask the running plugin; 0 when it did as asked."""
     if args.action is None:
         raise UsageError("which action? expected list, add, clear or trigger; see vdev fault --help")
-    answer = asyncio.run(control.ask(settings.run_dir(args), _request(args)))
+    answer = asyncio.run(command_socket.ask(settings.run_dir(args), _request(args)))
     if args.output == "json":
         print(json.dumps(answer, indent=2))
     elif args.action == "list":

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from .. import settings
-from ..observe import control
+from ..control import command_socket
 from . import common
 
 EPILOG = """example:
@@ -31,7 +31,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the status; 0 when the plugin is ready, 1 when it is not or does not answer."""
-    status = asyncio.run(control.ask(settings.run_dir(args), {"do": "status"}))
+    status = asyncio.run(command_socket.ask(settings.run_dir(args), {"do": "status"}))
     if args.output == "json":
         print(json.dumps(status, indent=2))
     else:

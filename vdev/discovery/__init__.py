@@ -14,7 +14,7 @@ from ..core.model.template import TemplateError
 from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbSource, VirtualSource
 from ..errors import HostError
 from ..hostfs import HostRoot
-from . import glob, sysfs, usb, virtual
+from . import glob_source, sysfs_source, usb_source, virtual_source
 from .found import Candidate, Check, Found
 from .numbering import Numbering
 
@@ -49,12 +49,12 @@ def discover(
 def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, device_dir: str) -> Found:
     match entry.source:
         case VirtualSource():
-            return virtual.discover(entry, entry.source, host, node=node, device_dir=device_dir)
+            return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir)
         case GlobSource():
-            return glob.discover(entry, entry.source, host, numbering=numbering)
+            return glob_source.discover(entry, entry.source, host, numbering=numbering)
         case SysfsSource():
-            return sysfs.discover(entry, entry.source, host, numbering=numbering)
+            return sysfs_source.discover(entry, entry.source, host, numbering=numbering)
         case UsbSource():
-            return usb.discover(entry, entry.source, host, numbering=numbering)
+            return usb_source.discover(entry, entry.source, host, numbering=numbering)
         case _:
             assert_never(entry.source)

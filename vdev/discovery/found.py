@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ..aio.program import shown
 from ..core.model import path_pattern
 from ..core.model.device import RawDevice
 from ..core.model.problem import Problem, Severity
 from ..core.spec import EntrySpec
-from ..hostfs.program import shown
 
 MAX_SHOWN = 5  # of problems alike; the rest are counted
 

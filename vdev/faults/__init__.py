@@ -1,14 +1,13 @@
 """Failures on demand, acted out: rules come in, hooks are answered, and everybody can see that it is a drill.
 
-    clock      the time that faults go by; tests turn it by hand
-    engine     rules, their runs, and the answers to the plugin's hooks
-    store      rules from files and from people, beside those of the configuration
+    engine      rules, their runs, and the answers to the plugin's hooks
+    rule_store  rules from files and from people, beside those of the configuration
 
 When something fails is decided in `core.faults.schedule`, what it hits in `core.faults.targets`; the agent asks after
 each step.
 """
 
-from .clock import Clock, ManualClock, SystemClock
+from ..aio.clock import Clock, ManualClock, SystemClock
 from .engine import Engine, Strike
 
 __all__ = ["Clock", "Engine", "ManualClock", "Strike", "SystemClock"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from ..aio.clock import Clock, sleep
 from ..core.faults import targets as aim
 from ..core.faults.schedule import Dice, Firing, Key, Phase, earliest, hits, on_node, phase, seconds_of, strikes
 from ..core.faults.targets import Afflictions
@@ -43,7 +44,6 @@ from ..core.model.fault_rules import (
 )
 from ..errors import UsageError
 from ..observe.metrics import Metrics
-from .clock import Clock, sleep
 
 log = structlog.get_logger(__name__)
 

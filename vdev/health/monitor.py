@@ -9,11 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from ..aio.blocking_calls import Calls, StillHanging
 from ..core.health.thresholds import Outcome, Track, observe
 from ..core.model.device import Health, RawDevice
 from ..core.spec import HealthSpec, Probe
 from ..hostfs import HostRoot
-from .calls import Calls, StillHanging
 from .probes import prober
 
 

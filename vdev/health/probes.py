@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, assert_never
 
+from ..aio.program import Program, shown
 from ..core.health.thresholds import Outcome
 from ..core.model.device import DeviceNode, RawDevice
 from ..core.model.facts import facts
 from ..core.spec import HealthSpec, Probe
 from ..errors import HostError
 from ..hostfs import HostRoot
-from ..hostfs.program import Program, shown
 
 _OK = Outcome(ok=True)
 

@@ -1,14 +1,14 @@
 """The host's files: where its `/dev` and `/sys` are read, atomic writes, and file events.
 
-`root` maps the host's own paths to where this process sees them, `atomic` replaces files whole, `watch` turns inotify
-(or a poll where there is none) and kernel uevents into async events. Nothing here knows what a device is for: that is
-`discovery`.
+`root` maps the host's own paths to where this process sees them, `atomic_write` replaces files whole, `watch` turns
+inotify (or a poll where there is none) and kernel uevents into async events. Nothing here knows what a device is for:
+that is `discovery`.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from .atomic import write_atomic
-from .plain import read_plain
+from .atomic_write import write_atomic
+from .plain_file import read_plain
 from .root import FileInfo, HostRoot
 
 if TYPE_CHECKING:

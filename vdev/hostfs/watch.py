@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from . import stamps
+from . import directory_stamps
 from .uevents import Uevents
 
 try:
@@ -304,6 +304,6 @@ class Watcher:
 def _stamps(asked: list[tuple[Path, bool, bool, bool]]) -> list[tuple[bool, Hashable]]:
     seen = []
     for path, was_silent, known, polled in asked:
-        silent = was_silent or (not known and stamps.is_silent(path))
-        seen.append((silent, stamps.content(path) if silent or polled else stamps.identity(path)))
+        silent = was_silent or (not known and directory_stamps.is_silent(path))
+        seen.append((silent, directory_stamps.content(path) if silent or polled else directory_stamps.identity(path)))
     return seen

@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from .hosts import Guard
+from .allowed_hosts import Guard
 from .log import Seldom
 from .webserver import Limits, Server
 
@@ -151,7 +151,7 @@ async def serving(
     """Serve on `host:port` while the context lasts; gives the address that was bound, empty when none could be yet.
 
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
-    requests may be addressed to (see `hosts`).
+    requests may be addressed to (see `allowed_hosts`).
     """
     side = _Side(address, Guard(application(watched), hosts), limits)
     bound = await side.bind()

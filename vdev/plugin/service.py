@@ -23,10 +23,10 @@ from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory.resources import Resource
 from ..core.model.fault_rules import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError
-from . import registration
-from .hooks import NO_FAULTS, Hooks
-from .link import KubeletLink
-from .server import Desk, ResourceServer
+from . import registration_client
+from .fault_hooks import NO_FAULTS, Hooks
+from .kubelet_socket import KubeletLink
+from .socket_server import Desk, ResourceServer
 
 log = structlog.get_logger(__name__)
 
@@ -288,13 +288,13 @@ class ResourceService:
             raise _Held(f"held back by the fault {fault.rule!r}")
         for _ in range(2 if fault is not None and fault.twice else 1):
             async with self._until_stopped(), self._reachable(server):
-                await registration.register(
+                await registration_client.register(
                     self._link.socket,
                     endpoint=server.path.name,
                     resource=self.name,
                     options=server.options(),
                     served=server.owns_socket,
-                    version=(fault and fault.version) or registration.VERSION,
+                    version=(fault and fault.version) or registration_client.VERSION,
                 )
         await self._clear_spoilt()
         self.registrations += 1

@@ -6,7 +6,7 @@ import pytest
 
 from vdev.core.model.fault_rules import FaultSpec
 from vdev.faults import Engine, ManualClock
-from vdev.faults.store import Store
+from vdev.faults.rule_store import Store
 from vdev.observe.metrics import Metrics
 
 

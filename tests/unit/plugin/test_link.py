@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from vdev.plugin.link import MAX_SOCKET_PATH, KubeletLink
+from vdev.plugin.kubelet_socket import MAX_SOCKET_PATH, KubeletLink
 
 
 def test_a_relative_directory_counts_in_full(tmp_path, monkeypatch):

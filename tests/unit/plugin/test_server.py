@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from vdev.core.inventory.resources import Resource
-from vdev.plugin.server import ResourceServer
+from vdev.plugin.socket_server import ResourceServer
 
 
 @pytest.fixture

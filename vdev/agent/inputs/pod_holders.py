@@ -15,8 +15,8 @@ from ...core.intervals import PRODUCTION, Intervals
 from ...core.inventory.resources import Resource
 from ...core.retention import holders
 from ...core.retention.holders import Holdings, Key, Knowledge, Patience, Reading
-from ...plugin import podresources
-from ...plugin.checkpoint import CheckpointReader
+from ...plugin import podresources_client
+from ...plugin.checkpoint_reader import CheckpointReader
 from ..requests import FrontDesk
 
 log = structlog.get_logger(__name__)
@@ -85,7 +85,7 @@ class HolderTracker:
         for _ in range(_ATTEMPTS):
             try:
                 reading = await self._ask()
-            except podresources.RateLimited:
+            except podresources_client.RateLimited:
                 await asyncio.sleep(self._intervals.retry_rate_limited)
                 continue
             before, allocated = self.knowledge, self._desk.allocated_at
@@ -101,7 +101,7 @@ class HolderTracker:
     async def _ask(self) -> Reading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked, kubelet = time.monotonic(), (self._generation(), await asyncio.to_thread(_identity, self._socket))
-        answer = None if self._is_down() else await podresources.holders(self._socket)
+        answer = None if self._is_down() else await podresources_client.holders(self._socket)
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         if kubelet != (self._generation(), await asyncio.to_thread(_identity, self._socket)):
             answer = None

@@ -8,10 +8,10 @@ import structlog
 
 from ...core.intervals import PRODUCTION, Intervals
 from ...core.inventory.resources import Added, Change, Changed, Inventory, Removed, Resource, diff
-from ...plugin.hooks import NO_FAULTS, Hooks
-from ...plugin.link import KubeletLink
-from ...plugin.server import Desk
+from ...plugin.fault_hooks import NO_FAULTS, Hooks
+from ...plugin.kubelet_socket import KubeletLink
 from ...plugin.service import ResourceService, State
+from ...plugin.socket_server import Desk
 from ..steps import Steps
 
 log = structlog.get_logger(__name__)

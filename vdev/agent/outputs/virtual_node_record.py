@@ -16,7 +16,7 @@ from ...core.model.device import base_id
 from ...core.retention.holders import Holdings, Key
 from ...errors import HostError
 from ...hostfs import HostRoot, write_atomic
-from ...hostfs.lock import DirectoryLock
+from ...hostfs.directory_lock import DirectoryLock
 from ...hostfs.look import exists, listed
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core.spec import NodeKind
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
-from .members import looked_at
+from .device_nodes import looked_at
 
 # Major 1 of Documentation/admin-guide/devices.txt.
 _RAW = {(1, 1): "the machine's physical memory", (1, 2): "the kernel's memory", (1, 4): "the machine's I/O ports"}

@@ -26,10 +26,10 @@ from ..core.model.fault_rules import CallFault, Rpc, StreamFault
 from ..errors import SocketError, VdevError
 from ..hostfs.look import is_directory
 from ..pb import deviceplugin_v1beta1_pb2 as pb
-from . import wrong
+from . import faulty_answers
 from .encode import ListEncoder, container_response
-from .hooks import NO_FAULTS, Hooks
-from .link import MAX_SOCKET_PATH
+from .fault_hooks import NO_FAULTS, Hooks
+from .kubelet_socket import MAX_SOCKET_PATH
 
 log = structlog.get_logger(__name__)
 
@@ -295,7 +295,7 @@ class ResourceServer:
                 raise _Injected(fault.fail.code, fault.fail.message)
             async with asyncio.timeout(deadline):
                 right = await handler(request)
-            return right if fault.wrong is None else wrong.answer(fault.wrong, request, right)
+            return right if fault.wrong is None else faulty_answers.answer(fault.wrong, request, right)
         finally:
             done()
 
@@ -332,7 +332,11 @@ class ResourceServer:
                     continue
                 if due != sent and (ill is None or ill.fault is not StreamFault.STALL):
                     sent = due
-                    yield self._list if ill is None else wrong.device_list(ill.fault, self.resource.slots, self._list)
+                    yield (
+                        self._list
+                        if ill is None
+                        else faulty_answers.device_list(ill.fault, self.resource.slots, self._list)
+                    )
                     continue  # a newer list may have come while this one was written
                 news.clear()
                 await news.wait()

@@ -1,4 +1,4 @@
-"""Devices found by path patterns: `walk` finds paths, here it is judged which may be used, `group` forms devices."""
+"""Devices found by path patterns: `pattern_walk` finds the paths, `grouping` forms devices of the usable ones."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,13 @@ from ..core.model.facts import facts
 from ..core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
-from . import group
-from .danger import Danger
+from . import grouping
+from .dangerous_nodes import Danger
+from .device_nodes import Numa, container_path, node_key, nodes_below
 from .found import Candidate, Check, Found, Problems
-from .group import Group, Match
-from .members import Numa, container_path, node_key, nodes_below
+from .grouping import Group, Match
 from .numbering import Numbering
-from .walk import MAX_LOOKS, MAX_MATCHES, Walk
+from .pattern_walk import MAX_LOOKS, MAX_MATCHES, Walk
 
 _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
 
@@ -26,7 +26,7 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
     problems = Problems(entry)
     scan = _Scan(source, host, problems)
     matches = [scan.matches(item) for item in source.paths]
-    form = group.by_name if source.group_by is GroupBy.NAME else group.by_position
+    form = grouping.by_name if source.group_by is GroupBy.NAME else grouping.by_position
     groups = form(source.paths, matches)
     builder = _Builder(entry, source, host)
     devices = tuple(builder.devices(groups, numbering))

@@ -8,12 +8,12 @@ from ..core.model import names
 from ..core.spec import Condition, EntrySpec, SysfsSource
 from ..errors import HostError
 from ..hostfs import HostRoot
-from .danger import Danger
+from .dangerous_nodes import Danger
+from .device_nodes import Numa, looked_at
 from .found import Candidate, Check, Found, Problems
-from .members import Numa, looked_at
-from .nodes import NodeFinder
 from .numbering import Numbering
-from .systree import SysTree
+from .sysfs_devices import NodeFinder
+from .sysfs_tree import SysTree
 
 _ABSENT = "(absent)"
 

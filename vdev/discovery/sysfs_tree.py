@@ -10,8 +10,8 @@ from ..core.model.path_pattern import natural_key
 from ..core.spec import NodeKind
 from ..errors import HostError
 from ..hostfs import HostRoot
+from .device_nodes import looked_at
 from .found import is_usable
-from .members import looked_at
 
 _UP = "../"
 # Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.

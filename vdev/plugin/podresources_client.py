@@ -12,7 +12,7 @@ import grpc
 from ..core.retention.holders import Answer
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
-from .link import MAX_SOCKET_PATH
+from .kubelet_socket import MAX_SOCKET_PATH
 
 TIMEOUT = 5.0  # seconds
 _CHANNEL = (

@@ -8,8 +8,8 @@ from ..core.model.device import HEALTHY, DeviceNode, Health, RawDevice
 from ..core.model.facts import facts
 from ..core.spec import ContainerSpec, EntrySpec, SysfsSource, UsbSource
 from ..hostfs import HostRoot
-from .members import Numa, container_path, looked_at, node_key
-from .systree import SysTree
+from .device_nodes import Numa, container_path, looked_at, node_key
+from .sysfs_tree import SysTree
 
 _GROUP_OWNER = "/dev/vfio/vfio"  # opened together with every VFIO group
 

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from ..errors import HostError, SocketError, UsageError, VdevError
-from .log import Seldom
+from ..observe.log import Seldom
 
 log = structlog.get_logger(__name__)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from ..core.model import names, path_pattern
 from ..core.spec import EntrySpec, UsbSource
 from ..hostfs import HostRoot
+from .device_nodes import Numa
 from .found import Candidate, Check, Found, Problems
-from .members import Numa
-from .nodes import NodeFinder
 from .numbering import Numbering
-from .systree import SysTree
+from .sysfs_devices import NodeFinder
+from .sysfs_tree import SysTree
 
 _LISTING = "/sys/bus/usb/devices"
 
