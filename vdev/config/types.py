@@ -1,6 +1,6 @@
 """The scalar types of the schema: each takes a scalar as it was written and says what it expected when it is not that.
 
-YAML's guess about an unquoted scalar (`load.Plain`) is never followed silently: a text that YAML reads as a number is
+YAML's guess about an unquoted scalar (`tree.Plain`) is never followed silently: a text that YAML reads as a number is
 an error that says to quote it, and a number in quotes is an error that says to take them off. Native Python values are
 taken as well, so that models can be built in code.
 """

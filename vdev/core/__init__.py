@@ -2,5 +2,6 @@
 
 Nothing here does I/O, reads a clock or knows a framework; time, files and messages come in as arguments and go out as
 results. The road of the data: `spec` (what the configuration says) and `device.RawDevice` (what discovery found) become
-an `inventory.Inventory`; two inventories become changes; a request becomes an `allocate` plan and `inject` edits.
+a `resources.Inventory`; two inventories become changes; a request becomes a `request.Allocation`, and that becomes
+`edits.ContainerEdits`.
 """

@@ -126,8 +126,7 @@ class GlobPath:
 
     `container_path` "" keeps the host's path; ending in "/" it is a directory that the node goes into; else a new
     name, a template. `kinds` empty means the type's default (char and block for devices, anything for mounts). `limit`
-    lets one match serve that many devices of the group. `link` makes a symlink's own path the container's path, the
-    target the node.
+    lets one match serve that many devices of the group.
     """
 
     path: str

@@ -10,7 +10,7 @@ from ..core.model.fault_rules import CallFault, RegisterFault, Rpc, Stream
 
 
 class Hooks(Protocol):
-    """The questions. Whoever implements them calls `poke` of the service when an answer changes."""
+    """The questions. Whoever implements them calls `ResourceService.poke` when an answer changes."""
 
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
         """What happens to this call; asked once per call."""
@@ -19,7 +19,7 @@ class Hooks(Protocol):
         """Whether a call that this rule hangs goes on hanging."""
 
     def on_register(self, resource: str) -> RegisterFault | None:
-        """What happens to the registration that is due; asked again after each `poke` while it holds."""
+        """What happens to the registration that is due; while it holds, asked again after `ResourceService.poke`."""
 
     def on_stream(self, resource: str) -> Stream | None:
         """What becomes of the resource's streams now."""

@@ -97,7 +97,7 @@ async def _nothing(_request: object) -> None:
 class ResourceServer:
     """Serves one resource on one socket; `streams` counts the open ListAndWatch calls.
 
-    `on_stream_end` is called when the kubelet ends a stream that this server would have kept.
+    `on_stream` is called when a ListAndWatch stream opens and when one ends, whoever ended it.
     """
 
     def __init__(

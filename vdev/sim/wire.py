@@ -1,6 +1,6 @@
 """The kubelet's files: its directories and its sockets, as they look from outside.
 
-Owns what a plugin can see on disk. Every function here blocks and is called through `to_thread`. gRPC removes a
+Owns what a plugin can see on disk. Every function here blocks and is called through `asyncio.to_thread`. gRPC removes a
 server's socket when the server stops, while a kubelet that ends leaves its own behind; so servers listen on a private
 path and the public one is a hard link, which appears as a CREATE and survives.
 """

@@ -4,7 +4,7 @@ unneeded.
 Only files whose name begins with `vdev-` are ever removed or replaced. They stay when the agent ends, because a
 container that restarts is given the same CDI names again; and for the same reason a device that the configuration lost
 stays in its file until no pod can hold it, also when another process wrote it. What a document holds is decided in
-`core.allocation.cdi` and `core.allocation.edits`; `cdiown` writes our files, `cdiforeign` reads those of others.
+`core.allocation.cdi` and `core.allocation.edits`; `cdi_own` writes our files, `cdi_foreign` reads those of others.
 """
 
 import asyncio

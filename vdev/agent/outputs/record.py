@@ -1,4 +1,4 @@
-"""The file that tells the next process what this one listed; what stands in it is decided in `recordform`.
+"""The file that tells the next process what this one listed; what stands in it is decided in `record_form`.
 
 It is written before what it describes is listed. A process that is killed at any moment thus leaves a record that names
 at least what the kubelet was told. It survives a power cut a moment later: `sync` is not waited for.

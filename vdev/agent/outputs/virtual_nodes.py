@@ -1,10 +1,10 @@
 """Stand-ins on the host: made before the devices that need them are advertised, removed when those are gone.
 
-All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `standinrecord` says whose they are.
-What an earlier process left is removed once no pod can hold it. What cannot be made turns its device Unhealthy, with
-the reason, and is tried again. A serial line is a link to a terminal of this process; when the process ends, the links
-lead nowhere, so that no container is ever given somebody else's terminal. `core.model.virtual_node` says what
-stand-ins there are, `lines` talks over the serial ones.
+All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `virtual_node_record` says whose they
+are. What an earlier process left is removed once no pod can hold it. What cannot be made turns its device Unhealthy,
+with the reason, and is tried again. A serial line is a link to a terminal of this process; when the process ends, the
+links lead nowhere, so that no container is ever given somebody else's terminal. `core.model.virtual_node` says what
+stand-ins there are, `serial_lines` talks over the serial ones.
 """
 
 import asyncio

@@ -72,8 +72,8 @@ class RawDevice:
     `passDeviceSpecs` and where they exist; `partition_nodes` are those of each of its partitions.
 
     `owns` names the host's nodes that it is, by kind and numbers; `uses` names others that it hands out and that
-    another device may be. Neither has nodes that serve many devices. See `claims`. `refused` says why nothing of it may
-    reach a container, see `refusal`; it is unhealthy then.
+    another device may be. Neither has nodes that serve many devices. See `node_owners`. `refused` says why nothing of
+    it may reach a container, see `refusal`; it is unhealthy then.
     """
 
     id: str

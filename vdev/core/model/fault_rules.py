@@ -1,7 +1,7 @@
 """Failures on demand, as values: what fails, on which devices and nodes, and when.
 
-`config` makes rules of the file's section `faults`, the command line makes them of what a person types. `timeline` says
-when a rule is in force, `aim` which devices it means; who acts are the hooks in `faults` and `plugin`.
+`config` makes rules of the file's section `faults`, the command line makes them of what a person types. `schedule` says
+when a rule is in force, `targets` which devices it means; who acts are the hooks in `faults` and `plugin`.
 """
 
 from collections.abc import Mapping

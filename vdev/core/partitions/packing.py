@@ -1,4 +1,4 @@
-"""Intervals on a row of slices: the exact search behind `partition.place`, free of profiles and names.
+"""Intervals on a row of slices: the exact search behind `placement.place`, free of profiles and names.
 
 Sets of slices are bit masks. The search is depth first in the order given, so its first find is the preferred one, and
 it remembers dead ends by what is occupied: the grids of real hardware take a few dozen steps.
