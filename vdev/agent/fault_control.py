@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 
 from .. import config
-from ..config.faultscene import NOWHERE, scene
-from ..config.faultworld import contrary
+from ..config.checks.fault_targets import contrary
 from ..core.allocation import cdi
 from ..core.faults.forecast import words
+from ..core.faults.meaning import NOWHERE, scene
 from ..core.inventory.resources import Inventory
 from ..core.model.fault_rules import CdiFault, FaultSpec, Kind, Process, Rule
 from ..core.model.problem import Problem, warning

@@ -1,11 +1,11 @@
 """The configuration: files, environment and flags to one checked `core.spec.Spec`.
 
-    load       files -> document (tree)              place      positions, findings, their order
-    read       tree -> models (schema, sources)      explain    pydantic's errors in a person's words
-    compile    models -> core values (virtual)       check      what must fit together
-    nvidia     what NVIDIA's files need              effective  where each value came from
-    publish    the schema for editors
-    faults     failures on demand: faultcheck, faultworld (what must fit), faultrules (to core values)
+    document/   text to a tree of values, each with its position
+    schema/     keys and single values, and what each means
+    validation  tree to models; what is broken is left out and reported by `messages`
+    checks/     what must fit together
+    compile/    models to `core.spec.Spec`, with what `presets/` describe
+    origins     where each value came from      editor_schema   the JSON Schema
 
 This module is the only face: nobody outside imports the others.
 """
@@ -24,15 +24,18 @@ from ..core.model.origin import Override
 from ..core.model.problem import Problem, error
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
-from . import check, compile, effective, faultrules, nvidia  # noqa: A004  # the module's name is its verb
-from .effective import Origin, render
-from .explain import MAX_FINDINGS
-from .load import Document, join, overlaid, read_file, read_text
-from .place import in_order, problem_document
-from .publish import json_schema, json_schema_text
-from .read import Report, read, stands_alone
-from .tree import Plain
-from .types import Duration
+from . import origins as effective
+from .checks import entries
+from .compile import entry_spec, fault_spec
+from .document.loader import Document, join, overlaid, read_file, read_text
+from .document.parser import Plain
+from .document.position import in_order, problem_document
+from .editor_schema import json_schema, json_schema_text
+from .messages import MAX_FINDINGS
+from .origins import Origin, render
+from .schema import nvidia_forms  # the module's name is its verb
+from .schema.scalars import Duration
+from .validation import Report, read, stands_alone
 
 __all__ = [
     "Loaded",
@@ -127,23 +130,23 @@ def _build(
     devices = list(reading.items(("devices",), reading.file.devices))
     dirs = [*preset_dirs, *_presets_dir(reading.file.presets_dir, report)]
     for path, model in devices:
-        check.entry(model, path, report)
-    check.entries(devices, report)
-    compiled = {path: compile.entry(model, path, dirs, report) for path, model in devices}
-    flags = compile.flags(reading.file.flags)
-    check.flags(reading, devices, report)
-    check.sharing(reading, devices, compile.partition_names(compiled.values(), flags), report)
-    check.sizes(reading, compiled, report)
-    check.emptiness(reading, report)
-    report.findings += nvidia.unused(document)
+        entries.entry(model, path, report)
+    entries.entries(devices, report)
+    compiled = {path: entry_spec.entry(model, path, dirs, report) for path, model in devices}
+    flags = entry_spec.flags(reading.file.flags)
+    entries.flags(reading, devices, report)
+    entries.sharing(reading, devices, entry_spec.partition_names(compiled.values(), flags), report)
+    entries.sizes(reading, compiled, report)
+    entries.emptiness(reading, report)
+    report.findings += nvidia_forms.unused(document)
     whole = Spec(
         entries=tuple(compiled.values()),
         flags=flags,
-        sharing=compile.sharing(reading, report, frozenset()),
-        gpu_patterns=compile.patterns(reading, "gpus", report, frozenset()),
-        mig_patterns=compile.patterns(reading, "mig", report, frozenset()),
+        sharing=entry_spec.sharing(reading, report, frozenset()),
+        gpu_patterns=entry_spec.patterns(reading, "gpus", report, frozenset()),
+        mig_patterns=entry_spec.patterns(reading, "mig", report, frozenset()),
     )
-    faults = faultrules.section(reading, whole, report)
+    faults = fault_spec.section(reading, whole, report)
 
     problems = in_order(report.findings, document.files)
     if len(problems) > MAX_FINDINGS:
@@ -155,9 +158,9 @@ def _build(
     spec = Spec(
         entries=tuple(entry for path, entry in compiled.items() if path not in broken),
         flags=flags,
-        sharing=compile.sharing(reading, report, broken),
-        gpu_patterns=compile.patterns(reading, "gpus", report, broken),
-        mig_patterns=compile.patterns(reading, "mig", report, broken),
+        sharing=entry_spec.sharing(reading, report, broken),
+        gpu_patterns=entry_spec.patterns(reading, "gpus", report, broken),
+        mig_patterns=entry_spec.patterns(reading, "mig", report, broken),
         faults=faults,
     )
     return Loaded(spec, problems, effective.origins(reading, document, over), _fingerprint(document))
@@ -168,10 +171,10 @@ def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
 
     Without a seed of its own it has that of the configuration. Raises ConfigError.
     """
-    document = faultrules.as_section(read_text(text, name))
+    document = fault_spec.as_section(read_text(text, name))
     report = Report(document)
     reading = read(document, report)
-    rules = faultrules.section(reading, spec, report)
+    rules = fault_spec.section(reading, spec, report)
     if report.broken():
         raise ConfigError(in_order(report.findings, document.files))
     return rules if "seed" in reading.file.faults.model_fields_set else replace(rules, seed=spec.faults.seed)

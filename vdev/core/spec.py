@@ -1,7 +1,7 @@
 """What the configuration says, after validation: the core's view of the file, free of YAML and pydantic.
 
-`config.compile` makes these values; discovery reads the sources, `inventory` the rest. `where` fields name the place
-in the file, for problems that only the node can tell.
+`config.compile.entry_spec` makes these values; discovery reads the sources, `inventory` the rest. `where` fields name
+the place in the file, for problems that only the node can tell.
 """
 
 from collections.abc import Mapping

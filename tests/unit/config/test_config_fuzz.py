@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.config.load import read_bytes
+from vdev.config.document.loader import read_bytes
 from vdev.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from vdev import config
 from vdev.cli.preview import preview
-from vdev.config.presets import load_preset
+from vdev.config.presets.library import load_preset
 from vdev.core.inventory.imagined_nodes import prove
 from vdev.core.spec import Spec
 from vdev.errors import ConfigError

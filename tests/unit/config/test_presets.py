@@ -8,9 +8,9 @@ from pathlib import Path as FilePath
 import pytest
 
 import vdev
-from vdev.config.load import read_file
-from vdev.config.preset_form import validated
-from vdev.config.presets import UnknownPresetError, load_preset, preset_names
+from vdev.config.document.loader import read_file
+from vdev.config.presets.library import UnknownPresetError, load_preset, preset_names
+from vdev.config.presets.preset_file import validated
 from vdev.core.model.device import IdStyle
 from vdev.core.partitions.geometry import LayoutError, layout
 from vdev.core.partitions.placement import place

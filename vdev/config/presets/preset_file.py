@@ -8,14 +8,13 @@ from typing import Annotated
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ..core.model.device import IdStyle
-from ..core.model.problem import did_you_mean
-from ..errors import ConfigError
-from .geometry import PartitioningModel, ProfileModel
-from .load import Document
-from .place import Finding, Path, finding
-from .sources import Count
-from .types import (
+from ...core.model.device import IdStyle
+from ...core.model.problem import did_you_mean
+from ...errors import ConfigError
+from ..document.loader import Document
+from ..document.position import Finding, Path, finding
+from ..schema.partitioning import PartitioningModel, ProfileModel
+from ..schema.scalars import (
     PROBLEM,
     AsWritten,
     EnvName,
@@ -31,6 +30,7 @@ from .types import (
     choice,
     described,
 )
+from ..schema.sources import Count
 
 Index = Annotated[Whole, between(0)]
 

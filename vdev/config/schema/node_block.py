@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import WithJsonSchema, model_validator
 
-from ..core.model.template import Template
-from ..core.model.virtual_node import Like, LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine, StandIn
-from .place import Path
-from .types import Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
+from ...core.model.template import Template
+from ...core.model.virtual_node import Like, LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine, StandIn
+from ..document.position import Path
+from .scalars import Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
 
 if TYPE_CHECKING:
-    from .read import Report
+    from ..validation import Report
 
 MAX_LINES = 1024  # the kernel has 4096 for the whole machine, see kernel.pty.max
 _DEFAULT_PATH = "/dev/{id}"

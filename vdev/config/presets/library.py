@@ -13,14 +13,14 @@ from importlib.resources.abc import Traversable
 from itertools import combinations
 from pathlib import Path as FilePath
 
-from ..core.model.device import EMPTY, IdStyle
-from ..core.model.problem import did_you_mean
-from ..core.partitions.geometry import Geometry
-from ..errors import ConfigError
-from .load import Document, read_bytes
-from .place import Finding, Place, finding
-from .preset_form import NodeModel, PresetModel, problem_at, validated
-from .sources import MAX_LINKED
+from ...core.model.device import EMPTY, IdStyle
+from ...core.model.problem import did_you_mean
+from ...core.partitions.geometry import Geometry
+from ...errors import ConfigError
+from ..document.loader import Document, read_bytes
+from ..document.position import Finding, Place, finding
+from ..schema.sources import MAX_LINKED
+from .preset_file import NodeModel, PresetModel, problem_at, validated
 
 _SUFFIXES = (".yaml", ".yml")
 _LINK = 100  # the score of one link, on NVIDIA's scale

@@ -13,11 +13,11 @@ from pathlib import Path as FilePath
 
 import yaml
 
-from ..core.model.origin import Override
-from ..errors import ConfigError, HostError
-from . import go_yaml
-from .place import Finding, Path, Place, finding, refusal, show
-from .tree import Composer, Expansion, Items, Pairs, Plain, Tree
+from ...core.model.origin import Override
+from ...errors import ConfigError, HostError
+from . import go_scalars
+from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
+from .position import Finding, Path, Place, finding, refusal, show
 
 _NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
@@ -139,7 +139,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
         message = f"expected a mapping at the top of the file, got {what}"
         raise refusal(node.place, message, "it starts with 'version: v1'")
     keys = {str(key.content) for key, _ in node.content.nodes}
-    expand = Expansion(go_yaml.number_or_boolean) if keys <= go_yaml.SECTIONS else Expansion()
+    expand = Expansion(go_scalars.number_or_boolean) if keys <= go_scalars.SECTIONS else Expansion()
     root = expand.mapping(node.content, ())
     _refuse_config_map(root, node.place)
     values = {(): node.place} | expand.values

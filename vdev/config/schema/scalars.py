@@ -25,10 +25,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from ..core.model import names, path_pattern, quantity, template
-from ..core.model.problem import did_you_mean
-from . import docs
-from .tree import Plain
+from ...core.model import names, path_pattern, quantity, template
+from ...core.model.problem import did_you_mean
+from ..document.parser import Plain
+from . import field_docs
 
 _SHOWN = 60  # characters of a long text in an error
 PROBLEM = "vdev"  # the type of pydantic errors whose text is ours
@@ -74,7 +74,7 @@ class Section(BaseModel):
         """The schema with the sentences below the fields as their descriptions."""
         schema = handler(core)
         properties = handler.resolve_ref_schema(schema)["properties"]
-        for name, text in docs.sentences(cls).items():
+        for name, text in field_docs.sentences(cls).items():
             properties[cls.model_fields[name].alias or name]["description"] = text
         return schema
 

@@ -8,12 +8,12 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from . import docs
-from .load import Document
-from .place import Finding, Path, finding, show
-from .schema import ConfigFile
-from .tree import Tree
-from .types import PROBLEM, Section, described
+from .document.loader import Document
+from .document.parser import Tree
+from .document.position import Finding, Path, finding, show
+from .schema import field_docs
+from .schema.config_file import ConfigFile
+from .schema.scalars import PROBLEM, Section, described
 
 MAX_FINDINGS = 1000
 _FAR = 0.8  # how like a key of another section must be to be suggested; 1 is the same
@@ -123,7 +123,7 @@ def _described(model: type[BaseModel], key: str) -> str:
     """The first sentence about a field."""
     for name, field in model.model_fields.items():
         if key == (field.alias or name):
-            text = " ".join(docs.sentences(model).get(name, "").split())
+            text = " ".join(field_docs.sentences(model).get(name, "").split())
             return text.partition(". ")[0].rstrip(".")
     return ""
 

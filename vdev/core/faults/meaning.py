@@ -7,12 +7,12 @@ imagined names.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..core.faults import targets
-from ..core.faults.schedule import Dice, Key
-from ..core.inventory import imagined_nodes
-from ..core.inventory.resources import Inventory
-from ..core.model.fault_rules import Rule
-from ..core.spec import Spec, VirtualSource
+from ..inventory import imagined_nodes
+from ..inventory.resources import Inventory
+from ..model.fault_rules import Rule
+from ..spec import Spec, VirtualSource
+from . import targets
+from .schedule import Dice, Key
 
 _MOST = 4096  # devices; more would make each reading of the rules slow
 _MANY = 16  # kinds of nodes

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..core.model.problem import Problem, Severity
-from ..errors import ConfigError
+from ...core.model.problem import Problem, Severity
+from ...errors import ConfigError
 
 Path = tuple[str | int, ...]
 """The way from the top of the file to a value: keys and list indices."""

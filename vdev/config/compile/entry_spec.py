@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 
-from ..core import spec
-from ..core.model.names import domain_and_name
-from ..core.model.template import Template, TemplateError, parse
-from ..core.partitions.geometry import resource_suffix
-from ..core.spec import EntrySpec, Flags, NamePattern, SharedResource, SharingKind, SharingSpec
-from . import actions, schema, sources, standins
-from .place import Path
-from .read import Reading, Report
-from .virtual import Resolved, partitions, virtual
+from ...core import spec
+from ...core.model.names import domain_and_name
+from ...core.model.template import Template, TemplateError, parse
+from ...core.partitions.geometry import resource_suffix
+from ...core.spec import EntrySpec, Flags, NamePattern, SharedResource, SharingKind, SharingSpec
+from ..document.position import Path
+from ..schema import config_file, lifecycle_actions, node_block, sources
+from ..validation import Reading, Report
+from .virtual_block import Resolved, partitions, virtual
 
 
-def flags(model: schema.Flags) -> Flags:
+def flags(model: config_file.Flags) -> Flags:
     """The flags; device nodes are looked for below the driver's root where no root of their own is given."""
     plugin = model.plugin
     return Flags(
@@ -38,7 +38,7 @@ def flags(model: schema.Flags) -> Flags:
     )
 
 
-def entry(model: schema.Entry, path: Path, dirs: Sequence[FilePath], report: Report) -> EntrySpec:
+def entry(model: config_file.Entry, path: Path, dirs: Sequence[FilePath], report: Report) -> EntrySpec:
     """One entry. With errors in the report, the value is of no use."""
     resolved: Resolved | None = None
     source: spec.Source
@@ -56,7 +56,7 @@ def entry(model: schema.Entry, path: Path, dirs: Sequence[FilePath], report: Rep
     is_known = not (model.virtual and model.virtual.preset and resolved and not resolved.source.preset)
     templates = _Templates(report, _attributes(resolved))
     if model.virtual and model.virtual.node and isinstance(source, spec.VirtualSource):
-        node = standins.compiled(model.virtual.node, templates.parse, (*path, "virtual", "node"))
+        node = node_block.compiled(model.virtual.node, templates.parse, (*path, "virtual", "node"))
         source = replace(source, node=node)
     return EntrySpec(
         name=model.name,
@@ -71,9 +71,9 @@ def entry(model: schema.Entry, path: Path, dirs: Sequence[FilePath], report: Rep
         partitions=partitions(model.partitions if is_known else {}, geometry, count, (*path, "partitions"), report),
         exclude_topology=model.exclude_topology,
         shared=model.shared,
-        on_allocate=actions.compiled(model.on_allocate, templates.parse, (*path, "onAllocate")),
-        on_release=actions.compiled(model.on_release, templates.parse, (*path, "onRelease")),
-        pre_start=actions.compiled(model.pre_start, templates.parse, (*path, "preStart")),
+        on_allocate=lifecycle_actions.compiled(model.on_allocate, templates.parse, (*path, "onAllocate")),
+        on_release=lifecycle_actions.compiled(model.on_release, templates.parse, (*path, "onRelease")),
+        pre_start=lifecycle_actions.compiled(model.pre_start, templates.parse, (*path, "preStart")),
         gpu_names=resolved.gpu_names if resolved else (),
     )
 
@@ -120,7 +120,7 @@ def sharing(reading: Reading, report: Report, broken: frozenset[Path]) -> Sharin
 
 def patterns(reading: Reading, kind: str, report: Report, broken: frozenset[Path]) -> tuple[NamePattern, ...]:
     """The patterns of `resources.gpus` or `resources.mig`, without the broken ones."""
-    models: list[schema.PatternItem] = getattr(reading.file.resources, kind)
+    models: list[config_file.PatternItem] = getattr(reading.file.resources, kind)
     return tuple(
         NamePattern(pattern=item.pattern, name=item.name, where=report.where(at))
         for at, item in reading.items(("resources", kind), models)
@@ -131,7 +131,7 @@ def patterns(reading: Reading, kind: str, report: Report, broken: frozenset[Path
 # --- parts of an entry -----------------------------------------------------------------------------------------------
 
 
-def _glob(model: schema.Entry) -> spec.GlobSource:
+def _glob(model: config_file.Entry) -> spec.GlobSource:
     return spec.GlobSource(
         paths=tuple(
             spec.GlobPath(
@@ -208,8 +208,8 @@ class _Templates:
             return Template(text, (text,), ())
 
 
-def _container(model: schema.Container, templates: _Templates, path: Path) -> spec.ContainerSpec:
-    def paths(item: schema.ContainerNode | schema.ContainerMount, at: Path) -> tuple[Template, Template]:
+def _container(model: config_file.Container, templates: _Templates, path: Path) -> spec.ContainerSpec:
+    def paths(item: config_file.ContainerNode | config_file.ContainerMount, at: Path) -> tuple[Template, Template]:
         host = templates.parse(item.host_path, (*at, "hostPath"))
         return host, templates.parse(item.container_path, (*at, "containerPath")) if item.container_path else host
 
@@ -229,7 +229,7 @@ def _container(model: schema.Container, templates: _Templates, path: Path) -> sp
     )
 
 
-def _health(model: schema.Health, templates: _Templates, path: Path) -> spec.HealthSpec:
+def _health(model: config_file.Health, templates: _Templates, path: Path) -> spec.HealthSpec:
     return spec.HealthSpec(
         probe=model.probe,
         interval=model.interval,

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from ..core.model.fault_rules import Rpc
-from . import faults as schema
-from .place import Path
-from .read import Report
-from .types import Section
+from ...core.model.fault_rules import Rpc
+from ..document.position import Path
+from ..schema import fault_section as schema
+from ..schema.scalars import Section
+from ..validation import Report
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _ANSWERED = (Rpc.ALLOCATE, Rpc.PREFERRED)  # calls whose answers can be wrong

@@ -11,9 +11,9 @@ from typing import Annotated
 from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ..core.model import names
-from ..core.partitions import geometry, placement
-from .types import PROBLEM, AsWritten, Flag, Memory, Section, Text, Whole, Word, between
+from ...core.model import names
+from ...core.partitions import geometry, placement
+from .scalars import PROBLEM, AsWritten, Flag, Memory, Section, Text, Whole, Word, between
 
 MAX_SLICES = 256  # keeps the search for an arrangement shallow; real devices have 8
 

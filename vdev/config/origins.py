@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..core.model.origin import Override
-from .load import Document
-from .place import Path, show
-from .read import Reading
-from .sources import Test
-from .tree import Plain
+from .document.loader import Document
+from .document.parser import Plain
+from .document.position import Path, show
+from .schema.sources import Test
+from .validation import Reading
 
 DEFAULT = "default"
 _SHORTHANDS = ("path", "names", "p50", "max")  # keys that a value without a mapping stands for

@@ -7,30 +7,30 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ..core.model import fault_rules as core
-from ..core.spec import Spec
-from . import faultcheck, faultworld
-from . import faults as schema
-from .load import Document
-from .place import Path
-from .read import Reading, Report
-from .tree import Tree
+from ...core.model import fault_rules as core
+from ...core.spec import Spec
+from ..checks import fault_rule, fault_targets
+from ..document.loader import Document
+from ..document.parser import Tree
+from ..document.position import Path
+from ..schema import fault_section as schema
+from ..validation import Reading, Report
 
 _TEXT = "drill"  # the rule that injects it is said beside it
 
 
 def section(reading: Reading, spec: Spec, report: Report) -> core.FaultSpec:
     """The section's rules for the devices of `spec`. With errors in the report, the value is of no use."""
-    around = faultworld.world(spec)
+    around = fault_targets.world(spec)
     entries = [entry.name for entry in spec.entries]
     rules: list[tuple[Path, core.Rule]] = []
     for path, model in reading.items(("faults", "rules"), reading.file.faults.rules):
-        faultcheck.rule(model, path, report)
+        fault_rule.rule(model, path, report)
         made = rule(model, entries, report.where(path))
         if made is not None:
             rules.append((path, made))
     if not any(each.is_error and each.path[:1] != ("faults",) for each in report.findings):
-        faultworld.check(rules, around, report)
+        fault_targets.check(rules, around, report)
     return core.FaultSpec(seed=reading.file.faults.seed, rules=tuple(each for _, each in rules))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from .place import Finding, Path, Place, finding, refusal
+from .position import Finding, Path, Place, finding, refusal
 
 MAX_DEPTH = 64  # the schema needs 10
 MAX_VALUES = 100_000  # after aliases are expanded

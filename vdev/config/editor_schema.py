@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .schema import ConfigFile
+from .schema.config_file import ConfigFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

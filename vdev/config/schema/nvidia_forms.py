@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ..core.model.problem import Severity
-from .load import Document
-from .place import Finding, Path, finding
-from .tree import Plain
-from .types import Duration, Fault, Flag, Rule, Section, Text, Whole, described, refuse, refuse_all
+from ...core.model.problem import Severity
+from ..document.loader import Document
+from ..document.parser import Plain
+from ..document.position import Finding, Path, finding
+from .scalars import Duration, Fault, Flag, Rule, Section, Text, Whole, described, refuse, refuse_all
 
 DOMAIN = "nvidia.com"
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from ..core.model.template import Template
-from ..core.spec import ActionKind, ActionSpec
-from .place import Path
-from .types import Duration, Rule, Section, TemplateText, Text, matching, ruled
+from ...core.model.template import Template
+from ...core.spec import ActionKind, ActionSpec
+from ..document.position import Path
+from .scalars import Duration, Rule, Section, TemplateText, Text, matching, ruled
 
 if TYPE_CHECKING:
-    from .read import Report
+    from ..validation import Report
 
 PRE_START = 25.0  # seconds for all actions of a PreStartContainer, for which the kubelet waits 30
 _HOUR = 3600.0

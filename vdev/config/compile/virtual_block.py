@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path as FilePath
 
-from ..core.model.device import IdStyle
-from ..core.model.template import parse
-from ..core.partitions.geometry import Geometry, layout
-from ..core.partitions.placement import LayoutError, place
-from ..core.spec import NodeTemplate, VirtualSource
-from ..errors import ConfigError
-from . import sources
-from .place import Path
-from .presets import Preset, PresetNode, UnknownPresetError, load_preset
-from .read import Report
+from ...core.model.device import IdStyle
+from ...core.model.template import parse
+from ...core.partitions.geometry import Geometry, layout
+from ...core.partitions.placement import LayoutError, place
+from ...core.spec import NodeTemplate, VirtualSource
+from ...errors import ConfigError
+from ..document.position import Path
+from ..presets.library import Preset, PresetNode, UnknownPresetError, load_preset
+from ..schema import sources
+from ..validation import Report
 
 FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
 _REST = ("*", "all")  # the keys for all devices that no other key names

@@ -6,26 +6,26 @@ devices a count meets) is judged by `core.inventory.resources`.
 
 from collections.abc import Mapping, Sequence
 
-from ..core.inventory.sharing import MPS_CLIENTS
-from ..core.model import names, path_pattern
-from ..core.spec import DeviceListStrategy, EntrySpec, MigStrategy, PathType, Probe, VirtualSource
-from . import actions, schema, standins
-from .place import Path
-from .read import Reading, Report
-from .sources import MAX_COUNT
+from ...core.inventory.sharing import MPS_CLIENTS
+from ...core.model import names, path_pattern
+from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, PathType, Probe, VirtualSource
+from ..document.position import Path
+from ..schema import config_file, lifecycle_actions, node_block
+from ..schema.sources import MAX_COUNT
+from ..validation import Reading, Report
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
 
 MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte of memory
 _LIMIT = f"the kubelet takes lists of 4 MiB, about {MAX_COUNT} devices with the shortest ids"
 
-Entries = Sequence[tuple[Path, schema.Entry]]
+Entries = Sequence[tuple[Path, config_file.Entry]]
 
 
 # --- one entry -------------------------------------------------------------------------------------------------------
 
 
-def entry(model: schema.Entry, path: Path, report: Report) -> None:
+def entry(model: config_file.Entry, path: Path, report: Report) -> None:
     """The keys of one entry among each other."""
     given = [name for name, source in _sources(model) if source is not None]
     if len(given) != 1:
@@ -43,20 +43,20 @@ def entry(model: schema.Entry, path: Path, report: Report) -> None:
         _health(model.health, model.virtual is not None, (*path, "health"), report)
     _container(model, path, report)
     if model.virtual and model.virtual.node:
-        standins.check(model.virtual.node, model.virtual.count or 1, (*path, "virtual", "node"), report)
+        node_block.check(model.virtual.node, model.virtual.count or 1, (*path, "virtual", "node"), report)
     for key, models, limit in (
         ("onAllocate", model.on_allocate, None),
         ("onRelease", model.on_release, None),
-        ("preStart", model.pre_start, actions.PRE_START),
+        ("preStart", model.pre_start, lifecycle_actions.PRE_START),
     ):
-        actions.check(models, (*path, key), report, limit=limit)
+        lifecycle_actions.check(models, (*path, key), report, limit=limit)
 
 
-def _sources(model: schema.Entry) -> tuple[tuple[str, object], ...]:
+def _sources(model: config_file.Entry) -> tuple[tuple[str, object], ...]:
     return (("virtual", model.virtual), ("glob", model.glob), ("sysfs", model.sysfs), ("usb", model.usb))
 
 
-def _keys_of_sources(model: schema.Entry, path: Path, report: Report) -> None:
+def _keys_of_sources(model: config_file.Entry, path: Path, report: Report) -> None:
     if model.glob is None:
         for key, value in (("exclude", model.exclude), ("groupBy", model.group_by)):
             if value:
@@ -66,14 +66,14 @@ def _keys_of_sources(model: schema.Entry, path: Path, report: Report) -> None:
         report.key_error((*path, "shared"), "shared goes with glob, sysfs and usb only", hint)
 
 
-def _nodes(model: schema.Entry, path: Path, report: Report) -> None:
+def _nodes(model: config_file.Entry, path: Path, report: Report) -> None:
     for number, name in enumerate(model.on_nodes):
         if name != name.lower():
             message = f"{name!r} matches no node of a cluster, whose names are in lower case"
             report.warning((*path, "onNodes", number), message, f"write {name.lower()!r}")
 
 
-def _globs(model: schema.Entry, path: Path, report: Report) -> None:
+def _globs(model: config_file.Entry, path: Path, report: Report) -> None:
     for number, item in enumerate(model.glob or ()):
         here = (*path, "glob", number)
         if item.permissions is not None and item.type is PathType.MOUNT:
@@ -89,14 +89,14 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _dangerous(host_path: str, model: schema.Entry, path: Path, report: Report) -> None:
+def _dangerous(host_path: str, model: config_file.Entry, path: Path, report: Report) -> None:
     plain = "/" + "/".join(_parts(host_path))
     if plain in DANGEROUS and not model.allow_dangerous:
         message = f"{plain} gives a container power over the whole host"
         report.error(path, message, "set allowDangerous: true on the entry if that is meant")
 
 
-def _health(model: schema.Health, virtual: bool, path: Path, report: Report) -> None:  # noqa: FBT001
+def _health(model: config_file.Health, virtual: bool, path: Path, report: Report) -> None:  # noqa: FBT001
     wanted = {Probe.FILE: "path", Probe.COMMAND: "command"}
     given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
     needed = wanted.get(model.probe)
@@ -115,7 +115,7 @@ def _health(model: schema.Health, virtual: bool, path: Path, report: Report) -> 
         )
 
 
-def _container(model: schema.Entry, path: Path, report: Report) -> None:
+def _container(model: config_file.Entry, path: Path, report: Report) -> None:
     container = (*path, "container")
     taken: dict[str, Path] = {}
     members: list[tuple[Path, str]] = []
@@ -125,7 +125,7 @@ def _container(model: schema.Entry, path: Path, report: Report) -> None:
             members.append(((*path, "glob", number, key), glob.container_path or glob.path))
     if model.virtual and model.virtual.node and model.virtual.node.container_path:
         members.append(((*path, "virtual", "node", "containerPath"), model.virtual.node.container_path))
-    lists: tuple[tuple[str, Sequence[schema.ContainerPath]], ...] = (
+    lists: tuple[tuple[str, Sequence[config_file.ContainerPath]], ...] = (
         ("deviceNodes", model.container.device_nodes),
         ("mounts", model.container.mounts),
     )
@@ -156,7 +156,7 @@ def entries(models: Entries, report: Report) -> None:
             hint = "device ids begin with it, so each entry needs its own"
             report.error((*path, "name"), f"the name {model.name!r} is taken by the entry at {other}", hint)
         first.setdefault(model.name, path)
-    literal: dict[str, tuple[Path, schema.Entry]] = {}
+    literal: dict[str, tuple[Path, config_file.Entry]] = {}
     for path, model in models:
         for number, item in enumerate(model.glob or ()):
             if not path_pattern.parse(item.path).is_literal:
@@ -168,7 +168,7 @@ def entries(models: Entries, report: Report) -> None:
                 report.warning((*path, "glob", number, "path"), message, "two pods could get it at the same time")
 
 
-def _may_meet(one: schema.Entry, other: schema.Entry) -> bool:
+def _may_meet(one: config_file.Entry, other: config_file.Entry) -> bool:
     """Whether both entries may be on one node; different patterns are taken for different nodes."""
     return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))
 
@@ -190,7 +190,7 @@ def sharing(reading: Reading, models: Entries, partition_names: frozenset[str], 
         _mps(reading, models, report)
 
 
-def _overlaps(items: list[tuple[Path, schema.SharedItem]], report: Report) -> None:
+def _overlaps(items: list[tuple[Path, config_file.SharedItem]], report: Report) -> None:
     """Items for one resource must list different devices. A count takes the lowest indices."""
     claims: dict[
         str, dict[str, Path]
@@ -237,7 +237,7 @@ def _holder(claim: str, taken: Mapping[str, Path]) -> Path | None:
 
 
 def _renames(
-    items: list[tuple[Path, schema.SharedItem]], block: schema.TimeSlicing, declared: set[str], report: Report
+    items: list[tuple[Path, config_file.SharedItem]], block: config_file.TimeSlicing, declared: set[str], report: Report
 ) -> None:
     targets: dict[str, tuple[str, Path]] = {}
     for path, item in items:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 
-from ..core.faults.schedule import Dice, Firing, spans
-from ..core.inventory.resources import Inventory
-from ..core.model import fault_rules as core
-from ..core.model.device import base_id
-from ..core.model.names import is_nvidia_id
-from ..core.model.problem import did_you_mean
-from ..core.spec import EntrySpec, Spec, VirtualSource
-from .compile import partition_names
-from .faultscene import NOWHERE, Scene, meant, scene
-from .place import Path
-from .read import Report
+from ...core.faults.meaning import NOWHERE, Scene, meant, scene
+from ...core.faults.schedule import Dice, Firing, spans
+from ...core.inventory.resources import Inventory
+from ...core.model import fault_rules as core
+from ...core.model.device import base_id
+from ...core.model.names import is_nvidia_id
+from ...core.model.problem import did_you_mean
+from ...core.spec import EntrySpec, Spec, VirtualSource
+from ..compile.entry_spec import partition_names
+from ..document.position import Path
+from ..validation import Report
 
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _LOOKED_AT = 50  # spans of each rule that are compared with another's

@@ -4,14 +4,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from ..core.model.names import ENTRY_NAME
-from ..core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, GroupBy, MigStrategy, Probe
-from .actions import Action
-from .faults import Faults
-from .nvidia import Gfd, Imex, References, comma_list, prefixed
-from .sources import MAX_COUNT, Count, Glob, Sysfs, Usb, Virtual
-from .tree import Plain
-from .types import (
+from ...core.model.names import ENTRY_NAME
+from ...core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, GroupBy, MigStrategy, Probe
+from ..document.parser import Plain
+from .fault_section import Faults
+from .lifecycle_actions import Action
+from .nvidia_forms import Gfd, Imex, References, comma_list, prefixed
+from .scalars import (
     PATH,
     STRING,
     AbsolutePath,
@@ -39,6 +38,7 @@ from .types import (
     refuse,
     refuse_all,
 )
+from .sources import MAX_COUNT, Count, Glob, Sysfs, Usb, Virtual
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 

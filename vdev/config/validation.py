@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..core.model.problem import Severity
-from .explain import empty_values, findings
-from .load import Document
-from .place import Finding, Path, finding, show
-from .schema import ConfigFile
-from .tree import Tree
+from .document.loader import Document
+from .document.parser import Tree
+from .document.position import Finding, Path, finding, show
+from .messages import empty_values, findings
+from .schema.config_file import ConfigFile
 
 _ITEMS = (
     ("devices",),

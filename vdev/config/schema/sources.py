@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from ..core.spec import NodeKind, Operator, PathType
-from .geometry import PartitioningModel
-from .standins import VirtualNode
-from .tree import Plain
-from .types import (
+from ...core.spec import NodeKind, Operator, PathType
+from ..document.parser import Plain
+from .node_block import VirtualNode
+from .partitioning import PartitioningModel
+from .scalars import (
     INTEGER,
     PATH,
     STRING,

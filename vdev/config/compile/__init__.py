@@ -1,0 +1,1 @@
+"""Validated models to the values of `core.spec`."""

@@ -1,0 +1,1 @@
+"""Presets: descriptions of real device models, read from files."""
