@@ -21,11 +21,11 @@ import yaml
 
 from tests.e2e import leftovers
 from vdev.core.model.names import visible_devices_env
-from vdev.sim import pods
-from vdev.sim.driver import reasons_in
-from vdev.sim.pods import ContainerStatus, Kind, Phase, PodStatus
-from vdev.sim.scenario import Action, Capability, ScenarioError
-from vdev.sim.state import Capacity
+from vdev.sim.device_manager.device_table import Capacity
+from vdev.sim.objects import pods
+from vdev.sim.objects.pods import ContainerStatus, Kind, Phase, PodStatus
+from vdev.sim.scenarios.embedded_driver import reasons_in
+from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"

@@ -22,9 +22,9 @@ from tests.e2e.cluster import ClusterDriver, Kubectl, KubectlError, Target
 from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet
-from vdev.sim.pods import Kind
-from vdev.sim.scenario import play
-from vdev.sim.scenariofile import load
+from vdev.sim.objects.pods import Kind
+from vdev.sim.scenarios.scenario import play
+from vdev.sim.scenarios.scenario_file import load
 
 SCENARIOS = Path(__file__).parents[1] / "sim" / "scenarios"
 NODE = "n1"

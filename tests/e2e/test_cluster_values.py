@@ -1,8 +1,9 @@
 """How the driver reads a cluster's objects; needs no cluster."""
 
 from tests.e2e.cluster import ClusterDriver, Target, capacity, filled, placed, pod_status
-from vdev.sim import manifest, pods
-from vdev.sim.pods import Phase
+from vdev.sim import manifest
+from vdev.sim.objects import pods
+from vdev.sim.objects.pods import Phase
 
 NPU = "acme.dev/npu"
 

@@ -7,8 +7,8 @@ import pytest
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManifestError, ManualClock, Phase, Timings, manifest
-from vdev.sim.admission import AdmissionError, Claim, select
-from vdev.sim.state import Device, DeviceTable, Options
+from vdev.sim.device_manager.device_allocation import AdmissionError, Claim, select
+from vdev.sim.device_manager.device_table import Device, DeviceTable, Options
 
 NPU = "acme.dev/npu"
 GPU = "acme.dev/gpu"

@@ -12,8 +12,8 @@ import yaml
 from vdev.errors import HostError
 from vdev.sim import Phase, manifest
 from vdev.sim.app import Output, SimOptions, serve
-from vdev.sim.directory import PodDirectory
 from vdev.sim.journal import ManifestRefused, PodWaiting
+from vdev.sim.pod_directory import PodDirectory
 
 NPU = "acme.dev/npu"
 

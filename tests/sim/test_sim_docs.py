@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 
 from vdev.sim import lint
-from vdev.sim.driver import SimDriver
-from vdev.sim.scenario import play
-from vdev.sim.scenariofile import parse
+from vdev.sim.scenarios.embedded_driver import SimDriver
+from vdev.sim.scenarios.scenario import play
+from vdev.sim.scenarios.scenario_file import parse
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "embedded-kubelet.md").read_text()

@@ -5,8 +5,8 @@ import pytest
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, manifest
 from vdev.sim import lint as rules
-from vdev.sim.merge import merge
-from vdev.sim.state import Device, Options
+from vdev.sim.device_manager.device_table import Device, Options
+from vdev.sim.objects.container_edits import merge
 
 NPU = "acme.dev/npu"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.sim.names import is_extended_resource_name
+from vdev.sim.device_manager.resource_names import is_extended_resource_name
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ async def test_rate_limit(short_dir):
 
 def test_rate_limit_refills():
     """The bucket holds ten calls and fills by one each hundredth of a second."""
-    from vdev.sim.podresources import RateLimit
+    from vdev.sim.kubelet.podresources_server import RateLimit
 
     now = 0.0
     limit = RateLimit(lambda: now)

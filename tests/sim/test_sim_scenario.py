@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vdev.sim.driver import SimDriver
-from vdev.sim.scenario import Action, Capability, ScenarioError, play
-from vdev.sim.scenariofile import ScenarioFormatError, load, parse
+from vdev.sim.scenarios.embedded_driver import SimDriver
+from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError, play
+from vdev.sim.scenarios.scenario_file import ScenarioFormatError, load, parse
 
 NPU = "acme.dev/npu"
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tests.kit.scenarios import scenarios
-from vdev.sim.driver import SimDriver
-from vdev.sim.scenario import Capability, play
-from vdev.sim.scenariofile import load
+from vdev.sim.scenarios.embedded_driver import SimDriver
+from vdev.sim.scenarios.scenario import Capability, play
+from vdev.sim.scenarios.scenario_file import load
 
 
 @pytest.mark.parametrize("path", scenarios())

@@ -6,9 +6,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.sim.admission import AdmissionError, Claim, select
-from vdev.sim.checkpoint import parse, restore, take
-from vdev.sim.state import Device, DeviceTable, Options
+from vdev.sim.device_manager.device_allocation import AdmissionError, Claim, select
+from vdev.sim.device_manager.device_checkpoint import parse, restore, take
+from vdev.sim.device_manager.device_table import Device, DeviceTable, Options
 
 NPU = "acme.dev/npu"
 IDS = [f"d{i}" for i in range(8)]

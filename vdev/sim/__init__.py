@@ -4,15 +4,15 @@ It behaves as Kubernetes 1.36 does, is never kinder, and reports what the real o
 plugin, so that no mistake is shared. Start with `Kubelet`.
 """
 
-from .client import Timings
 from .clock import Clock, LeapClock, ManualClock, SystemClock
+from .device_manager.device_table import Capacity
+from .device_manager.plugin_client import Timings
+from .device_manager.registration_server import Compat
 from .journal import Entry, Event
-from .kubelet import Kubelet, KubeletPanic
+from .kubelet.kubelet import Kubelet, KubeletPanic
 from .lint import Finding, Severity
-from .merge import DeviceNode, Edits, Mount
-from .pods import ContainerStatus, Kind, ManifestError, Phase, PodStatus, manifest
-from .registration import Compat
-from .state import Capacity
+from .objects.container_edits import DeviceNode, Edits, Mount
+from .objects.pods import ContainerStatus, Kind, ManifestError, Phase, PodStatus, manifest
 
 __all__ = [
     "Capacity",

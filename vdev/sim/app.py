@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TextIO
 
 from ..errors import HostError
-from .directory import PodDirectory
+from .device_manager.registration_server import Compat
 from .journal import Entry, Lifecycle
-from .kubelet import Kubelet
-from .registration import Compat
+from .kubelet.kubelet import Kubelet
+from .pod_directory import PodDirectory
 from .render import entry_json, render_entry
 
 DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # noqa: S108  # short and easy to type; its owner is checked

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from .device_manager.device_table import Capacity, Options
 from .lint import Finding
-from .pods import PodStatus
-from .state import Capacity, Options
+from .objects.pods import PodStatus
 
 KEPT_ENTRIES = 10_000
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
-from .state import HEALTHY, UNHEALTHY, Device, Options
+from .device_manager.device_table import HEALTHY, UNHEALTHY, Device, Options
 
 LIST_LIMIT_BYTES = 4 * 1024 * 1024  # the default receive limit of grpc-go, which the kubelet leaves as it is
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4

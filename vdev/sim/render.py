@@ -5,6 +5,7 @@ Owns the lines and their order; pure. What is worth an entry is decided where it
 
 from typing import Any, assert_never
 
+from .device_manager.device_table import Capacity
 from .journal import (
     Entry,
     Lifecycle,
@@ -19,9 +20,8 @@ from .journal import (
     RegistrationFailed,
 )
 from .lint import Finding
-from .merge import Edits
-from .pods import ContainerStatus, PodStatus
-from .state import Capacity
+from .objects.container_edits import Edits
+from .objects.pods import ContainerStatus, PodStatus
 
 _INDENT = " " * 9
 

@@ -16,9 +16,9 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from ..pb import deviceplugin_v1beta1_pb2 as api
-from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from .lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
+from ...pb import deviceplugin_v1beta1_pb2 as api
+from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ..lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
 
 _T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .state import DeviceTable, Endpoint, Held
+from .device_table import DeviceTable, Endpoint, Held
 
 FILE_NAME = "kubelet_internal_checkpoint"
 _OURS = b"vdev.sim"  # what the checksum begins with; a real kubelet's file agrees with it once in four billion

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from ..errors import UsageError
+from ...errors import UsageError
 from .scenario import (
     Action,
     AdvanceClock,

@@ -12,8 +12,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import UsageError
-from .merge import Edits
+from ...errors import UsageError
+from .container_edits import Edits
 
 _SUFFIXES = {
     "": Decimal(1), "m": Decimal("0.001"), "u": Decimal("0.000001"), "n": Decimal("0.000000001"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from ..pb import deviceplugin_v1beta1_pb2 as api
+from ...pb import deviceplugin_v1beta1_pb2 as api
 
 _V = TypeVar("_V")
 _NOTHING: Mapping[str, str] = MappingProxyType({})

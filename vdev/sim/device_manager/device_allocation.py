@@ -10,12 +10,12 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from ..pb import deviceplugin_v1beta1_pb2 as api
-from . import lint
-from .client import PluginClient, PluginError
-from .journal import Journal
-from .pods import ContainerSpec, Kind, PodSpec
-from .state import DeviceTable
+from ...pb import deviceplugin_v1beta1_pb2 as api
+from .. import lint
+from ..journal import Journal
+from ..objects.pods import ContainerSpec, Kind, PodSpec
+from .device_table import DeviceTable
+from .plugin_client import PluginClient, PluginError
 
 Prefer = Callable[[set[str], set[str]], Awaitable[set[str]]]
 

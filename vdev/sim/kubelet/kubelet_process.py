@@ -15,17 +15,18 @@ from typing import Any
 
 import grpc.aio
 
-from ..errors import SocketError
-from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from . import checkpoint, wire
-from .admission import Admission
-from .client import Timings
-from .clock import Clock
-from .journal import Journal
-from .lint import Finding, Overlaps, Severity
-from .podresources import PodResources, Pods, RateLimit
-from .registration import Compat, Registry
-from .state import DeviceTable
+from ...errors import SocketError
+from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ..clock import Clock
+from ..device_manager import device_checkpoint
+from ..device_manager.device_allocation import Admission
+from ..device_manager.device_table import DeviceTable
+from ..device_manager.plugin_client import Timings
+from ..device_manager.registration_server import Compat, Registry
+from ..journal import Journal
+from ..lint import Finding, Overlaps, Severity
+from . import kubelet_directory
+from .podresources_server import PodResources, Pods, RateLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +97,18 @@ class KubeletProcess:
         """Read the checkpoint, remove every socket of the directory, and serve. Raises SocketError, HostError."""
         paths = self.paths
         await asyncio.to_thread(self._prepare)
-        found, problem = await asyncio.to_thread(checkpoint.read, paths.device_plugins)
+        found, problem = await asyncio.to_thread(device_checkpoint.read, paths.device_plugins)
         if problem:
             self.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self.fresh = found is None and not problem
         if found is not None:
-            checkpoint.restore(self.table, found, now=self.clock.now())
+            device_checkpoint.restore(self.table, found, now=self.clock.now())
         # A TaskGroup is entered and left by one task, while fixtures start and stop a kubelet in two: hence this task.
         up = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(up), name="kubelet")
         await up
         self.alive = True
-        await asyncio.to_thread(wire.remove_sockets, paths.device_plugins)
+        await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
             await self.pause(self.settings.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
@@ -152,7 +153,7 @@ class KubeletProcess:
         async with self._saving:
             if not self.alive:
                 return
-            text = checkpoint.take(self.table)
+            text = device_checkpoint.take(self.table)
             write = functools.partial(_write_checkpoint, self.paths.device_plugins, text)
             self._write = asyncio.get_running_loop().run_in_executor(None, write)
             if problem := await asyncio.shield(self._write):
@@ -184,12 +185,12 @@ class KubeletProcess:
     def _prepare(self) -> None:
         paths = self.paths
         for socket in (paths.registration_socket, paths.pod_resources_socket):
-            wire.check_path(socket)
-            wire.refuse_live(socket)
-        if checkpoint.belongs_to_real_kubelet(paths.device_plugins):
+            kubelet_directory.check_path(socket)
+            kubelet_directory.refuse_live(socket)
+        if device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):
             raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use a directory of its own")
-        wire.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
-        wire.remove_sockets(paths.private)
+        kubelet_directory.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
+        kubelet_directory.remove_sockets(paths.private)
 
     async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
         private = self.paths.private / name
@@ -199,7 +200,7 @@ class KubeletProcess:
             raise SocketError(f"{private}: cannot listen: {error}") from error
         await server.start()
         self._servers.append(server)
-        await asyncio.to_thread(wire.publish, private, public)
+        await asyncio.to_thread(kubelet_directory.publish, private, public)
 
     async def _supervise(self, up: asyncio.Future[None]) -> None:
         async with self._group:
@@ -224,7 +225,7 @@ class KubeletProcess:
 def _write_checkpoint(directory: Path, text: str) -> str:
     """Write, and say what went wrong instead of raising: the real kubelet logs it and goes on."""
     try:
-        checkpoint.write(directory, text)
+        device_checkpoint.write(directory, text)
     except OSError as error:
         return f"{directory}: {error}"
     return ""

@@ -11,8 +11,8 @@ import socket
 import stat
 from pathlib import Path
 
-from ..errors import HostError, SocketError
-from .lint import SUN_PATH_LIMIT
+from ...errors import HostError, SocketError
+from ..lint import SUN_PATH_LIMIT
 
 _DIRECTORY_MODE = 0o750
 

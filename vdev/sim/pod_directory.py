@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from . import pods
 from .journal import ManifestRefused, PodWaiting
-from .kubelet import Kubelet, KubeletPanic
-from .pods import ManifestError, PodSpec
+from .kubelet.kubelet import Kubelet, KubeletPanic
+from .objects import pods
+from .objects.pods import ManifestError, PodSpec
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _UID_SPACE = uuid.UUID("9ad1b3ad-0fd0-5b31-8f4c-1a3f2f5f0c11")

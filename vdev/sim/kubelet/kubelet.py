@@ -15,17 +15,17 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from ..errors import UsageError, VdevError
-from . import pods
-from .client import Timings
-from .clock import Clock, SystemClock
-from .journal import Event, Journal, Lifecycle, Metrics, NodeChanged, PodDeleted
-from .lint import Finding, Overlaps, Severity
-from .pods import Phase, PodStatus
-from .process import KubeletProcess, Paths, Settings
-from .registration import Compat
-from .state import Capacity, DeviceTable, DeviceVanishedError
-from .workers import ContainerRecord, PodRecord, PodStore, ProcessGoneError, Workers
+from ...errors import UsageError, VdevError
+from ..clock import Clock, SystemClock
+from ..device_manager.device_table import Capacity, DeviceTable, DeviceVanishedError
+from ..device_manager.plugin_client import Timings
+from ..device_manager.registration_server import Compat
+from ..journal import Event, Journal, Lifecycle, Metrics, NodeChanged, PodDeleted
+from ..lint import Finding, Overlaps, Severity
+from ..objects import pods
+from ..objects.pods import Phase, PodStatus
+from .kubelet_process import KubeletProcess, Paths, Settings
+from .pod_workers import ContainerRecord, PodRecord, PodStore, ProcessGoneError, Workers
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
 _POLL_SECONDS = 0.05

@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, assert_never
 
-from . import wire
-from .clock import LeapClock
-from .kubelet import Kubelet
-from .pods import PodStatus
+from ..clock import LeapClock
+from ..device_manager.device_table import UNHEALTHY, Capacity
+from ..kubelet import kubelet_directory
+from ..kubelet.kubelet import Kubelet
+from ..objects.pods import PodStatus
 from .scenario import Action, Capability, ScenarioError
-from .state import UNHEALTHY, Capacity
 
 _LOG_TAIL = 2_000  # characters of the plugin's log that an error shows
 _POLL_SECONDS = 0.1
@@ -212,11 +212,11 @@ class SimDriver:
         await self._plugin.stop()
         await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
         directory = self.kubelet.device_plugin_dir
-        await asyncio.to_thread(wire.remove_sockets, directory)
+        await asyncio.to_thread(kubelet_directory.remove_sockets, directory)
         await self._plugin.start()
         try:
             async with asyncio.timeout(_STOP_SECONDS):
-                while not await asyncio.to_thread(wire.sockets, directory):
+                while not await asyncio.to_thread(kubelet_directory.sockets, directory):
                     await self.change()
         except TimeoutError:
             raise ScenarioError(f"the plugin did not serve within {_STOP_SECONDS:g} s of its start") from None

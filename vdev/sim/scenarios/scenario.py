@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, assert_never
 
-from ..errors import VdevError
-from .pods import ContainerStatus, PodStatus
-from .render import edits_json
-from .state import Capacity
+from ...errors import VdevError
+from ..device_manager.device_table import Capacity
+from ..objects.pods import ContainerStatus, PodStatus
+from ..render import edits_json
 
 
 class ScenarioError(VdevError):

@@ -14,13 +14,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from ..pb import deviceplugin_v1beta1_pb2 as api
-from ..pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from . import lint
-from .client import PluginClient, PluginError, Timings
-from .journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
-from .names import is_extended_resource_name
-from .state import Device, DeviceTable, Options
+from ...pb import deviceplugin_v1beta1_pb2 as api
+from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from .. import lint
+from ..journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
+from .device_table import Device, DeviceTable, Options
+from .plugin_client import PluginClient, PluginError, Timings
+from .resource_names import is_extended_resource_name
 
 VERSION = "v1beta1"
 

@@ -11,14 +11,16 @@ from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 
-from ..pb import deviceplugin_v1beta1_pb2 as api
-from . import lint, merge, predicates, wire
-from .admission import AdmissionError
-from .client import PluginError
-from .journal import Event, Journal, PodChanged
-from .lint import Finding, Severity
-from .pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
-from .process import KubeletProcess
+from ...pb import deviceplugin_v1beta1_pb2 as api
+from .. import lint
+from ..device_manager.device_allocation import AdmissionError
+from ..device_manager.plugin_client import PluginError
+from ..journal import Event, Journal, PodChanged
+from ..lint import Finding, Severity
+from ..objects import container_edits
+from ..objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
+from . import kubelet_directory, predicates
+from .kubelet_process import KubeletProcess
 
 WAITING_REASON = "CreateContainerConfigError"
 
@@ -39,7 +41,7 @@ class ContainerRecord:
     starts: int = 0
     allocations: int = 0
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    edits: merge.Edits = field(default_factory=merge.Edits)
+    edits: container_edits.Edits = field(default_factory=container_edits.Edits)
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def status(self) -> ContainerStatus:
@@ -265,7 +267,7 @@ class Workers:
         container.running = container.spec.kind is not Kind.INIT
         container.done = container.spec.kind is Kind.INIT
 
-    async def _run_options(self, pod: PodRecord, container: ContainerRecord) -> merge.Edits:
+    async def _run_options(self, pod: PodRecord, container: ContainerRecord) -> container_edits.Edits:
         """What the kubelet does before each container start: PreStartContainer, then the cached responses, merged."""
         process, spec = self._process, container.spec
         wanted = [r for r, count in spec.limits.items() if count and process.table.is_plugin_resource(r)]
@@ -277,7 +279,9 @@ class Workers:
             self._look_at_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
         resources = process.dice.sample(sorted(held), len(held))
-        edits = merge.merge((r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources)
+        edits = container_edits.merge(
+            (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
+        )
         self._journal.find(
             Finding("conflict", Severity.ERROR, "", f"pod {pod.spec.key}, container {spec.name}: {text}")
             for text in edits.conflicts
@@ -285,12 +289,12 @@ class Workers:
         await self._check_host(edits)
         return edits
 
-    async def _check_host(self, edits: merge.Edits) -> None:
+    async def _check_host(self, edits: container_edits.Edits) -> None:
         """The runtime fails a container whose device node is not there; the kubelet does not look."""
         if self._host_root is None:
             return
         paths = [node.host_path for node in edits.devices]
-        missing = await asyncio.to_thread(wire.missing_host_paths, paths, self._host_root)
+        missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, self._host_root)
         self._journal.find(
             Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host")
             for path in missing

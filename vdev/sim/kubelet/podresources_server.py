@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeAlias
 import grpc
 import grpc.aio
 
-from ..pb import podresources_v1_pb2 as v1
-from ..pb import podresources_v1_pb2_grpc as v1_grpc
-from ..pb import podresources_v1alpha1_pb2 as v1alpha1
-from ..pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
-from .journal import Journal
-from .pods import Kind, PodSpec
-from .state import NO_NUMA, DeviceTable
+from ...pb import podresources_v1_pb2 as v1
+from ...pb import podresources_v1_pb2_grpc as v1_grpc
+from ...pb import podresources_v1alpha1_pb2 as v1alpha1
+from ...pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
+from ..device_manager.device_table import NO_NUMA, DeviceTable
+from ..journal import Journal
+from ..objects.pods import Kind, PodSpec
 
 QUERIES_PER_SECOND = 100.0
 BURST = 10
