@@ -10,7 +10,7 @@ import pytest
 
 from vdev.config import load
 from vdev.core.faults.schedule import Dice, on_node
-from vdev.core.model.fault_rules import Nodes
+from vdev.core.model.fault_rules import NodeSelection
 from vdev.faults import ManualClock
 from vdev.sim import Phase, manifest
 
@@ -159,7 +159,7 @@ async def test_tenth_of_fleet(tell, clock, shows):
     loaded = await asyncio.to_thread(load, [LIBRARY / "tenth-of-fleet.yaml"])
     (rule,) = loaded.spec.faults.rules
     fleet = [f"node-{number}" for number in range(1000)]
-    chosen = [node for node in fleet if on_node(Nodes(share=rule.nodes.share), rule.name, Dice(7, node))]
+    chosen = [node for node in fleet if on_node(NodeSelection(share=rule.nodes.share), rule.name, Dice(7, node))]
     assert 70 <= len(chosen) <= 130
     await tell("tenth-of-fleet.yaml", node=chosen[0])
     clock.advance(120)
@@ -171,7 +171,7 @@ async def test_the_rest_of_the_fleet(tell, clock, shows, kubelet):
     node = next(
         name
         for name in map("node-{}".format, range(99))
-        if not on_node(Nodes(share=0.1), "one-of-eight", Dice(7, name))
+        if not on_node(NodeSelection(share=0.1), "one-of-eight", Dice(7, name))
     )
     agent = await tell("tenth-of-fleet.yaml", node=node)
     clock.advance(120)

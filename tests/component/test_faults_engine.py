@@ -6,11 +6,12 @@ import pytest
 
 from vdev.core.inventory import resources
 from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.fault_rules import Aim, Chance, FaultSpec, Nodes, Rule, Verdict, When
+from vdev.core.model.fault_effects import SetHealth
+from vdev.core.model.fault_rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
 from vdev.faults import Engine, ManualClock
 from vdev.observe.metrics import Metrics
 
-SICK = Rule(name="x", effect=Verdict(healthy=False), when=When(at=10, lasts=5))
+SICK = FaultRuleSpec(name="x", effect=SetHealth(healthy=False), when=When(at=10, lasts=5))
 
 
 def stock(*names):
@@ -30,8 +31,8 @@ def stock(*names):
         (SICK, True),
         (replace(SICK, when=replace(SICK.when, jitter=0.1)), False),
         (replace(SICK, chance=Chance(probability=0.9)), False),
-        (replace(SICK, aim=Aim(pick=1)), False),
-        (replace(SICK, nodes=Nodes(share=0.9)), False),
+        (replace(SICK, selection=DeviceSelection(pick=1)), False),
+        (replace(SICK, nodes=NodeSelection(share=0.9)), False),
     ],
 )
 def test_another_seed_restarts_what_draws_lots(rule, expected):

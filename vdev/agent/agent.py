@@ -21,7 +21,7 @@ from ..control import command_socket
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe.metrics import Metrics
-from ..plugin.kubelet_socket import KubeletLink
+from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import State
 from . import handover_actions
 from .fault_control import Drill
@@ -62,7 +62,7 @@ class Agent:
         self.options = options
         self.metrics = metrics or Metrics()
         self.steps = Steps(on_change=self._mark, intervals=options.intervals)
-        self.link = KubeletLink(options.kubelet_socket, options.plugin_dir)
+        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
         self.ownership = Ownership(options.host, self.metrics)
         self.desk = FrontDesk(
             self.metrics,

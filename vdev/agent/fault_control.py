@@ -16,13 +16,14 @@ from ..core.allocation import cdi
 from ..core.faults.forecast import words
 from ..core.faults.meaning import NOWHERE, scene
 from ..core.inventory.resources import Inventory
-from ..core.model.fault_rules import CdiFault, FaultSpec, Kind, Process, Rule
+from ..core.model.fault_effects import CdiFault, FaultKind, Process
+from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import HostError, UsageError
 from ..faults import Engine
 from ..faults.engine import CONFIGURATION, Run
-from ..faults.rule_store import Store, name_of
+from ..faults.rule_store import RuleStore, name_of
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
 from .options import Options
@@ -40,7 +41,7 @@ class Drill:
         self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
         self.spec = Spec()
         directory = options.fault_dir if options.fault_injection else None
-        self.store = Store(self.engine, self._parse, directory)
+        self.store = RuleStore(self.engine, self._parse, directory)
         self._allowed = options.fault_injection
         self._exit = options.exit
         self._wake = wake
@@ -222,7 +223,7 @@ class Drill:
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} means no device that this node has now")
             for name, run in self.engine.runs.items()
-            if run.live and run.rule.kind is Kind.DEVICE and not run.targets
+            if run.live and run.rule.kind is FaultKind.DEVICE and not run.targets
         )
         hidden = (
             warning(run.rule.where, f"the fault rule {name!r} waits for a file that cannot be seen: {why}")
@@ -249,7 +250,7 @@ def _seconds(request: Mapping[str, Any], key: str) -> float | None:
 
 
 def _document(run: Run, now: float) -> dict[str, Any]:
-    rule: Rule = run.rule
+    rule: FaultRuleSpec = run.rule
     in_seconds = None if run.changes_at is None else round(max(0.0, run.changes_at - now), 3)
     return {
         "name": rule.name,
@@ -262,7 +263,7 @@ def _document(run: Run, now: float) -> dict[str, Any]:
         "injectedIn": dict(sorted(run.injections.items())),
         "what": words(rule),
         "resource": rule.resource,
-        "devices": sorted({each for _, each in run.targets}) if rule.kind is Kind.DEVICE else [],
+        "devices": sorted({each for _, each in run.targets}) if rule.kind is FaultKind.DEVICE else [],
     }
 
 

@@ -22,7 +22,7 @@ from ..config import Loaded
 from ..core.faults import targets
 from ..core.inventory import resources as inv
 from ..core.memory import Memory
-from ..core.model.fault_rules import CdiFault
+from ..core.model.fault_effects import CdiFault
 from ..core.model.problem import Problem, errors
 from ..core.retention import retain
 from ..core.retention.holders import Holdings, Key

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.allocation import cdi, request
-from ..core.allocation import edits as inject
-from ..core.allocation.edits import ContainerEdits
+from ..core.allocation.edits import ContainerEdits, cdi_documents, container_edits
 from ..core.inventory.resources import Inventory, Resource
 from ..core.model.problem import did_you_mean
 from ..core.spec import DeviceListStrategy
@@ -95,8 +94,8 @@ def _under(resource: Resource, strategy: DeviceListStrategy) -> Resource:
 
 def _answer(resource: Resource, ids: list[str]) -> dict[str, Any]:
     """The answer as a document; what the runtime finds behind CDI names goes with it."""
-    edits = inject.inject(request.allocate(resource, ids))
-    documents = inject.cdi_documents(Inventory({resource.name: resource}))
+    edits = container_edits(request.allocate(resource, ids))
+    documents = cdi_documents(Inventory({resource.name: resource}))
     behind = {
         cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)
         for kind, document in documents.items()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import config, discovery, settings
-from ..core.inventory import resources as inventory
+from ..core.inventory.resources import EMPTY, Inventory, arrange
 from ..core.model.fault_rules import NO_RULES, FaultSpec
 from ..core.model.origin import Override
 from ..core.model.problem import Problem
@@ -22,7 +22,7 @@ class Preview:
     """The inventory of a node, what discovery looked at, all problems, and the fault rules."""
 
     node: str
-    inventory: inventory.Inventory
+    inventory: Inventory
     found: Mapping[str, discovery.Found]
     problems: tuple[Problem, ...]
     faults: FaultSpec = NO_RULES
@@ -45,13 +45,13 @@ def preview(
         try:
             loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
         except ConfigError:
-            return Preview(node, inventory.EMPTY, {}, _problems(bad))
+            return Preview(node, EMPTY, {}, _problems(bad))
     host = HostRoot(host_root)
     found = {
         entry.name: discovery.discover(entry, host, node=node, numbering=discovery.Numbering())
         for entry in loaded.spec.on_node(node)
     }
-    stock = inventory.arrange(loaded.spec, node, {name: each.devices for name, each in found.items()})
+    stock = arrange(loaded.spec, node, {name: each.devices for name, each in found.items()})
     problems = (*loaded.problems, *(problem for each in found.values() for problem in each.problems), *stock.problems)
     return Preview(node, stock, found, tuple(dict.fromkeys(problems)), loaded.spec.faults)
 

@@ -14,34 +14,31 @@ from dataclasses import dataclass, field
 import structlog
 
 from ..aio.clock import Clock, sleep
-from ..core.faults import targets as aim
+from ..core.faults import targets
 from ..core.faults.schedule import Dice, Firing, Key, Phase, earliest, hits, on_node, phase, seconds_of, strikes
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Health
-from ..core.model.fault_rules import (
-    ALWAYS,
+from ..core.model.fault_effects import (
     Call,
     CallFault,
     Cdi,
     CdiFault,
-    FaultSpec,
+    FaultKind,
     Flap,
-    Kind,
     PodResources,
     Process,
     Register,
     RegisterFault,
     Remove,
     Rpc,
-    Rule,
+    SetHealth,
     Socket,
     SocketFault,
-    Start,
     Stream,
     StreamFault,
-    Verdict,
 )
+from ..core.model.fault_rules import ALWAYS, FaultRuleSpec, FaultSpec, Start
 from ..errors import UsageError
 from ..observe.metrics import Metrics
 
@@ -57,7 +54,7 @@ _OVER = Phase(active=False, changes_at=None)
 class Strike:
     """A momentary fault that must happen now: to the resources' streams or sockets, or to the process."""
 
-    rule: Rule
+    rule: FaultRuleSpec
     fault: StreamFault | SocketFault | Process
 
 
@@ -65,7 +62,7 @@ class Strike:
 class Run:
     """One rule on this node, since it was loaded."""
 
-    rule: Rule
+    rule: FaultRuleSpec
     source: str
     dice: Dice
     loaded_at: float
@@ -91,14 +88,14 @@ class Run:
         return self.injections.total()
 
 
-def by_lot(rule: Rule) -> bool:
+def by_lot(rule: FaultRuleSpec) -> bool:
     """Whether the seed matters to the rule."""
-    when, chance, aimed, effect = rule.when, rule.chance, rule.aim, rule.effect
+    when, chance, selection, effect = rule.when, rule.chance, rule.selection, rule.effect
     return bool(
         when.jitter
         or chance.probability < ALWAYS
-        or aimed.pick is not None
-        or aimed.share is not None
+        or selection.pick is not None
+        or selection.share is not None
         or rule.nodes.share < ALWAYS
         or (isinstance(effect, Call) and effect.delay is not None and effect.delay.median < effect.delay.most)
     )
@@ -113,7 +110,7 @@ class Engine:
     def __init__(self, node: str, clock: Clock, metrics: Metrics, *, on_change: Callable[[], None]) -> None:
         self.clock = clock
         self.runs: dict[str, Run] = {}
-        self.afflictions = aim.NONE
+        self.afflictions = targets.NONE
         self._node = node
         self._metrics = metrics
         self._on_change = on_change
@@ -175,7 +172,7 @@ class Engine:
             raise UsageError(f"there is no fault {name!r}; there are: {', '.join(sorted(self.runs)) or 'none'}")
         return run
 
-    def _begin(self, rule: Rule, source: str, dice: Dice) -> Run:
+    def _begin(self, rule: FaultRuleSpec, source: str, dice: Dice) -> Run:
         now = self.clock.now()
         run = Run(rule, source, dice, now, on_node(rule.nodes, rule.name, dice))
         started = now if self._started is None else self._started
@@ -210,8 +207,8 @@ class Engine:
     def look(self, inventory: Inventory) -> Afflictions:
         """Bring every run up to now; what faults do to the devices of this inventory."""
         if not self.runs and not self._active:
-            self.afflictions, self.stirred = aim.NONE, False
-            return aim.NONE
+            self.afflictions, self.stirred = targets.NONE, False
+            return targets.NONE
         before = self._active
         came_due = any(self._looked_at < due <= self.clock.now() for due in self._late.values())
         self.meet(inventory)
@@ -225,7 +222,7 @@ class Engine:
         self.afflictions = self._afflict(now)
         self.stirred = came_due or before != self._active
         self._looked_at = now
-        for kind in Kind:
+        for kind in FaultKind:
             self._metrics.faults_active.labels(kind.value).set(sum(run.rule.kind is kind for run in self._active))
         return self.afflictions
 
@@ -296,7 +293,9 @@ class Engine:
                 name = run.rule.name
                 delay = seconds_of(effect.delay, run.dice, name, number, rpc, resource) if effect.delay else 0.0
                 self._note(run, resource, call=rpc.value, number=number, delay=round(delay, 3))
-                return CallFault(rule=name, delay=delay, hang=effect.hang, fail=effect.fail, wrong=effect.wrong)
+                return CallFault(
+                    rule=name, delay=delay, hang=effect.hang, fail=effect.fail, faulty_answer=effect.faulty_answer
+                )
         return None
 
     def holds(self, rule: str) -> bool:
@@ -353,7 +352,7 @@ class Engine:
 
     def _select(self) -> None:
         for run in self.runs.values():
-            run.targets = aim.select(run.rule, self._inventory, run.dice) if run.here else frozenset()
+            run.targets = targets.select(run.rule, self._inventory, run.dice) if run.here else frozenset()
 
     def _look_at(self, run: Run, now: float) -> None:
         rule = run.rule
@@ -367,7 +366,7 @@ class Engine:
         run.looked_at = now
         if active != run.active:
             run.active = active
-            devices = aim.names(run.targets)[:8] if rule.kind is Kind.DEVICE else None
+            devices = targets.names(run.targets)[:8] if rule.kind is FaultKind.DEVICE else None
             write = log.warning if active else log.info
             write(
                 f"fault {'begins' if active else 'ends'}",
@@ -376,13 +375,13 @@ class Engine:
                 devices=devices,
                 injected=True,
             )
-            if active and rule.kind in (Kind.DEVICE, Kind.CDI, Kind.POD_RESOURCES):
+            if active and rule.kind in (FaultKind.DEVICE, FaultKind.CDI, FaultKind.POD_RESOURCES):
                 for resource in self._resources_of(run):
                     self._note(run, resource, quiet=True)
 
     def _resources_of(self, run: Run) -> Iterable[str]:
         """The resources whose devices the rule hits now; for other kinds what the rule says."""
-        if run.rule.kind is not Kind.DEVICE:
+        if run.rule.kind is not FaultKind.DEVICE:
             return (run.rule.resource,)
         return sorted({name for name, _ in self._hit(run, self.clock.now())}) or (run.rule.resource,)
 
@@ -403,7 +402,7 @@ class Engine:
         for run in self._active:
             keys = self._hit(run, now)
             match run.rule.effect:
-                case Verdict(healthy, reason):
+                case SetHealth(healthy, reason):
                     verdicts |= dict.fromkeys(keys, Health(healthy, reason, run.rule.name))
                 case Flap(reason=reason):
                     verdicts |= dict.fromkeys(keys, Health(False, reason, run.rule.name))
@@ -423,7 +422,7 @@ class Engine:
         keys: set[Key] = set()
         for firing in run.firings:
             if phase(run.rule, run.dice, firing, now).active:
-                keys |= run.targets if firing.keys is None else aim.widened(firing.keys, run.rule, self._inventory)
+                keys |= run.targets if firing.keys is None else targets.widened(firing.keys, run.rule, self._inventory)
         return frozenset(keys)
 
     def _waited(self, run: Run, what: str, delay: float) -> bool:

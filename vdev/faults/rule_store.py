@@ -29,7 +29,7 @@ Parse = Callable[[str, str], FaultSpec]
 """From a text and its name to rules; raises ConfigError."""
 
 
-class Store:
+class RuleStore:
     """Live rules and those of `directory` (None: there is none). `parse` checks texts against the configuration."""
 
     def __init__(self, engine: Engine, parse: Parse, directory: Path | None = None) -> None:

@@ -2,9 +2,9 @@
 
 `probes` holds the four probes, which block; `aio.blocking_calls` runs them in threads that may be abandoned; the
 verdict is made by `core.health.thresholds`. Nothing here knows resources or the kubelet: whoever holds a
-`HealthMonitor` reads its `reports`.
+`HealthMonitor` reads its `verdicts`.
 """
 
-from .monitor import HealthMonitor, Report, Target
+from .monitor import HealthMonitor, Target, Verdict
 
-__all__ = ["HealthMonitor", "Report", "Target"]
+__all__ = ["HealthMonitor", "Target", "Verdict"]

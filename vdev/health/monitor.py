@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Verdict:
     """The verdict on one device.
 
     `since` is the time of its last change (seconds since 1970); `flaps` counts how often its probe turned from success
@@ -60,16 +60,16 @@ class HealthMonitor:
         self._calls = Calls()
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
-        self._reports: dict[str, Report] = {}
+        self._verdicts: dict[str, Verdict] = {}
         self._places: tuple[frozenset[Path], frozenset[Path]] | None = None  # of all probes; None: to be gathered
         self._changed: set[str] = set()
         self._news = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def reports(self) -> Mapping[str, Report]:
+    def verdicts(self) -> Mapping[str, Verdict]:
         """The verdict on every device that was probed at least once, by id."""
-        return self._reports
+        return self._verdicts
 
     @property
     def directories(self) -> frozenset[Path]:
@@ -115,7 +115,7 @@ class HealthMonitor:
             self._stop(key)
             self._places = None
             del self._probed[key]
-            self._reports.pop(key, None)
+            self._verdicts.pop(key, None)
         for key, given in targets.items():
             target = Target(*given)
             old = self._probed.get(key)
@@ -190,10 +190,10 @@ class HealthMonitor:
         return outcome
 
     def _report(self, key: str, track: Track) -> None:
-        old = self._reports.get(key)
+        old = self._verdicts.get(key)
         since = old.since if old and old.health.healthy == track.health.healthy else self._wall()
-        report = Report(track.health, since, track.flaps)
+        report = Verdict(track.health, since, track.flaps)
         if report != old:
-            self._reports[key] = report
+            self._verdicts[key] = report
             self._changed.add(key)
             self._news.set()

@@ -6,10 +6,10 @@ The hooks decide nothing of their own and without rules cost one call that retur
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..core.model.fault_rules import CallFault, RegisterFault, Rpc, Stream
+from ..core.model.fault_effects import CallFault, RegisterFault, Rpc, Stream
 
 
-class Hooks(Protocol):
+class FaultHooks(Protocol):
     """The questions. Whoever implements them calls `ResourceService.poke` when an answer changes."""
 
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
@@ -54,4 +54,4 @@ class NoFaults:
         """Not at all: nobody asks for it."""
 
 
-NO_FAULTS: Hooks = NoFaults()
+NO_FAULTS: FaultHooks = NoFaults()

@@ -5,14 +5,14 @@ from typing import TypeVar, assert_never
 
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.model.device import Slot
-from ..core.model.fault_rules import StreamFault, Wrong
+from ..core.model.fault_effects import FaultyAnswer, StreamFault
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
 _Answer = TypeVar("_Answer")
 
 
-def answer(wrong: Wrong, request: object, right: _Answer) -> _Answer:
+def answer(wrong: FaultyAnswer, request: object, right: _Answer) -> _Answer:
     """What is sent instead of the right answer to Allocate or GetPreferredAllocation."""
     match request, right:
         case pb.AllocateRequest(), pb.AllocateResponse():
@@ -22,11 +22,11 @@ def answer(wrong: Wrong, request: object, right: _Answer) -> _Answer:
     return right
 
 
-def _allocate(wrong: Wrong, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
+def _allocate(wrong: FaultyAnswer, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
     match wrong:
-        case Wrong.EMPTY:
+        case FaultyAnswer.EMPTY:
             return pb.AllocateResponse()
-        case Wrong.BOGUS_IDS:
+        case FaultyAnswer.BOGUS_IDS:
             bogus = pb.ContainerAllocateResponse(
                 envs=dict.fromkeys(right.container_responses[0].envs, f"{BOGUS}-0")
                 if request.container_requests
@@ -34,21 +34,21 @@ def _allocate(wrong: Wrong, request: pb.AllocateRequest, right: pb.AllocateRespo
                 devices=[pb.DeviceSpec(container_path=f"/dev/{BOGUS}", host_path=f"/dev/{BOGUS}", permissions="rw")],
             )
             return pb.AllocateResponse(container_responses=[bogus for _ in request.container_requests])
-        case Wrong.OVERSIZED:
+        case FaultyAnswer.OVERSIZED:
             large = pb.ContainerAllocateResponse(envs={"VDEV_OVERSIZED": "x" * (LIST_LIMIT + 1)})
             return pb.AllocateResponse(container_responses=[large for _ in request.container_requests])
         case _:
             assert_never(wrong)
 
 
-def _preferred(wrong: Wrong, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+def _preferred(wrong: FaultyAnswer, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
     match wrong:
-        case Wrong.EMPTY:
+        case FaultyAnswer.EMPTY:
             return pb.PreferredAllocationResponse()
-        case Wrong.BOGUS_IDS:
+        case FaultyAnswer.BOGUS_IDS:
             sizes = [each.allocation_size for each in request.container_requests]
             answers = [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
-        case Wrong.OVERSIZED:
+        case FaultyAnswer.OVERSIZED:
             answers = [["x" * (LIST_LIMIT + 1)] for _ in request.container_requests]
         case _:
             assert_never(wrong)

@@ -22,7 +22,7 @@ MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 _OURS = "vdev-*.sock"
 
 
-class KubeletLink:
+class KubeletSocket:
     """Where the kubelet is to be found, and a generation that counts its appearances.
 
     `socket` is None when nothing shall be registered; `directory` holds the plugin's own sockets.

@@ -21,11 +21,11 @@ import structlog
 
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory.resources import Resource
-from ..core.model.fault_rules import SocketFault, StreamFault
+from ..core.model.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError
 from . import registration_client
-from .fault_hooks import NO_FAULTS, Hooks
-from .kubelet_socket import KubeletLink
+from .fault_hooks import NO_FAULTS, FaultHooks
+from .kubelet_socket import KubeletSocket
 from .socket_server import Desk, ResourceServer
 
 log = structlog.get_logger(__name__)
@@ -77,11 +77,11 @@ class ResourceService:
     def __init__(
         self,
         resource: Resource,
-        link: KubeletLink,
+        link: KubeletSocket,
         desk: Desk,
         *,
         on_state: Callable[[str, State], None],
-        faults: Hooks = NO_FAULTS,
+        faults: FaultHooks = NO_FAULTS,
         intervals: Intervals = PRODUCTION,
     ) -> None:
         self.resource = resource

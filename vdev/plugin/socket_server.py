@@ -18,17 +18,17 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import structlog
 
-from ..core.allocation import edits as inject
-from ..core.allocation import request as allocate
+from ..core.allocation.edits import container_edits
+from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.inventory.resources import Resource
-from ..core.model.fault_rules import CallFault, Rpc, StreamFault
+from ..core.model.fault_effects import CallFault, Rpc, StreamFault
 from ..errors import SocketError, VdevError
 from ..hostfs.look import is_directory
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from . import faulty_answers
 from .encode import ListEncoder, container_response
-from .fault_hooks import NO_FAULTS, Hooks
+from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import MAX_SOCKET_PATH
 
 log = structlog.get_logger(__name__)
@@ -101,7 +101,13 @@ class ResourceServer:
     """
 
     def __init__(
-        self, resource: Resource, path: Path, desk: Desk, *, on_stream: Callable[[], None], faults: Hooks = NO_FAULTS
+        self,
+        resource: Resource,
+        path: Path,
+        desk: Desk,
+        *,
+        on_stream: Callable[[], None],
+        faults: FaultHooks = NO_FAULTS,
     ) -> None:
         self.resource = resource
         self.path = path
@@ -295,7 +301,7 @@ class ResourceServer:
                 raise _Injected(fault.fail.code, fault.fail.message)
             async with asyncio.timeout(deadline):
                 right = await handler(request)
-            return right if fault.wrong is None else faulty_answers.answer(fault.wrong, request, right)
+            return right if fault.faulty_answer is None else faulty_answers.answer(fault.faulty_answer, request, right)
         finally:
             done()
 
@@ -366,7 +372,7 @@ class ResourceServer:
         wanted = [each.devices_ids for each in request.container_requests]
         done = self._desk.begin(self.resource.name, [slot for ids in wanted for slot in ids])
         try:
-            edits = [inject.inject(allocate.allocate(self.resource, ids)) for ids in wanted]
+            edits = [container_edits(allocate(self.resource, ids)) for ids in wanted]
             for ids in wanted:
                 self._desk.allocated(self.resource.name, ids)
                 self._faults.allocated(self.resource.name, ids)

@@ -5,23 +5,19 @@ import re
 import pytest
 
 from vdev.config import load_rules, load_text, render
-from vdev.core.model.fault_rules import (
-    Aim,
+from vdev.core.model.fault_effects import (
     Call,
-    Chance,
     Delay,
     Flap,
-    Nodes,
     Process,
     Register,
     Remove,
     Rpc,
+    SetHealth,
     Stream,
     StreamFault,
-    Verdict,
-    Want,
-    When,
 )
+from vdev.core.model.fault_rules import Chance, DeviceFilter, DeviceSelection, NodeSelection, When
 from vdev.errors import ConfigError
 
 HEAD = """version: v1
@@ -69,20 +65,20 @@ def test_the_example():
     )
     dead, flapping, some, unplug, slow, refuse, late, drop, garbage, crash = section.rules
     assert section.seed == 7
-    assert dead.effect == Verdict(healthy=False, reason="XID 79: fallen off the bus")
+    assert dead.effect == SetHealth(healthy=False, reason="XID 79: fallen off the bus")
     assert dead.when == When(at=60, lasts=30, every=300)
-    assert dead.aim == Aim(wants=(Want(entry="a100", indices=(range(3, 4),)),))
+    assert dead.selection == DeviceSelection(filters=(DeviceFilter(entry="a100", indices=(range(3, 4),)),))
     assert flapping.effect == Flap(20, 5, "drill")
     assert flapping.when.jitter == 0.2
-    assert some.nodes == Nodes(share=0.1)
-    assert some.aim == Aim(pick=1)
+    assert some.nodes == NodeSelection(share=0.1)
+    assert some.selection == DeviceSelection(pick=1)
     assert unplug.effect == Remove()
     assert slow.effect == Call(frozenset({Rpc.ALLOCATE}), delay=Delay(0.2, 8.0))
     assert refuse.chance == Chance(nth=(3,))
     assert refuse.effect.fail.message == "firmware busy"
     assert late.effect == Register(delay=45)
     assert drop.effect == Stream(StreamFault.CLOSE)
-    assert garbage.effect.wrong == "bogusIds"
+    assert garbage.effect.faulty_answer == "bogusIds"
     assert crash.effect == Process(137)
 
 
@@ -90,13 +86,13 @@ def test_references():
     """A reference is an entry, an entry with an index, a range, a partition or all, or an id."""
     (rule,) = faults('name: x, devices: [acme, "a100/1-2", "a100/0:1", "uart/*", acme-1], health: Unhealthy').rules
     expected = (
-        Want(entry="acme"),
-        Want(entry="a100", indices=(range(1, 3),)),
-        Want(entry="a100", indices=(range(1),), partition=1),
-        Want(entry="uart"),
-        Want(id="acme-1"),
+        DeviceFilter(entry="acme"),
+        DeviceFilter(entry="a100", indices=(range(1, 3),)),
+        DeviceFilter(entry="a100", indices=(range(1),), partition=1),
+        DeviceFilter(entry="uart"),
+        DeviceFilter(id="acme-1"),
     )
-    assert expected == rule.aim.wants
+    assert expected == rule.selection.filters
 
 
 @pytest.mark.parametrize(

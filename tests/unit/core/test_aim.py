@@ -11,16 +11,27 @@ from vdev.core.faults import targets
 from vdev.core.faults.forecast import forecast
 from vdev.core.faults.schedule import Dice
 from vdev.core.model.device import Health
-from vdev.core.model.fault_rules import Aim, FaultSpec, Nodes, Process, Rule, Start, Verdict, Want, When
+from vdev.core.model.fault_effects import Process, SetHealth
+from vdev.core.model.fault_rules import (
+    DeviceFilter,
+    DeviceSelection,
+    FaultRuleSpec,
+    FaultSpec,
+    NodeSelection,
+    Start,
+    When,
+)
 
-SICK = Verdict(healthy=False, reason="drill")
+SICK = SetHealth(healthy=False, reason="drill")
 DICE = Dice(7, "node-a")
 
 
 def rule(*wants, **changes):
     """A rule that makes these devices sick."""
     parts = {key: changes.pop(key) for key in ("count", "pick", "share") if key in changes}
-    return Rule(name="r", effect=SICK, aim=Aim(wants=wants or (Want(),), **parts), **changes)
+    return FaultRuleSpec(
+        name="r", effect=SICK, selection=DeviceSelection(filters=wants or (DeviceFilter(),), **parts), **changes
+    )
 
 
 def meant(stock, made):
@@ -42,18 +53,18 @@ def cards(build):
 
 def test_a_card_with_all_its_partitions_and_replicas(cards):
     """What breaks a card breaks everything that it is cut and shared into."""
-    found = meant(cards, rule(Want(entry="gpu", indices=(range(1),))))
+    found = meant(cards, rule(DeviceFilter(entry="gpu", indices=(range(1),))))
     assert {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-2g.10gb": 1} == {name: len(ids) for name, ids in found.items()}
 
 
 def test_a_profile_means_the_partitions(cards):
     """The neighbours on the same card are spared."""
-    assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, rule(Want(profile="2g.*"))))
+    assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, rule(DeviceFilter(profile="2g.*"))))
 
 
 def test_a_partition_by_its_number(cards):
     """`gpu/0:0` is one partition, with its replicas."""
-    found = meant(cards, rule(Want(entry="gpu", indices=(range(1),), partition=0)))
+    found = meant(cards, rule(DeviceFilter(entry="gpu", indices=(range(1),), partition=0)))
     assert 1 == len({slot.partition("::")[0] for ids in found.values() for slot in ids})
 
 
@@ -66,27 +77,27 @@ def test_a_resource_means_what_it_offers(cards):
 def test_a_replica_by_its_id(cards):
     """A replica's own id means that replica alone."""
     one = cards.resources["nvidia.com/mig-1g.5gb"].slots[1].id
-    assert {"nvidia.com/mig-1g.5gb": [one]} == meant(cards, rule(Want(id=one)))
+    assert {"nvidia.com/mig-1g.5gb": [one]} == meant(cards, rule(DeviceFilter(id=one)))
 
 
 def test_count_takes_the_first(cards):
     """`count` takes the lowest indices."""
-    assert {"acme.dev/npu": ["npu-0", "npu-1"]} == meant(cards, rule(Want(entry="npu"), count=2))
+    assert {"acme.dev/npu": ["npu-0", "npu-1"]} == meant(cards, rule(DeviceFilter(entry="npu"), count=2))
 
 
 @given(st.integers(0, 50), st.integers(1, 4))
 def test_pick_is_a_lot_that_can_be_repeated(seed, number):
     """So many units are picked, the same ones again, whatever else is on the node."""
     units = [("raw", f"npu-{index}") for index in range(4)]
-    chosen = targets._chosen(units, Aim(pick=number), Dice(seed, "n"), "r")
+    chosen = targets._chosen(units, DeviceSelection(pick=number), Dice(seed, "n"), "r")
     assert number == len(chosen)
-    assert chosen == targets._chosen(list(reversed(units)), Aim(pick=number), Dice(seed, "n"), "r")
+    assert chosen == targets._chosen(list(reversed(units)), DeviceSelection(pick=number), Dice(seed, "n"), "r")
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.01, 1), (0.25, 1), (0.5, 2), (1.0, 4)])
 def test_share_is_at_least_one(cards, share, number):
     """A share of few devices is rounded, and never nothing."""
-    assert number == len(meant(cards, rule(Want(entry="npu"), share=share))["acme.dev/npu"])
+    assert number == len(meant(cards, rule(DeviceFilter(entry="npu"), share=share))["acme.dev/npu"])
 
 
 def test_untouched_resources_are_the_same_objects(cards):
@@ -112,11 +123,13 @@ def test_what_is_really_broken_stays_so(build):
 
 def test_forecast(cards):
     """What will happen is told in order, with the devices; what waits and what is for others is told apart."""
-    window = replace(rule(Want(entry="npu", indices=(range(1),))), name="window", when=When(at=60, lasts=30, every=300))
-    crash = Rule(name="crash", effect=Process(137), when=When(at=100))
+    window = replace(
+        rule(DeviceFilter(entry="npu", indices=(range(1),))), name="window", when=When(at=60, lasts=30, every=300)
+    )
+    crash = FaultRuleSpec(name="crash", effect=Process(137), when=When(at=100))
     manual = replace(rule(), name="manual", when=When(start=Start.MANUAL))
-    other = replace(rule(), name="other", nodes=Nodes(globs=("edge-*",)))
-    nothing = replace(rule(Want(entry="none")), name="nothing")
+    other = replace(rule(), name="other", nodes=NodeSelection(globs=("edge-*",)))
+    nothing = replace(rule(DeviceFilter(entry="none")), name="nothing")
     outlook = forecast(FaultSpec(seed=7, rules=(crash, window, manual, other, nothing)), "node-a", cards, 400)
     assert [
         (60, "window", "begins"),

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from vdev.core import spec
-from vdev.core.allocation import edits as inject
 from vdev.core.allocation import request
+from vdev.core.allocation.edits import cdi_documents, container_edits
 from vdev.core.model import template
 from vdev.core.model.device import DeviceNode, Mount
 from vdev.core.spec import DeviceIdStrategy, DeviceListStrategy, MigStrategy, SharingKind
@@ -20,7 +20,7 @@ KIND = "k8s.device-plugin.nvidia.com/gpu"
 
 
 def edits(stock, name, *ids):
-    return inject.inject(request.allocate(stock.resources[name], ids))
+    return container_edits(request.allocate(stock.resources[name], ids))
 
 
 def test_envvar(build):
@@ -139,7 +139,7 @@ def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
     only_cdi = all(each.is_cdi for each in strategies)
     assert ([] if only_cdi else [real]) == list(got.nodes.values())
     if any(each.is_cdi for each in strategies):
-        ((_, document),) = inject.cdi_documents(stock).items()
+        ((_, document),) = cdi_documents(stock).items()
         assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][1]["containerEdits"]["deviceNodes"]
 
 
@@ -289,7 +289,7 @@ def test_every_combination_is_consistent(build, strategies, ids, specs, replicas
     handed = specs and not all(each.is_cdi for each in strategies)
     assert ([control] if handed else []) == list(got.nodes.values())
     if any(each.is_cdi for each in strategies):
-        (document,) = inject.cdi_documents(stock).values()
+        (document,) = cdi_documents(stock).values()
         listed = {device["name"] for device in document["devices"]}
         assert {*shown, "all"} <= listed
         assert not any("::" in each for each in listed)

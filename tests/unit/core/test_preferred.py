@@ -12,7 +12,7 @@ from vdev import config, discovery
 from vdev.core.allocation.heaviest import heaviest
 from vdev.core.allocation.nearness import Nearness
 from vdev.core.allocation.portions import fewest
-from vdev.core.allocation.preferred import Allocator, Candidate, allocator_for
+from vdev.core.allocation.preferred import AllocatableSlot, Allocator, allocator_for
 from vdev.core.inventory.resources import Resource, arrange
 from vdev.core.model.device import Device, RawDevice, Slot
 from vdev.core.spec import AllocationPolicy, EntrySpec, Flags, VirtualSource
@@ -22,16 +22,18 @@ DISTRIBUTED, PACKED = AllocationPolicy
 
 
 def whole(count, numa=()):
-    return [Candidate(f"g{i}", f"g{i}", (numa[i],) if numa else (), i) for i in range(count)]
+    return [AllocatableSlot(f"g{i}", f"g{i}", (numa[i],) if numa else (), i) for i in range(count)]
 
 
 def replicas(parents, each):
-    return [Candidate(f"g{p}::{r}", f"g{p}", (), p * each + r, f"g{p}") for p in range(parents) for r in range(each)]
+    return [
+        AllocatableSlot(f"g{p}::{r}", f"g{p}", (), p * each + r, f"g{p}") for p in range(parents) for r in range(each)
+    ]
 
 
 def partitions(counts):
     pairs = [(parent, part) for parent, count in enumerate(counts) for part in range(count)]
-    return [Candidate(f"g{p}-{part}", f"g{p}", (), index) for index, (p, part) in enumerate(pairs)]
+    return [AllocatableSlot(f"g{p}-{part}", f"g{p}", (), index) for index, (p, part) in enumerate(pairs)]
 
 
 def ids(candidates):
@@ -97,7 +99,7 @@ def test_must_include_counts_as_gone():
 
 def test_replicas_of_partitions_are_spread_within_the_device_too():
     """Replicas of two partitions of one device: one of each, not two of the same."""
-    candidates = [Candidate(f"m{u}::{r}", "g0", (), u * 4 + r, f"m{u}") for u in range(2) for r in range(4)]
+    candidates = [AllocatableSlot(f"m{u}::{r}", "g0", (), u * 4 + r, f"m{u}") for u in range(2) for r in range(4)]
     assert ["m0::0", "m1::0"] == Allocator(candidates).prefer(ids(candidates), [], 2)
 
 
@@ -136,7 +138,7 @@ def board(counts, numa, links=None, replicas=1):
     """Partitions of devices on NUMA nodes; with one score for all links, or those given."""
     pairs = [(parent, part) for parent, count in enumerate(counts) for part in range(count)]
     candidates = [
-        Candidate(f"g{p}-{part}" + f"::{replica}" * (replicas > 1), f"g{p}", (numa[p],), index, f"g{p}-{part}")
+        AllocatableSlot(f"g{p}-{part}" + f"::{replica}" * (replicas > 1), f"g{p}", (numa[p],), index, f"g{p}-{part}")
         for index, (p, part, replica) in enumerate((*pair, replica) for pair in pairs for replica in range(replicas))
     ]
     links = links if isinstance(links, dict) else dict.fromkeys(combinations(range(len(counts)), 2), links or 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vdev.core import spec
 from vdev.core.allocation import cdi, request
-from vdev.core.allocation import edits as inject
+from vdev.core.allocation.edits import cdi_documents, container_edits
 from vdev.core.inventory import resources
 from vdev.core.model.device import DeviceNode, Mount, RawDevice
 from vdev.core.model.template import parse
@@ -91,8 +91,8 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(make, serial, said):
     assert said in problem.message
     with pytest.raises(UnhealthyDevice, match="not handed out"):
         request.allocate(stock.resources[NAME], ["e-1"])
-    inject.inject(request.allocate(stock.resources[NAME], ["e-2"]))
-    (document,) = inject.cdi_documents(stock).values()
+    container_edits(request.allocate(stock.resources[NAME], ["e-2"]))
+    (document,) = cdi_documents(stock).values()
     assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
 
 
@@ -188,9 +188,9 @@ def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
     stock = arranged(found, container=container)
     if reasons(stock)["e-1"]:
         return
-    edits = inject.inject(request.allocate(stock.resources[NAME], ["e-1"]))
+    edits = container_edits(request.allocate(stock.resources[NAME], ["e-1"]))
     (mount,) = edits.mounts.values()
     assert ["", "srv", serial, f"{other}x"] == mount.host_path.split("/")
     assert [serial] == edits.env["X"].split(",")
-    assert cdi.is_document(inject.cdi_documents(stock)["k8s.device-plugin.acme.dev/dongle"])
+    assert cdi.is_document(cdi_documents(stock)["k8s.device-plugin.acme.dev/dongle"])
     mount.host_path.encode()

@@ -3,7 +3,7 @@
 import pytest
 
 from vdev.core import spec
-from vdev.core.inventory import naming as strategy
+from vdev.core.inventory import naming
 from vdev.core.partitions.placement import Geometry, Profile
 from vdev.core.spec import MigStrategy, NamePattern
 
@@ -183,7 +183,7 @@ def test_an_entry_without_devices_keeps_its_resource(build):
 )
 def test_patterns_are_anchored_and_know_only_the_star(pattern, text, expected):
     """A pattern is the whole text; a star is any run of characters; everything else is literal."""
-    assert expected is strategy.matches(pattern, text)
+    assert expected is naming.matches(pattern, text)
 
 
 AMD = Geometry(

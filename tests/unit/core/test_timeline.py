@@ -6,23 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vdev.core.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
-from vdev.core.model.fault_rules import (
-    Call,
-    Chance,
-    Delay,
-    Flap,
-    Nodes,
-    Process,
-    Remove,
-    Rpc,
-    Rule,
-    Stream,
-    StreamFault,
-    Verdict,
-    When,
-)
+from vdev.core.model.fault_effects import Call, Delay, Flap, Process, Remove, Rpc, SetHealth, Stream, StreamFault
+from vdev.core.model.fault_rules import Chance, FaultRuleSpec, NodeSelection, When
 
-SICK = Verdict(healthy=False, reason="drill")
+SICK = SetHealth(healthy=False, reason="drill")
 seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))
 
 
@@ -39,7 +26,7 @@ def rules(draw):
         assume(lasts > 0)
     when = When(at=draw(seconds), lasts=lasts, every=every, jitter=jitter, times=draw(st.none() | st.integers(1, 5)))
     chance = Chance(probability=draw(st.sampled_from([1.0, 1.0, 0.5, 0.1])))
-    return Rule(name=draw(st.sampled_from(["a", "b"])), effect=effect, when=when, chance=chance)
+    return FaultRuleSpec(name=draw(st.sampled_from(["a", "b"])), effect=effect, when=when, chance=chance)
 
 
 dice = st.builds(Dice, st.integers(0, 9), st.sampled_from(["n1", "n2"]))
@@ -100,26 +87,26 @@ def test_nothing_outlives_until(rule, luck, firing, now):
 
 def test_window_repeats():
     """`at`, `for` and `every` make windows that hold their start and not their end."""
-    rule = Rule(name="x", effect=SICK, when=When(at=60, lasts=30, every=300))
+    rule = FaultRuleSpec(name="x", effect=SICK, when=When(at=60, lasts=30, every=300))
     state = [phase(rule, Dice(0, "n"), Firing(1000.0), 1000.0 + t).active for t in (0, 59, 60, 89, 90, 359, 360, 390)]
     assert [False, False, True, True, False, False, True, False] == state
 
 
 def test_flap():
     """A flapping device is up first, then down, and so on."""
-    rule = Rule(name="x", effect=Flap(20, 5))
+    rule = FaultRuleSpec(name="x", effect=Flap(20, 5))
     assert [False, True, False, True] == [phase(rule, Dice(0, "n"), Firing(0.0), t).active for t in (19, 20, 25, 47)]
 
 
 def test_times_bounds_repetition():
     """After `times` repetitions nothing changes any more."""
-    rule = Rule(name="x", effect=SICK, when=When(at=0, lasts=1, every=10, times=2))
+    rule = FaultRuleSpec(name="x", effect=SICK, when=When(at=0, lasts=1, every=10, times=2))
     assert phase(rule, Dice(0, "n"), Firing(0.0), 11.0).changes_at is None
 
 
 def test_jitter_stays_within_its_part():
     """Each start is moved by at most the jitter's part of the period."""
-    rule = Rule(name="x", effect=SICK, when=When(at=100, lasts=10, every=100, jitter=0.2))
+    rule = FaultRuleSpec(name="x", effect=SICK, when=When(at=100, lasts=10, every=100, jitter=0.2))
     starts = [span.start for _, span in zip(range(50), spans(rule, Dice(7, "n"), Firing(0.0), 0.0), strict=False)]
     moved = [start - 100 * number for number, start in enumerate(starts, 1)]
     assert all(-20 <= each <= 20 for each in moved)
@@ -128,7 +115,7 @@ def test_jitter_stays_within_its_part():
 
 def test_nth_repetition():
     """`nth` without calls counts the repetitions."""
-    rule = Rule(name="x", effect=SICK, when=When(lasts=1, every=10), chance=Chance(nth=(3,)))
+    rule = FaultRuleSpec(name="x", effect=SICK, when=When(lasts=1, every=10), chance=Chance(nth=(3,)))
     real = [
         span.start for _, span in zip(range(2), spans(rule, Dice(0, "n"), Firing(0.0), 0.0), strict=False) if span.real
     ]
@@ -138,7 +125,7 @@ def test_nth_repetition():
 @given(dice, st.lists(st.floats(0.01, 50), min_size=1, max_size=30))
 def test_every_moment_strikes_once(luck, steps):
     """However time is cut up, a momentary event is seen exactly once."""
-    rule = Rule(name="x", effect=Stream(StreamFault.CLOSE), when=When(at=30))
+    rule = FaultRuleSpec(name="x", effect=Stream(StreamFault.CLOSE), when=When(at=30))
     now, struck = -math.inf, 0
     for moment in [sum(steps[:n]) for n in range(1, len(steps) + 1)]:
         struck += strikes(rule, luck, Firing(0.0), now, moment)
@@ -148,7 +135,7 @@ def test_every_moment_strikes_once(luck, steps):
 
 def test_exit_at_zero_strikes():
     """An event at time zero is not missed."""
-    rule = Rule(name="x", effect=Process(137))
+    rule = FaultRuleSpec(name="x", effect=Process(137))
     assert strikes(rule, Dice(0, "n"), Firing(5.0), -math.inf, 5.0)
 
 
@@ -180,13 +167,13 @@ def test_delays_have_their_median_and_bound():
 def test_share_of_nodes():
     """About the share of many nodes is chosen, each for itself and for ever."""
     nodes = [f"node-{n}" for n in range(2000)]
-    chosen = [node for node in nodes if on_node(Nodes(share=0.1), "r", Dice(7, node))]
+    chosen = [node for node in nodes if on_node(NodeSelection(share=0.1), "r", Dice(7, node))]
     assert 150 < len(chosen) < 250
-    assert chosen == [node for node in nodes if on_node(Nodes(share=0.1), "r", Dice(7, node))]
+    assert chosen == [node for node in nodes if on_node(NodeSelection(share=0.1), "r", Dice(7, node))]
 
 
 def test_another_seed_is_another_run():
     """The seed changes what chance chooses."""
     nodes = [f"node-{n}" for n in range(500)]
-    one, other = ({n for n in nodes if on_node(Nodes(share=0.2), "r", Dice(seed, n))} for seed in (1, 2))
+    one, other = ({n for n in nodes if on_node(NodeSelection(share=0.2), "r", Dice(seed, n))} for seed in (1, 2))
     assert one != other

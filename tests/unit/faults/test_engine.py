@@ -9,23 +9,8 @@ from hypothesis import strategies as st
 from vdev.core.faults import targets
 from vdev.core.inventory import resources
 from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.fault_rules import (
-    Aim,
-    Call,
-    Chance,
-    Fail,
-    FaultSpec,
-    Flap,
-    PodResources,
-    Process,
-    Remove,
-    Rpc,
-    Rule,
-    Start,
-    Verdict,
-    Want,
-    When,
-)
+from vdev.core.model.fault_effects import Call, Fail, Flap, PodResources, Process, Remove, Rpc, SetHealth
+from vdev.core.model.fault_rules import Chance, DeviceFilter, DeviceSelection, FaultRuleSpec, FaultSpec, Start, When
 from vdev.errors import UsageError
 from vdev.faults import Engine, ManualClock
 from vdev.observe.metrics import Metrics
@@ -52,8 +37,13 @@ def engine(*rules, clock=None, seed=7):
 
 def sick(name, index, **when):
     """A rule that makes one device sick."""
-    want = Want(entry="acme", indices=(range(index, index + 1),))
-    return Rule(name=name, effect=Verdict(healthy=False, reason=name), aim=Aim(wants=(want,)), when=When(**when))
+    want = DeviceFilter(entry="acme", indices=(range(index, index + 1),))
+    return FaultRuleSpec(
+        name=name,
+        effect=SetHealth(healthy=False, reason=name),
+        selection=DeviceSelection(filters=(want,)),
+        when=When(**when),
+    )
 
 
 def seen(made):
@@ -62,13 +52,13 @@ def seen(made):
     return {each for _, each in (*found.verdicts, *found.removed, *found.dropped)}
 
 
-effects = st.sampled_from([Verdict(healthy=False), Flap(3.0, 2.0), Remove()])
+effects = st.sampled_from([SetHealth(healthy=False), Flap(3.0, 2.0), Remove()])
 rules = st.lists(
     st.builds(
-        Rule,
+        FaultRuleSpec,
         name=st.sampled_from("abcdef"),
         effect=effects,
-        aim=st.builds(Aim, pick=st.integers(1, 4)),
+        selection=st.builds(DeviceSelection, pick=st.integers(1, 4)),
         when=st.builds(
             When,
             at=st.integers(0, 30).map(float),
@@ -155,7 +145,8 @@ def test_what_is_past_is_not_done_late():
     one = engine()
     one.clock.advance(90)
     one.load(
-        "configuration", FaultSpec(rules=(Rule(name="x", effect=Process(1), when=When(start=Start.START, at=60.0)),))
+        "configuration",
+        FaultSpec(rules=(FaultRuleSpec(name="x", effect=Process(1), when=When(start=Start.START, at=60.0)),)),
     )
     one.look(STOCK)
     assert [] == one.take_strikes()
@@ -163,7 +154,7 @@ def test_what_is_past_is_not_done_late():
 
 def test_a_moment_happens_once():
     """A momentary fault is taken once, however often one looks."""
-    one = engine(Rule(name="x", effect=Process(137), when=When(at=10.0)))
+    one = engine(FaultRuleSpec(name="x", effect=Process(137), when=When(at=10.0)))
     taken = []
     for _ in range(5):
         one.clock.advance(5)
@@ -174,7 +165,7 @@ def test_a_moment_happens_once():
 
 def test_a_trigger_at_this_moment_is_not_missed():
     """A momentary rule that is triggered right after a look still happens."""
-    one = engine(Rule(name="x", effect=Process(137), when=When(at=1000.0)))
+    one = engine(FaultRuleSpec(name="x", effect=Process(137), when=When(at=1000.0)))
     one.look(STOCK)
     one.trigger("x")
     one.look(STOCK)
@@ -199,7 +190,7 @@ def test_cleared_rules_sleep_until_they_are_triggered():
 def test_calls_are_counted_per_rpc_and_resource():
     """The third call of each resource is hit."""
     call = Call(frozenset({Rpc.ALLOCATE}), fail=Fail("INTERNAL", "x"))
-    one = engine(Rule(name="x", effect=call, chance=Chance(nth=(3,))))
+    one = engine(FaultRuleSpec(name="x", effect=call, chance=Chance(nth=(3,))))
     one.look(STOCK)
     answers = [one.on_call(Rpc.ALLOCATE, name) for name in ("a/x", "b/x") for _ in range(4)]
     assert [2, 6] == [number for number, answer in enumerate(answers) if answer]
@@ -208,7 +199,7 @@ def test_calls_are_counted_per_rpc_and_resource():
 
 def test_an_allocation_fails_only_what_was_given():
     """Only the allocated device fails, for as long as the rule says."""
-    rule = replace(sick("a", 0), aim=Aim(), when=When(start=Start.ALLOCATE, at=5.0, lasts=10.0))
+    rule = replace(sick("a", 0), selection=DeviceSelection(), when=When(start=Start.ALLOCATE, at=5.0, lasts=10.0))
     one = engine(rule)
     assert set() == seen(one)
     one.allocated(NPU, ["acme-2"])
@@ -221,7 +212,7 @@ def test_an_allocation_fails_only_what_was_given():
 
 def test_new_devices_are_selected():
     """A rule reaches devices that appear later."""
-    one = engine(replace(sick("a", 0), aim=Aim()))
+    one = engine(replace(sick("a", 0), selection=DeviceSelection()))
     assert 4 == len(seen(one))
     assert 6 == len(one.look(stock(6)).verdicts)
 
@@ -238,7 +229,7 @@ def test_a_name_belongs_to_one_source():
 
 def test_states_of_the_whole_node():
     """PodResources is down while the rule lasts."""
-    one = engine(Rule(name="x", effect=PodResources(), when=When(at=1.0, lasts=1.0)))
+    one = engine(FaultRuleSpec(name="x", effect=PodResources(), when=When(at=1.0, lasts=1.0)))
     states = []
     for _ in range(3):
         one.look(STOCK)

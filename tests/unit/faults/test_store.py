@@ -6,7 +6,7 @@ import pytest
 
 from vdev.core.model.fault_rules import FaultSpec
 from vdev.faults import Engine, ManualClock
-from vdev.faults.rule_store import Store
+from vdev.faults.rule_store import RuleStore
 from vdev.observe.metrics import Metrics
 
 
@@ -19,7 +19,7 @@ def scanned(directory):
         return FaultSpec()
 
     engine = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: None)
-    asyncio.run(Store(engine, parse, directory).scan())
+    asyncio.run(RuleStore(engine, parse, directory).scan())
     return texts
 
 

@@ -61,8 +61,8 @@ async def until(monitor: HealthMonitor, condition: Callable[[], bool]) -> None:
 async def verdict(monitor: HealthMonitor, target: Target) -> str:
     """The reason after the first look, the empty string for Healthy."""
     monitor.update({"x": target})
-    await until(monitor, lambda: "x" in monitor.reports)
-    return monitor.reports["x"].health.reason
+    await until(monitor, lambda: "x" in monitor.verdicts)
+    return monitor.verdicts["x"].health.reason
 
 
 async def test_directories_are_gathered_when_they_change(monitor: HealthMonitor, host: HostRoot) -> None:
@@ -73,7 +73,7 @@ async def test_directories_are_gathered_when_they_change(monitor: HealthMonitor,
     assert before is monitor.directories
     assert frozenset() == monitor.contents
     monitor.update({"x": Target(SLOW, device("/dev/ttyUSB0")), "y": Target(file, device(name="y"))})
-    await until(monitor, lambda: "y" in monitor.reports)
+    await until(monitor, lambda: "y" in monitor.verdicts)
     assert {host.root} == monitor.contents
     assert {host.root, host.root / "dev"} == monitor.directories
     monitor.update({})
@@ -93,13 +93,13 @@ async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor,
     node = host.root / "dev/ttyUSB0"
     node.touch()
     monitor.update({"x": Target(EXISTS, device("/dev/ttyUSB0"))})
-    await until(monitor, lambda: "x" in monitor.reports and monitor.reports["x"].health.healthy)
+    await until(monitor, lambda: "x" in monitor.verdicts and monitor.verdicts["x"].health.healthy)
     node.unlink()
-    await until(monitor, lambda: not monitor.reports["x"].health.healthy)
-    assert "/dev/ttyUSB0 is gone" == monitor.reports["x"].health.reason
+    await until(monitor, lambda: not monitor.verdicts["x"].health.healthy)
+    assert "/dev/ttyUSB0 is gone" == monitor.verdicts["x"].health.reason
     node.touch()
-    await until(monitor, lambda: monitor.reports["x"].health.healthy)
-    assert 1 == monitor.reports["x"].flaps
+    await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
+    assert 1 == monitor.verdicts["x"].flaps
 
 
 async def test_a_wake_up_needs_no_interval(monitor: HealthMonitor, host: HostRoot) -> None:
@@ -110,7 +110,7 @@ async def test_a_wake_up_needs_no_interval(monitor: HealthMonitor, host: HostRoo
     assert {host.root / "dev"} == monitor.directories
     node.unlink()
     monitor.wake([host.root / "dev"])
-    await until(monitor, lambda: not monitor.reports["x"].health.healthy)
+    await until(monitor, lambda: not monitor.verdicts["x"].health.healthy)
 
 
 async def test_mounted_paths_must_exist_too(monitor: HealthMonitor) -> None:
@@ -166,9 +166,9 @@ async def test_a_file_says_whether_the_device_works(monitor: HealthMonitor, tmp_
     spec = HealthSpec(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
     assert f"{path} is missing" == await verdict(monitor, Target(spec, device()))
     path.write_text("  ok\n")
-    await until(monitor, lambda: monitor.reports["x"].health.healthy)
+    await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
     path.write_text("burnt")
-    await until(monitor, lambda: monitor.reports["x"].health.reason == f"{path} holds 'burnt', not 'ok'")
+    await until(monitor, lambda: monitor.verdicts["x"].health.reason == f"{path} holds 'burnt', not 'ok'")
 
 
 async def test_a_command_that_exits_with_zero_is_fine(monitor: HealthMonitor) -> None:
@@ -246,14 +246,14 @@ async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: p
     try:
         async with running(HealthMonitor(host)) as monitor:
             monitor.update({**hanging, "good": Target(spec, device("/dev/good"))})
-            await until(monitor, lambda: len(monitor.reports) == 101)
+            await until(monitor, lambda: len(monitor.verdicts) == 101)
             await until(
-                monitor, lambda: all(monitor.reports[key].health.reason == "the probe hangs" for key in hanging)
+                monitor, lambda: all(monitor.verdicts[key].health.reason == "the probe hangs" for key in hanging)
             )
-            await until(monitor, lambda: monitor.reports["good"].health.healthy)
+            await until(monitor, lambda: monitor.verdicts["good"].health.healthy)
             assert 100 <= monitor._calls.running <= 101
             (host.root / "dev/good").unlink()
-            await until(monitor, lambda: not monitor.reports["good"].health.healthy)
+            await until(monitor, lambda: not monitor.verdicts["good"].health.healthy)
     finally:
         release.set()
 
@@ -262,16 +262,16 @@ async def test_targets_come_and_go(monitor: HealthMonitor, host: HostRoot) -> No
     """Reports are of the current targets alone."""
     (host.root / "dev/a").touch()
     monitor.update({"a": Target(EXISTS, device("/dev/a")), "b": Target(EXISTS, device("/dev/b"))})
-    await until(monitor, lambda: {"a", "b"} == set(monitor.reports))
+    await until(monitor, lambda: {"a", "b"} == set(monitor.verdicts))
     monitor.update({"a": Target(EXISTS, device("/dev/a"))})
-    assert {"a"} == set(monitor.reports)
+    assert {"a"} == set(monitor.verdicts)
 
 
 async def test_the_same_targets_again_disturb_nothing(monitor: HealthMonitor, host: HostRoot) -> None:
     """An update with equal values keeps the running probe."""
     (host.root / "dev/a").touch()
     monitor.update({"a": Target(SLOW, device("/dev/a"))})
-    await until(monitor, lambda: "a" in monitor.reports)
+    await until(monitor, lambda: "a" in monitor.verdicts)
     task = monitor._probed["a"].task
     monitor.update({"a": (SLOW, device("/dev/a"))})
     assert task is monitor._probed["a"].task
@@ -280,11 +280,11 @@ async def test_the_same_targets_again_disturb_nothing(monitor: HealthMonitor, ho
 async def test_history_outlives_a_new_node(monitor: HealthMonitor, host: HostRoot) -> None:
     """A stick that came back as another node is still the one that fell once."""
     monitor.update({"x": Target(SLOW, device("/dev/ttyUSB0"))})
-    await until(monitor, lambda: "x" in monitor.reports)
+    await until(monitor, lambda: "x" in monitor.verdicts)
     (host.root / "dev/ttyUSB1").touch()
     monitor.update({"x": Target(SLOW, device("/dev/ttyUSB1"))})
-    await until(monitor, lambda: monitor.reports["x"].health.healthy)
-    assert 1 == monitor.reports["x"].flaps
+    await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
+    assert 1 == monitor.verdicts["x"].flaps
 
 
 async def test_since_is_when_the_verdict_turned(host: HostRoot) -> None:
@@ -292,10 +292,10 @@ async def test_since_is_when_the_verdict_turned(host: HostRoot) -> None:
     times = iter([100.0, 200.0, 300.0])
     async with running(HealthMonitor(host, wall=lambda: next(times))) as monitor:
         monitor.update({"x": Target(EXISTS, device("/dev/a", "/dev/b"))})
-        await until(monitor, lambda: "x" in monitor.reports)
+        await until(monitor, lambda: "x" in monitor.verdicts)
         (host.root / "dev/a").touch()
-        await until(monitor, lambda: monitor.reports["x"].health.reason == "/dev/b is gone")
-        assert 100.0 == monitor.reports["x"].since
+        await until(monitor, lambda: monitor.verdicts["x"].health.reason == "/dev/b is gone")
+        assert 100.0 == monitor.verdicts["x"].since
         (host.root / "dev/b").touch()
-        await until(monitor, lambda: monitor.reports["x"].health.healthy)
-        assert 200.0 == monitor.reports["x"].since
+        await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
+        assert 200.0 == monitor.verdicts["x"].since

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from vdev.plugin.kubelet_socket import MAX_SOCKET_PATH, KubeletLink
+from vdev.plugin.kubelet_socket import MAX_SOCKET_PATH, KubeletSocket
 
 
 def test_a_relative_directory_counts_in_full(tmp_path, monkeypatch):
@@ -11,5 +11,5 @@ def test_a_relative_directory_counts_in_full(tmp_path, monkeypatch):
     here = tmp_path / ("x" * (75 - len(os.fsencode(tmp_path))))
     here.mkdir()
     monkeypatch.chdir(here)
-    path = KubeletLink(None, Path()).new_socket_path("acme.dev/a-name-of-many-characters")
+    path = KubeletSocket(None, Path()).new_socket_path("acme.dev/a-name-of-many-characters")
     assert len(os.fsencode(path.absolute())) <= MAX_SOCKET_PATH

@@ -29,7 +29,7 @@ class Verdicts:
 
     def current(self) -> Mapping[str, Health]:
         """The verdict on every device of which there is one."""
-        probed = {raw: report.health for raw, report in self.monitor.reports.items()}
+        probed = {raw: report.health for raw, report in self.monitor.verdicts.items()}
         return probed | flapping.verdicts(self._presence, time.monotonic())
 
     def again_at(self) -> float | None:
@@ -38,7 +38,7 @@ class Verdicts:
 
     def flaps(self, raw: str) -> int:
         """How often the device turned from good to bad, by its probe, or went away."""
-        report, there = self.monitor.reports.get(raw), self._presence.get(raw)
+        report, there = self.monitor.verdicts.get(raw), self._presence.get(raw)
         return (report.flaps if report else 0) + (there.losses if there else 0)
 
     def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
@@ -82,11 +82,11 @@ class Verdicts:
     def reported(self, devices: Collection[str]) -> None:
         """Count the flaps of the devices whose probe has news."""
         for raw in devices:
-            report, before = self.monitor.reports.get(raw), self._counted.get(raw, 0)
+            report, before = self.monitor.verdicts.get(raw), self._counted.get(raw, 0)
             if report is not None and report.flaps != before:
                 self._metrics.flaps.labels(self._resources[raw]).inc(max(0, report.flaps - before))
                 self._counted[raw] = report.flaps
-        self._counted = _only(self._counted, self.monitor.reports)
+        self._counted = _only(self._counted, self.monitor.verdicts)
 
 
 def _only(counted: dict[str, int], known: Iterable[str]) -> dict[str, int]:

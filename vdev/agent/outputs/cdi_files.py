@@ -21,7 +21,7 @@ from ...core.allocation import cdi, edits
 from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Health, base_id
-from ...core.model.fault_rules import CdiFault
+from ...core.model.fault_effects import CdiFault
 from ...core.retention.holders import Holdings
 from .cdi_foreign import ForeignFiles, Name
 from .cdi_own import OwnFiles, is_unfinished

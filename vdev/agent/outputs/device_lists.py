@@ -8,8 +8,8 @@ import structlog
 
 from ...core.intervals import PRODUCTION, Intervals
 from ...core.inventory.resources import Added, Change, Changed, Inventory, Removed, Resource, diff
-from ...plugin.fault_hooks import NO_FAULTS, Hooks
-from ...plugin.kubelet_socket import KubeletLink
+from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
+from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, State
 from ...plugin.socket_server import Desk
 from ..steps import Steps
@@ -28,11 +28,11 @@ class Fleet:
     def __init__(
         self,
         group: asyncio.TaskGroup,
-        link: KubeletLink,
+        link: KubeletSocket,
         desk: Desk,
         *,
         on_state: Callable[[str, State], None],
-        faults: Hooks = NO_FAULTS,
+        faults: FaultHooks = NO_FAULTS,
         intervals: Intervals = PRODUCTION,
         steps: Steps | None = None,
     ) -> None:

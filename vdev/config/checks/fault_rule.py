@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...core.model.fault_rules import Rpc
+from ...core.model.fault_effects import Rpc
 from ..document.position import Path
 from ..schema import fault_section as schema
 from ..schema.scalars import Section

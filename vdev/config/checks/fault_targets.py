@@ -10,8 +10,21 @@ from itertools import combinations
 from ...core.faults.meaning import NOWHERE, Scene, meant, scene
 from ...core.faults.schedule import Dice, Firing, spans
 from ...core.inventory.resources import Inventory
-from ...core.model import fault_rules as core
 from ...core.model.device import base_id
+from ...core.model.fault_effects import (
+    Call,
+    Cdi,
+    Effect,
+    FaultKind,
+    Flap,
+    Process,
+    Register,
+    Remove,
+    SetHealth,
+    Socket,
+    Stream,
+)
+from ...core.model.fault_rules import ALWAYS, Chance, DeviceFilter, DeviceSelection, FaultRuleSpec, When
 from ...core.model.names import is_nvidia_id
 from ...core.model.problem import did_you_mean
 from ...core.spec import EntrySpec, Spec, VirtualSource
@@ -22,7 +35,7 @@ from ..validation import Report
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _LOOKED_AT = 50  # spans of each rule that are compared with another's
 
-Placed = Sequence[tuple[Path, core.Rule]]
+Placed = Sequence[tuple[Path, FaultRuleSpec]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +74,13 @@ def check(rules: Placed, around: World, report: Report) -> None:
             report.error((*path, "name"), f"the name {rule.name!r} is taken by the rule at {at}")
         first.setdefault(rule.name, path)
         _resource(rule, path, around, report)
-        if rule.kind is core.Kind.DEVICE or rule.triggered:
+        if rule.kind is FaultKind.DEVICE or rule.triggered:
             before = len(report.findings)
-            for number, want in enumerate(rule.aim.wants):
+            for number, want in enumerate(rule.selection.filters):
                 _want(rule, want, number, path, around, report)
             if len(report.findings) == before and around.stage.nodes:
                 _whole(rule, path, around, report)
-        if rule.kind is core.Kind.CDI and not around.cdi:
+        if rule.kind is FaultKind.CDI and not around.cdi:
             hint = "set flags.plugin.deviceListStrategy to cdi-cri or cdi-annotations"
             report.warning((*path, "cdi"), "no CDI file is written, so the rule has nothing to break", hint)
     for (_, one), (path, other) in combinations(rules, 2):
@@ -80,7 +93,7 @@ def check(rules: Placed, around: World, report: Report) -> None:
 # --- one rule and the world ------------------------------------------------------------------------------------------
 
 
-def _resource(rule: core.Rule, path: Path, around: World, report: Report) -> None:
+def _resource(rule: FaultRuleSpec, path: Path, around: World, report: Report) -> None:
     if rule.resource != "*" and not any(rule.concerns(name) for name in around.resources):
         _unknown("resource", rule.resource, around.resources, (*path, "resource"), report)
 
@@ -90,7 +103,9 @@ def _unknown(kind: str, word: str, known: frozenset[str], path: Path, report: Re
     report.error(path, f"unknown {kind} {word!r}, so the rule can never fire", did_you_mean(word, known) or there)
 
 
-def _want(rule: core.Rule, want: core.Want, number: int, path: Path, around: World, report: Report) -> None:  # noqa: PLR0917
+def _want(  # noqa: PLR0917
+    rule: FaultRuleSpec, want: DeviceFilter, number: int, path: Path, around: World, report: Report
+) -> None:
     base, stage = (*path, "devices"), around.stage
 
     def at(key: str) -> Path:
@@ -121,14 +136,14 @@ def _want(rule: core.Rule, want: core.Want, number: int, path: Path, around: Wor
     _nodes(rule, entries, path, report)
 
 
-def _index(want: core.Want, count: int, path: Path, report: Report) -> None:
+def _index(want: DeviceFilter, count: int, path: Path, report: Report) -> None:
     beyond = [each for each in want.indices if each.stop > count]
     if beyond:
         index = max(beyond[0].start, count)
         report.error(path, f"there is no device {index}; the entry has {count}", f"expected 0 to {count - 1}")
 
 
-def _partition(want: core.Want, stage: Scene, path: Path, report: Report) -> None:
+def _partition(want: DeviceFilter, stage: Scene, path: Path, report: Report) -> None:
     """A partition's number on its device."""
     parts = {
         slot.device.sort_key[-1]
@@ -146,9 +161,9 @@ def _partition(want: core.Want, stage: Scene, path: Path, report: Report) -> Non
         report.error(path, message, f"there are {there}" if there else "the device has no partitions")
 
 
-def _whole(rule: core.Rule, path: Path, around: World, report: Report) -> None:
+def _whole(rule: FaultRuleSpec, path: Path, around: World, report: Report) -> None:
     """All conditions together, where every device that they could mean is known."""
-    wants, stage = rule.aim.wants, around.stage
+    wants, stage = rule.selection.filters, around.stage
     if any(
         fnmatchcase(entry.name, want.entry or "*")
         for entry in around.entries
@@ -157,26 +172,28 @@ def _whole(rule: core.Rule, path: Path, around: World, report: Report) -> None:
     ) or any(want.id and not _is_known(want.id, stage) for want in wants):
         return
     for want in wants:
-        if not stage.meant(replace(rule, aim=core.Aim(wants=(want,)))):
+        if not stage.meant(replace(rule, selection=DeviceSelection(filters=(want,)))):
             message = "no device meets all of the conditions, so the rule can never fire"
             report.error((*path, "devices"), message, "devices and resource must hold together")
             return
     most = max(_units(rule, node, each) for node, each in stage.nodes.items())
-    if rule.aim.pick is not None and rule.aim.pick > most:
-        report.error((*path, "devices", "pick"), f"{rule.aim.pick} cannot be picked of {most}")
+    if rule.selection.pick is not None and rule.selection.pick > most:
+        report.error((*path, "devices", "pick"), f"{rule.selection.pick} cannot be picked of {most}")
 
 
-def _units(rule: core.Rule, node: str, around: Inventory) -> int:
+def _units(rule: FaultRuleSpec, node: str, around: Inventory) -> int:
     """How many things the rule can pick from: replicas by id, partitions or whole devices."""
     keys = meant(rule, around, node)
     slots = [slot for name, each in around.resources.items() for slot in each.slots if (name, slot.id) in keys]
-    if any(want.id for want in rule.aim.wants):
+    if any(want.id for want in rule.selection.filters):
         return len(slots)
-    fine = rule.resource != "*" or any(w.profile or w.resource or w.partition is not None for w in rule.aim.wants)
+    fine = rule.resource != "*" or any(
+        w.profile or w.resource or w.partition is not None for w in rule.selection.filters
+    )
     return len({slot.device.id if fine else slot.device.raw.id for slot in slots})
 
 
-def _numa(want: core.Want, entries: Sequence[EntrySpec], path: Path, report: Report) -> None:
+def _numa(want: DeviceFilter, entries: Sequence[EntrySpec], path: Path, report: Report) -> None:
     known = {node for each in entries if isinstance(each.source, VirtualSource) for node in each.source.numa}
     if want.numa and not known & set(want.numa):
         there = f"there are {sorted(known)}" if known else "the devices have none"
@@ -207,7 +224,7 @@ def _is_known(text: str, stage: Scene) -> bool:
     )
 
 
-def _nodes(rule: core.Rule, entries: Sequence[EntrySpec], path: Path, report: Report) -> None:
+def _nodes(rule: FaultRuleSpec, entries: Sequence[EntrySpec], path: Path, report: Report) -> None:
     """Only names without wildcards can be compared for certain."""
     plain = [each for each in rule.nodes.globs if not set("*?[") & set(each)]
     if plain and len(plain) == len(rule.nodes.globs) and not any(e.is_on(node) for e in entries for node in plain):
@@ -218,83 +235,78 @@ def _nodes(rule: core.Rule, entries: Sequence[EntrySpec], path: Path, report: Re
 # --- two rules -------------------------------------------------------------------------------------------------------
 
 
-def _pair(one: core.Rule, other: core.Rule, path: Path, report: Report) -> None:
+def _pair(one: FaultRuleSpec, other: FaultRuleSpec, path: Path, report: Report) -> None:
     if one.nodes != other.nodes or _by_chance(one) or _by_chance(other):
         return
-    if isinstance(one.effect, core.Process) and other.when.at > one.when.at and not other.triggered:
+    if isinstance(one.effect, Process) and other.when.at > one.when.at and not other.triggered:
         message = f"the rule can never fire: {one.name!r} ends the process before, after {one.when.at:g} s"
         report.error((*path, "at"), message)
-    elif isinstance(other.effect, core.Process) and one.when.at > other.when.at and not one.triggered:
+    elif isinstance(other.effect, Process) and one.when.at > other.when.at and not one.triggered:
         message = f"{one.name!r} can never fire: this ends the process before, after {other.when.at:g} s"
         report.error((*path, "at"), message)
     elif _same_calls(one, other) and _unconditional(one):
         report.error(path, f"the rule can never fire: {one.name!r} takes all of its calls", "limit one of them in time")
 
 
-def _by_chance(rule: core.Rule) -> bool:
-    return rule.chance != core.Chance() or rule.triggered
+def _by_chance(rule: FaultRuleSpec) -> bool:
+    return rule.chance != Chance() or rule.triggered
 
 
-def _same_calls(one: core.Rule, other: core.Rule) -> bool:
+def _same_calls(one: FaultRuleSpec, other: FaultRuleSpec) -> bool:
     match one.effect, other.effect:
-        case core.Call() as first, core.Call() as second:
-            ends = first.hang or first.fail is not None or first.wrong is not None
+        case Call() as first, Call() as second:
+            ends = first.hang or first.fail is not None or first.faulty_answer is not None
             return ends and second.rpcs <= first.rpcs and one.resource in ("*", other.resource)
     return False
 
 
-def _unconditional(rule: core.Rule) -> bool:
-    return rule.when == core.When()
+def _unconditional(rule: FaultRuleSpec) -> bool:
+    return rule.when == When()
 
 
-def contrary(one: core.Rule, other: core.Rule, stage: Scene, *, later: float = 0.0) -> str:
+def contrary(one: FaultRuleSpec, other: FaultRuleSpec, stage: Scene, *, later: float = 0.0) -> str:
     """Why both cannot be true, or "" when they can; `other` is read so many seconds after `one`.
 
     Chance and triggers are given the benefit of the doubt, and so are devices that only a node can tell.
     """
     if _by_chance(one) or _by_chance(other) or not _opposed(one.effect, other.effect):
         return ""
-    if one.nodes != other.nodes and min(one.nodes.share, other.nodes.share) < core.ALWAYS:
+    if one.nodes != other.nodes and min(one.nodes.share, other.nodes.share) < ALWAYS:
         return ""
-    if one.kind is core.Kind.DEVICE:
+    if one.kind is FaultKind.DEVICE:
         what = "the same devices" if _same_devices(one, other, stage) else ""
     else:
         what = "the same resource" if _same_resources(one, other, stage) else ""
     return f"say the contrary of {what} at the same time" if what and _overlap(one, other, later) else ""
 
 
-def _opposed(one: core.Effect, other: core.Effect) -> bool:
+def _opposed(one: Effect, other: Effect) -> bool:
     """Whether both effects cannot be there at once."""
     match one, other:
-        case core.Verdict(healthy=first), core.Verdict(healthy=second):
+        case SetHealth(healthy=first), SetHealth(healthy=second):
             return first != second
-        case (core.Verdict(), core.Remove() | core.Flap()) | (core.Remove() | core.Flap(), core.Verdict()):
+        case (SetHealth(), Remove() | Flap()) | (Remove() | Flap(), SetHealth()):
             return True
-        case core.Flap(), core.Flap():
+        case Flap(), Flap():
             return (one.up, one.down) != (other.up, other.down)
-        case core.Register(delay=first), core.Register(delay=second) if not (one.never or other.never):
+        case Register(delay=first), Register(delay=second) if not (one.never or other.never):
             return one != other and bool(first) == bool(second)  # what comes late can be wrong, too
-        case (
-            (core.Register(), core.Register())
-            | (core.Stream(), core.Stream())
-            | (core.Socket(), core.Socket())
-            | (core.Cdi(), core.Cdi())
-        ):
+        case (Register(), Register()) | (Stream(), Stream()) | (Socket(), Socket()) | (Cdi(), Cdi()):
             return one != other
     return False
 
 
-def _both(one: core.Rule, other: core.Rule, node: str) -> bool:
+def _both(one: FaultRuleSpec, other: FaultRuleSpec, node: str) -> bool:
     """Whether both rules are for the node of that name."""
     return all(
         not globs or any(fnmatchcase(node, each) for each in globs) for globs in (one.nodes.globs, other.nodes.globs)
     )
 
 
-def _same_devices(one: core.Rule, other: core.Rule, stage: Scene) -> bool:
-    if (one.aim, one.resource, one.nodes) == (other.aim, other.resource, other.nodes):
+def _same_devices(one: FaultRuleSpec, other: FaultRuleSpec, stage: Scene) -> bool:
+    if (one.selection, one.resource, one.nodes) == (other.selection, other.resource, other.nodes):
         return True
-    if any(each is not None for rule in (one, other) for each in (rule.aim.pick, rule.aim.share)):
+    if any(each is not None for rule in (one, other) for each in (rule.selection.pick, rule.selection.share)):
         return False  # their lots may differ
     return any(
         not meant(one, each, node).isdisjoint(meant(other, each, node))
@@ -303,7 +315,7 @@ def _same_devices(one: core.Rule, other: core.Rule, stage: Scene) -> bool:
     )
 
 
-def _same_resources(one: core.Rule, other: core.Rule, stage: Scene) -> bool:
+def _same_resources(one: FaultRuleSpec, other: FaultRuleSpec, stage: Scene) -> bool:
     if (one.resource, one.nodes) == (other.resource, other.nodes):
         return True
     return any(
@@ -314,7 +326,7 @@ def _same_resources(one: core.Rule, other: core.Rule, stage: Scene) -> bool:
     )
 
 
-def _overlap(one: core.Rule, other: core.Rule, later: float) -> bool:
+def _overlap(one: FaultRuleSpec, other: FaultRuleSpec, later: float) -> bool:
     """Whether their first spans, without jitter's luck, share a moment. A flap counts from its first fall on."""
     dice = Dice(0, "")
     first, second = (

@@ -7,7 +7,35 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ...core.model import fault_rules as core
+from ...core.model.fault_effects import (
+    Call,
+    Cdi,
+    CdiFault,
+    Delay,
+    Effect,
+    Fail,
+    FaultyAnswer,
+    Flap,
+    PodResources,
+    Process,
+    Register,
+    Remove,
+    SetHealth,
+    Socket,
+    SocketFault,
+    Stream,
+    StreamFault,
+)
+from ...core.model.fault_rules import (
+    Chance,
+    DeviceFilter,
+    DeviceSelection,
+    FaultRuleSpec,
+    FaultSpec,
+    NodeSelection,
+    Start,
+    When,
+)
 from ...core.spec import Spec
 from ..checks import fault_rule, fault_targets
 from ..document.loader import Document
@@ -19,11 +47,11 @@ from ..validation import Reading, Report
 _TEXT = "drill"  # the rule that injects it is said beside it
 
 
-def section(reading: Reading, spec: Spec, report: Report) -> core.FaultSpec:
+def section(reading: Reading, spec: Spec, report: Report) -> FaultSpec:
     """The section's rules for the devices of `spec`. With errors in the report, the value is of no use."""
     around = fault_targets.world(spec)
     entries = [entry.name for entry in spec.entries]
-    rules: list[tuple[Path, core.Rule]] = []
+    rules: list[tuple[Path, FaultRuleSpec]] = []
     for path, model in reading.items(("faults", "rules"), reading.file.faults.rules):
         fault_rule.rule(model, path, report)
         made = rule(model, entries, report.where(path))
@@ -31,7 +59,7 @@ def section(reading: Reading, spec: Spec, report: Report) -> core.FaultSpec:
             rules.append((path, made))
     if not any(each.is_error and each.path[:1] != ("faults",) for each in report.findings):
         fault_targets.check(rules, around, report)
-    return core.FaultSpec(seed=reading.file.faults.seed, rules=tuple(each for _, each in rules))
+    return FaultSpec(seed=reading.file.faults.seed, rules=tuple(each for _, each in rules))
 
 
 def as_section(document: Document) -> Document:
@@ -49,19 +77,19 @@ def as_section(document: Document) -> Document:
     return replace(document, root=root, values=values, keys=keys, problems=problems)
 
 
-def rule(model: schema.FaultRule, entries: Collection[str], where: str) -> core.Rule | None:
+def rule(model: schema.FaultRule, entries: Collection[str], where: str) -> FaultRuleSpec | None:
     """The rule, or None for one that says not what fails. `entries` are the names by which devices may be meant."""
     effect = _effect(model)
     if effect is None:
         return None
     nodes = model.on_nodes or schema.OnNodes()
-    return core.Rule(
+    return FaultRuleSpec(
         name=model.name,
         effect=effect,
-        aim=_aim(model.devices, entries),
+        selection=_aim(model.devices, entries),
         resource=model.resource,
-        nodes=core.Nodes(globs=tuple(nodes.names), share=nodes.share),
-        when=core.When(
+        nodes=NodeSelection(globs=tuple(nodes.names), share=nodes.share),
+        when=When(
             start=_start(model),
             at=model.at,
             lasts=model.lasts,
@@ -70,21 +98,21 @@ def rule(model: schema.FaultRule, entries: Collection[str], where: str) -> core.
             jitter=model.jitter,
             file=model.on_file or "",
         ),
-        chance=core.Chance(nth=tuple(model.nth), every_nth=model.every_nth or 1, probability=model.probability),
+        chance=Chance(nth=tuple(model.nth), every_nth=model.every_nth or 1, probability=model.probability),
         where=where,
     )
 
 
-def wanted(name: str, entries: Collection[str]) -> core.Want:
+def wanted(name: str, entries: Collection[str]) -> DeviceFilter:
     """The devices that a reference means: `<entry>/<index>`, `<entry>` or a device id."""
     entry, slash, index = name.partition("/")
     if not slash:
         is_entry = any(fnmatchcase(each, name) for each in entries)
-        return core.Want(entry=name) if is_entry else core.Want(id=name)
+        return DeviceFilter(entry=name) if is_entry else DeviceFilter(id=name)
     if index == "*":
-        return core.Want(entry=entry)
+        return DeviceFilter(entry=entry)
     number, colon, partition = index.partition(":")
-    return core.Want(entry=entry, indices=(_range(number),), partition=int(partition) if colon else None)
+    return DeviceFilter(entry=entry, indices=(_range(number),), partition=int(partition) if colon else None)
 
 
 def _range(text: str) -> range:
@@ -92,10 +120,10 @@ def _range(text: str) -> range:
     return range(int(low), int(high or low) + 1)
 
 
-def _aim(model: schema.Select | None, entries: Collection[str]) -> core.Aim:
+def _aim(model: schema.Select | None, entries: Collection[str]) -> DeviceSelection:
     if model is None:
-        return core.Aim()
-    common = core.Want(
+        return DeviceSelection()
+    common = DeviceFilter(
         entry=model.entry or "",
         indices=tuple(map(_range, model.index)),
         id=model.id or "",
@@ -104,69 +132,69 @@ def _aim(model: schema.Select | None, entries: Collection[str]) -> core.Aim:
         numa=tuple(model.numa),
     )
     wants = tuple(wanted(name, entries) for name in model.names) or (common,)
-    return core.Aim(wants=wants, count=model.count, pick=model.pick, share=model.share)
+    return DeviceSelection(filters=wants, count=model.count, pick=model.pick, share=model.share)
 
 
-def _start(model: schema.FaultRule) -> core.Start:
+def _start(model: schema.FaultRule) -> Start:
     if model.on_allocate:
-        return core.Start.ALLOCATE
+        return Start.ALLOCATE
     if model.on_file:
-        return core.Start.FILE
+        return Start.FILE
     if model.manual:
-        return core.Start.MANUAL
-    return core.Start.START if model.since is schema.Since.START else core.Start.LOAD
+        return Start.MANUAL
+    return Start.START if model.since is schema.Since.START else Start.LOAD
 
 
-def _effect(model: schema.FaultRule) -> core.Effect | None:  # noqa: PLR0911 - one return per kind
+def _effect(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one return per kind
     if model.health is not None:
         healthy = model.health is schema.HealthWord.HEALTHY
-        return core.Verdict(healthy=healthy, reason=model.reason or ("" if healthy else _TEXT))
+        return SetHealth(healthy=healthy, reason=model.reason or ("" if healthy else _TEXT))
     if model.flap is not None:
-        return core.Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
+        return Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
     if model.remove or model.drop:
-        return core.Remove(drop_held=model.drop)
+        return Remove(drop_held=model.drop)
     if model.rpc:
         return _call(model)
     if model.register_ is not None:
         each = model.register_
-        return core.Register(delay=each.delay or 0.0, never=each.never, version=each.version or "", twice=each.twice)
+        return Register(delay=each.delay or 0.0, never=each.never, version=each.version or "", twice=each.twice)
     if model.stream is not None:
         return _stream(model.stream)
     if model.socket is not None:
-        return core.Socket(core.SocketFault.REPLACE if model.socket.replace else core.SocketFault.DELETE)
+        return Socket(SocketFault.REPLACE if model.socket.replace else SocketFault.DELETE)
     if model.cdi is not None:
         return _cdi(model.cdi)
     if model.pod_resources is not None:
-        return core.PodResources()
-    return core.Process(model.process.exit) if model.process is not None else None
+        return PodResources()
+    return Process(model.process.exit) if model.process is not None else None
 
 
-def _call(model: schema.FaultRule) -> core.Call:
-    delay = core.Delay(model.delay.p50, model.delay.max) if model.delay else None
-    fail = core.Fail(model.error.code, model.error.message) if model.error else None
+def _call(model: schema.FaultRule) -> Call:
+    delay = Delay(model.delay.p50, model.delay.max) if model.delay else None
+    fail = Fail(model.error.code, model.error.message) if model.error else None
     wrong = None
     if model.answer is not None:
         answers = {
-            core.Wrong.EMPTY: model.answer.empty,
-            core.Wrong.BOGUS_IDS: model.answer.bogus_ids,
-            core.Wrong.OVERSIZED: model.answer.oversized,
+            FaultyAnswer.EMPTY: model.answer.empty,
+            FaultyAnswer.BOGUS_IDS: model.answer.bogus_ids,
+            FaultyAnswer.OVERSIZED: model.answer.oversized,
         }
         wrong = next((each for each, given in answers.items() if given), None)
-    return core.Call(frozenset(model.rpc), delay, model.hang, fail, wrong)
+    return Call(frozenset(model.rpc), delay, model.hang, fail, wrong)
 
 
-def _stream(model: schema.StreamFaults) -> core.Stream:
+def _stream(model: schema.StreamFaults) -> Stream:
     kinds = {
-        core.StreamFault.STALL: model.stall,
-        core.StreamFault.DUPLICATE_IDS: model.duplicate_ids,
-        core.StreamFault.FLOOD: model.flood is not None,
-        core.StreamFault.OVERSIZED: model.oversized,
+        StreamFault.STALL: model.stall,
+        StreamFault.DUPLICATE_IDS: model.duplicate_ids,
+        StreamFault.FLOOD: model.flood is not None,
+        StreamFault.OVERSIZED: model.oversized,
     }
-    fault = next((each for each, given in kinds.items() if given), core.StreamFault.CLOSE)
-    return core.Stream(fault, rate=float(model.flood or 0))
+    fault = next((each for each, given in kinds.items() if given), StreamFault.CLOSE)
+    return Stream(fault, rate=float(model.flood or 0))
 
 
-def _cdi(model: schema.CdiFaults) -> core.Cdi:
+def _cdi(model: schema.CdiFaults) -> Cdi:
     if model.late is not None:
-        return core.Cdi(core.CdiFault.LATE, model.late)
-    return core.Cdi(core.CdiFault.BROKEN if model.broken else core.CdiFault.MISSING)
+        return Cdi(CdiFault.LATE, model.late)
+    return Cdi(CdiFault.BROKEN if model.broken else CdiFault.MISSING)

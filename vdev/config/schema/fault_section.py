@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from ...core.model.fault_rules import Code, Rpc
+from ...core.model.fault_effects import Code, Rpc
 from ..document.parser import Plain
 from .scalars import (
     STRING,

@@ -37,7 +37,7 @@ class ContainerEdits:
     cdi_devices: list[str] = field(default_factory=list)
 
 
-def inject(allocation: Allocation) -> ContainerEdits:
+def container_edits(allocation: Allocation) -> ContainerEdits:
     """What the container of an allocation gets.
 
     Raises AllocationError when two of its devices want the same container path for different things.

@@ -28,7 +28,7 @@ from .portions import fewest, filled, spread
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AllocatableSlot:
     """A slot that can be chosen.
 
     `parent` is the physical device's id. `unit` is the device within it that this is a replica of (a partition's id);
@@ -47,7 +47,7 @@ def allocator_for(resource: Resource) -> "Allocator":
     candidates, devices = [], {}
     for index, slot in enumerate(resource.slots):
         raw = slot.device.raw
-        candidates.append(Candidate(slot.id, raw.id, raw.numa, index, slot.device.id))
+        candidates.append(AllocatableSlot(slot.id, raw.id, raw.numa, index, slot.device.id))
         devices[raw.entry, raw.index] = raw.id
     links: dict[tuple[str, str], int] = {}
     for name, entry in resource.entries.items():
@@ -63,7 +63,7 @@ class Allocator:
 
     def __init__(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[AllocatableSlot],
         *,
         links: Mapping[tuple[str, str], int] | None = None,
         policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED,
@@ -138,5 +138,5 @@ class Allocator:
         return chosen
 
 
-def _parent(candidate: Candidate) -> str:
+def _parent(candidate: AllocatableSlot) -> str:
     return candidate.parent

@@ -5,24 +5,20 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ..inventory.resources import Inventory
-from ..model.fault_rules import (
-    ALWAYS,
+from ..model.fault_effects import (
     Call,
     Cdi,
-    Chance,
-    FaultSpec,
+    FaultKind,
     Flap,
-    Kind,
     PodResources,
     Process,
     Register,
     Remove,
-    Rule,
+    SetHealth,
     Socket,
-    Start,
     Stream,
-    Verdict,
 )
+from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec, FaultSpec, Start
 from .schedule import Dice, Firing, on_node, spans
 from .targets import names, select
 
@@ -59,10 +55,10 @@ def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -
     happenings: list[Happening] = []
     waiting, elsewhere, without = [], [], []
     for rule in faults.rules:
-        devices = names(select(rule, inventory, dice)) if rule.kind is Kind.DEVICE else ()
+        devices = names(select(rule, inventory, dice)) if rule.kind is FaultKind.DEVICE else ()
         if not on_node(rule.nodes, rule.name, dice):
             elsewhere.append(rule.name)
-        elif rule.kind is Kind.DEVICE and not devices:
+        elif rule.kind is FaultKind.DEVICE and not devices:
             without.append(rule.name)
         elif rule.triggered:
             waiting.append((rule.name, f"{_trigger(rule)}, then {words(rule)}"))
@@ -71,7 +67,7 @@ def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -
     return Outlook(tuple(sorted(happenings)), tuple(waiting), tuple(elsewhere), tuple(without))
 
 
-def _happenings(rule: Rule, dice: Dice, devices: tuple[str, ...], until: float) -> Iterator[Happening]:
+def _happenings(rule: FaultRuleSpec, dice: Dice, devices: tuple[str, ...], until: float) -> Iterator[Happening]:
     kind, what = rule.kind.value, words(rule)
     for number, span in enumerate(spans(rule, dice, Firing(0.0), -1.0)):
         if span.start > until or number >= _MOST:
@@ -85,11 +81,11 @@ def _happenings(rule: Rule, dice: Dice, devices: tuple[str, ...], until: float) 
                 yield Happening(span.end, rule.name, "ends", kind, what, devices)
 
 
-def words(rule: Rule) -> str:  # noqa: C901, PLR0911, PLR0912 - one sentence per kind
+def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sentence per kind
     """What a rule does, in a few words."""
     where = "" if rule.resource == "*" else f" of {rule.resource}"
     match rule.effect:
-        case Verdict(healthy=healthy, reason=reason):
+        case SetHealth(healthy=healthy, reason=reason):
             return f"{'Healthy' if healthy else 'Unhealthy'}{f': {reason}' if reason else ''}"
         case Flap(up=up, down=down, reason=reason):
             return f"Unhealthy, up {up:g} s and down {down:g} s in turns: {reason}"
@@ -139,12 +135,12 @@ def _call(call: Call) -> str:
         parts.append("hangs")
     if call.fail is not None:
         parts.append(f"fails with {call.fail.code.value}: {call.fail.message}")
-    if call.wrong is not None:
-        parts.append(f"gets a wrong answer ({call.wrong.value})")
+    if call.faulty_answer is not None:
+        parts.append(f"gets a wrong answer ({call.faulty_answer.value})")
     return ", then ".join(parts)
 
 
-def _trigger(rule: Rule) -> str:
+def _trigger(rule: FaultRuleSpec) -> str:
     match rule.when.start:
         case Start.ALLOCATE:
             return "waits until a pod is given one of its devices"

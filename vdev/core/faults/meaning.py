@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ..inventory import imagined_nodes
 from ..inventory.resources import Inventory
-from ..model.fault_rules import Rule
+from ..model.fault_rules import FaultRuleSpec
 from ..spec import Spec, VirtualSource
 from . import targets
 from .schedule import Dice, Key
@@ -25,7 +25,7 @@ class Scene:
     nodes: Mapping[str, Inventory]
     known: frozenset[str]
 
-    def meant(self, rule: Rule) -> frozenset[Key]:
+    def meant(self, rule: FaultRuleSpec) -> frozenset[Key]:
         """What the rule may mean on any of the nodes, whichever lots it draws."""
         return frozenset().union(*(meant(rule, each, node) for node, each in self.nodes.items()))
 
@@ -34,13 +34,13 @@ NOWHERE = Scene({}, frozenset())
 """Nothing is known."""
 
 
-def meant(rule: Rule, inventory: Inventory, node: str) -> frozenset[Key]:
+def meant(rule: FaultRuleSpec, inventory: Inventory, node: str) -> frozenset[Key]:
     """What the rule may mean on this node, whichever lots it draws."""
-    every = replace(rule, aim=replace(rule.aim, pick=None, share=None))
+    every = replace(rule, selection=replace(rule.selection, pick=None, share=None))
     return targets.select(every, inventory, Dice(0, node))
 
 
-def scene(spec: Spec, rules: Iterable[Rule]) -> Scene:
+def scene(spec: Spec, rules: Iterable[FaultRuleSpec]) -> Scene:
     """One node for each pattern that the entries and the rules name, and one that no pattern means."""
     virtual = {entry.name: entry.source.count for entry in spec.entries if isinstance(entry.source, VirtualSource)}
     if sum(virtual.values()) > _MOST:

@@ -1,6 +1,6 @@
 """When a rule is in force: a pure function of the rule, the seed, the node and the time.
 
-    Rule + Dice + Firing ─► spans() ─► phase(): in force or not, and until when
+    FaultRuleSpec + Dice + Firing ─► spans() ─► phase(): in force or not, and until when
                                    └─► strikes(): whether a momentary event lies between two times
 
 No clock and no state: the same arguments give the same answer on every run. Randomness is a hash of seed, node and the
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ..model.fault_rules import ALWAYS, Chance, Delay, Flap, Nodes, Rule
+from ..model.fault_effects import Delay, Flap
+from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection
 
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
 _SCALE = float(2**53)  # the integers that a float holds exactly
@@ -69,13 +70,13 @@ class Phase:
     changes_at: float | None
 
 
-def on_node(nodes: Nodes, rule: str, dice: Dice) -> bool:
+def on_node(nodes: NodeSelection, rule: str, dice: Dice) -> bool:
     """Whether a rule is for this node."""
     named = not nodes.globs or any(fnmatchcase(dice.node, pattern) for pattern in nodes.globs)
     return named and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
 
 
-def spans(rule: Rule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+def spans(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
     """The spans that are not over at `after`, in order and without overlap; those of momentary events are empty."""
     for outer in _outer(rule, dice, firing, after):
         if isinstance(rule.effect, Flap) and outer.real:
@@ -84,7 +85,7 @@ def spans(rule: Rule, dice: Dice, firing: Firing, after: float) -> Iterator[Span
             yield outer
 
 
-def phase(rule: Rule, dice: Dice, firing: Firing, now: float) -> Phase:
+def phase(rule: FaultRuleSpec, dice: Dice, firing: Firing, now: float) -> Phase:
     """The rule's state at `now`, which holds until `changes_at`."""
     for span in spans(rule, dice, firing, now):
         if span.start > now:
@@ -94,7 +95,7 @@ def phase(rule: Rule, dice: Dice, firing: Firing, now: float) -> Phase:
     return Phase(active=False, changes_at=None)
 
 
-def strikes(rule: Rule, dice: Dice, firing: Firing, since: float, now: float) -> bool:
+def strikes(rule: FaultRuleSpec, dice: Dice, firing: Firing, since: float, now: float) -> bool:
     """Whether a momentary event of the rule lies after `since` and not after `now`."""
     for span in spans(rule, dice, firing, since):
         if span.start > now:
@@ -129,7 +130,7 @@ def earliest(moments: Iterable[float | None]) -> float | None:
     return min((each for each in moments if each is not None), default=None)
 
 
-def _outer(rule: Rule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+def _outer(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
     """The spans of `at`, `for` and `every`."""
     when = rule.when
     period = 0.0 if firing.once or when.every is None else when.every
@@ -150,7 +151,7 @@ def _outer(rule: Rule, dice: Dice, firing: Firing, after: float) -> Iterator[Spa
         number += 1
 
 
-def _span(rule: Rule, number: int, start: float, until: float, *, real: bool) -> Span:
+def _span(rule: FaultRuleSpec, number: int, start: float, until: float, *, real: bool) -> Span:
     if rule.momentary or not real:
         return Span(number, start, start, real)
     lasts = math.inf if rule.when.lasts is None else rule.when.lasts
@@ -162,7 +163,7 @@ def _not_over(span: Span, after: float) -> Iterator[Span]:
         yield span
 
 
-def _falls(rule: Rule, flap: Flap, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
+def _falls(rule: FaultRuleSpec, flap: Flap, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
     """The times within `outer` at which a flapping device is down, or a mark that there is none."""
     period = flap.up + flap.down
     number = max(0, math.floor((after - outer.start) / period) - 2) if after > outer.start else 0

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Slot
-from ..model.fault_rules import Aim, Rule, Want
+from ..model.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec
 from .schedule import Dice, Key
 
 Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
@@ -33,17 +33,17 @@ class Afflictions:
 NONE = Afflictions()
 
 
-def select(rule: Rule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
+def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     """The slots of the inventory that the rule means."""
     units: dict[Unit, None] = {}
     for name, resource in inventory.resources.items():
         if rule.concerns(name):
             narrowed = rule.resource != "*"
             for slot in resource.slots:
-                unit = _unit(rule.aim, name, slot, narrowed=narrowed)
+                unit = _unit(rule.selection, name, slot, narrowed=narrowed)
                 if unit is not None:
                     units[unit] = None
-    chosen = _chosen(list(units), rule.aim, dice, rule.name)
+    chosen = _chosen(list(units), rule.selection, dice, rule.name)
     return frozenset(
         (name, slot.id)
         for name, resource in inventory.resources.items()
@@ -52,10 +52,10 @@ def select(rule: Rule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     )
 
 
-def widened(keys: frozenset[Key], rule: Rule, inventory: Inventory) -> frozenset[Key]:
+def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> frozenset[Key]:
     """These slots and all others of the units that the rule means with them."""
     units = {
-        _unit(rule.aim, name, slot, narrowed=rule.resource != "*")
+        _unit(rule.selection, name, slot, narrowed=rule.resource != "*")
         for name, resource in inventory.resources.items()
         for slot in resource.slots
         if (name, slot.id) in keys
@@ -99,9 +99,9 @@ def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
     return replace(inventory, resources=resources)
 
 
-def _unit(aim: Aim, resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
-    """The unit of the slot that the aim means, or None."""
-    for want in aim.wants:
+def _unit(selection: DeviceSelection, resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
+    """The unit of the slot that the selection means, or None."""
+    for want in selection.filters:
         if not _meets(want, resource, slot):
             continue
         raw, device, single = units_of(slot)
@@ -112,7 +112,7 @@ def _unit(aim: Aim, resource: str, slot: Slot, *, narrowed: bool) -> Unit | None
     return None
 
 
-def _meets(want: Want, resource: str, slot: Slot) -> bool:
+def _meets(want: DeviceFilter, resource: str, slot: Slot) -> bool:
     raw, device = slot.device.raw, slot.device
     return (
         (not want.entry or fnmatchcase(raw.entry, want.entry))
@@ -125,12 +125,12 @@ def _meets(want: Want, resource: str, slot: Slot) -> bool:
     )
 
 
-def _chosen(units: list[Unit], aim: Aim, dice: Dice, rule: str) -> frozenset[Unit]:
-    if aim.count is not None:
-        units = units[: aim.count]
-    number = len(units) if aim.pick is None else aim.pick
-    if aim.share is not None:
-        number = max(1, int(len(units) * aim.share + 0.5))
+def _chosen(units: list[Unit], selection: DeviceSelection, dice: Dice, rule: str) -> frozenset[Unit]:
+    if selection.count is not None:
+        units = units[: selection.count]
+    number = len(units) if selection.pick is None else selection.pick
+    if selection.share is not None:
+        number = max(1, int(len(units) * selection.share + 0.5))
     if number >= len(units):
         return frozenset(units)
     return frozenset(sorted(units, key=lambda unit: dice.roll(rule, "pick", *unit))[:number])

@@ -1,0 +1,231 @@
+"""Failures on demand, as values: what happens. `fault_rules` says to which devices, on which nodes, and when.
+
+Device faults are applied by the agent, the others by whoever asks `faults.engine` through its hooks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class FaultKind(StrEnum):
+    """The part of the plugin that a rule breaks."""
+
+    DEVICE = "device"
+    RPC = "rpc"
+    REGISTER = "register"
+    STREAM = "stream"
+    SOCKET = "socket"
+    CDI = "cdi"
+    POD_RESOURCES = "podResources"
+    PROCESS = "process"
+
+
+class Rpc(StrEnum):
+    """The calls that the kubelet makes."""
+
+    OPTIONS = "GetDevicePluginOptions"
+    LIST = "ListAndWatch"
+    PREFERRED = "GetPreferredAllocation"
+    ALLOCATE = "Allocate"
+    PRE_START = "PreStartContainer"
+
+
+class Code(StrEnum):
+    """The gRPC status codes that mean an error."""
+
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    NOT_FOUND = "NOT_FOUND"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    FAILED_PRECONDITION = "FAILED_PRECONDITION"
+    ABORTED = "ABORTED"
+    OUT_OF_RANGE = "OUT_OF_RANGE"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    INTERNAL = "INTERNAL"
+    UNAVAILABLE = "UNAVAILABLE"
+    DATA_LOSS = "DATA_LOSS"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+
+
+# --- what happens -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetHealth:
+    """The device is said to be so, whatever its probes find."""
+
+    healthy: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Flap:
+    """The device is well for `up` seconds, then Unhealthy for `down` seconds, and so on."""
+
+    up: float
+    down: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The device is unplugged. While a pod may hold it its id stays listed as Unhealthy, unless `drop_held`, which
+    drops it all the same and can crash a 1.36 kubelet.
+    """
+
+    drop_held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Seconds that a call waits: half of all calls less than `median`, none more than `most`."""
+
+    median: float
+    most: float
+
+
+class FaultyAnswer(StrEnum):
+    """An answer that is none."""
+
+    EMPTY = "empty"  # no container responses at all
+    BOGUS_IDS = "bogusIds"  # devices that nobody listed
+    OVERSIZED = "oversized"  # more than the 4 MiB that the kubelet receives
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The call ends with an error."""
+
+    code: Code
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Calls of these RPCs wait, and then are answered as they should be, hang until cancelled, fail, or are answered
+    wrong.
+    """
+
+    rpcs: frozenset[Rpc]
+    delay: Delay | None = None
+    hang: bool = False
+    fail: Fail | None = None
+    faulty_answer: FaultyAnswer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Registrations come `delay` seconds late, or never, or with another version of the API, or twice."""
+
+    delay: float = 0.0
+    never: bool = False
+    version: str = ""
+    twice: bool = False
+
+
+class StreamFault(StrEnum):
+    """What becomes of the ListAndWatch streams."""
+
+    CLOSE = "close"
+    STALL = "stall"
+    DUPLICATE_IDS = "duplicateIds"
+    FLOOD = "flood"
+    OVERSIZED = "oversized"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The streams end, say nothing new, list each id twice, repeat the list `rate` times a second, or pass 4 MiB."""
+
+    fault: StreamFault
+    rate: float = 0.0
+
+
+class SocketFault(StrEnum):
+    """What becomes of a resource's socket file."""
+
+    DELETE = "delete"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """The resource's socket file is deleted, or gives way to one that nobody answers on."""
+
+    fault: SocketFault
+
+
+class CdiFault(StrEnum):
+    """What becomes of the CDI specification files."""
+
+    MISSING = "missing"
+    LATE = "late"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Cdi:
+    """The resource's CDI file is not there, comes `delay` seconds after it is needed, or breaks off in the middle."""
+
+    fault: CdiFault
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """The kubelet's PodResources API does not answer this plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The plugin's process ends at once with this exit code, as if it had been killed."""
+
+    exit: int
+
+
+Effect = SetHealth | Flap | Remove | Call | Register | Stream | Socket | Cdi | PodResources | Process
+
+KINDS: Mapping[type, FaultKind] = MappingProxyType(
+    {
+        SetHealth: FaultKind.DEVICE,
+        Flap: FaultKind.DEVICE,
+        Remove: FaultKind.DEVICE,
+        Call: FaultKind.RPC,
+        Register: FaultKind.REGISTER,
+        Stream: FaultKind.STREAM,
+        Socket: FaultKind.SOCKET,
+        Cdi: FaultKind.CDI,
+        PodResources: FaultKind.POD_RESOURCES,
+        Process: FaultKind.PROCESS,
+    }
+)
+
+
+# --- what the hooks are told ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFault:
+    """What happens to one call: it waits `delay` seconds, then the rest."""
+
+    rule: str
+    delay: float = 0.0
+    hang: bool = False
+    fail: Fail | None = None
+    faulty_answer: FaultyAnswer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterFault:
+    """What happens to a registration: it must wait (`hold`), or goes out with another version, or twice."""
+
+    rule: str
+    hold: bool = False
+    version: str = ""
+    twice: bool = False
