@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format proto schema lock bench clean docs image kind-up kind-down e2e
+.PHONY: help run test check lint format proto schema lock bench clean docs wheel image kind-up kind-down e2e
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,12 +55,16 @@ lock: ## compile requirements/*.txt from pyproject.toml (needs uv)
 	$(COMPILE) --group dev -o requirements/dev.txt
 	$(COMPILE) --group test -c requirements/dev.txt -o requirements/test.txt
 	$(COMPILE) -c requirements/dev.txt -o requirements/run.txt
+	$(filter-out pyproject.toml,$(COMPILE)) --group build -c requirements/dev.txt -o requirements/build.txt
 
 bench: $(VENV)/.test ## measure the budgets, as ratios in one run
 	$(BIN)/python -m bench
 
 docs: $(VENV)/.run ## write what docs/ has from the code: docs/reference and docs/metrics.md
 	PYTHONPATH=. $(BIN)/python docs/generate.py
+
+wheel: ## build the wheel into dist/, install it into a fresh environment and try it
+	WHEEL_DIR=$(CURDIR)/dist .ci/wheel $(PYTHON)
 
 image: ## build the image vdev:dev (needs Docker)
 	docker build --tag vdev:dev --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) .
