@@ -21,10 +21,10 @@ import yaml
 
 from tests.e2e import leftovers
 from vdev.core.model.names import visible_devices_env
-from vdev.sim.device_manager.device_table import Capacity
-from vdev.sim.objects import pods
-from vdev.sim.objects.pods import ContainerStatus, Kind, Phase, PodStatus
-from vdev.sim.scenarios.embedded_driver import reasons_in
+from vdev.sim.objects import pod_manifest
+from vdev.sim.objects.node_devices import Capacity
+from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
+from vdev.sim.scenarios.plugin_process import reasons_in
 from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -113,7 +113,7 @@ class ClusterDriver:
         if target.node_reboot_command:
             self.capabilities |= {Capability.REBOOT}
         self.node_name = self.hostname = target.node
-        self._specs: dict[str, pods.PodSpec] = {}
+        self._specs: dict[str, PodSpec] = {}
         self._baseline: dict[str, int] = {}
         self._serial = 0
         self._made = False  # the namespace
@@ -235,7 +235,7 @@ class ClusterDriver:
         """Create a pod on the node; returns when the kubelet has decided on it."""
         name = manifest["metadata"]["name"]
         document = filled(manifest, node=self.node_name, image=self.target.pod_image or self.target.image)
-        self._specs[name] = pods.parse(document)
+        self._specs[name] = pod_manifest.parse(document)
         await self.kubectl(*self._here("create", "--filename=-"), stdin=yaml.safe_dump(document))
 
         async def decided() -> bool:
@@ -263,7 +263,7 @@ class ClusterDriver:
         document = await self.kubectl.maybe(*self._here("get", "pod", name))
         if document is None:
             return None
-        found = pod_status(self._specs.get(name) or pods.parse(document), document)
+        found = pod_status(self._specs.get(name) or pod_manifest.parse(document), document)
         return replace(found, containers=tuple([await self._with_devices(found, each) for each in found.containers]))
 
     async def registrations(self, resource: str) -> int:
@@ -491,7 +491,7 @@ def capacity(node: Mapping[str, Any]) -> Capacity:
     return Capacity(extended(status.get("capacity", {})), extended(status.get("allocatable", {})))
 
 
-def pod_status(spec: pods.PodSpec, document: Mapping[str, Any]) -> PodStatus:
+def pod_status(spec: PodSpec, document: Mapping[str, Any]) -> PodStatus:
     """A Pod object as the scenarios see it; devices come from `allocatedResourcesStatus` (on since 1.36), which app
     containers alone have.
     """
@@ -503,7 +503,7 @@ def pod_status(spec: pods.PodSpec, document: Mapping[str, Any]) -> PodStatus:
     return PodStatus(spec, phase, status.get("reason", ""), status.get("message", ""), containers)
 
 
-def _container(spec: pods.ContainerSpec, status: Mapping[str, Any]) -> ContainerStatus:
+def _container(spec: ContainerSpec, status: Mapping[str, Any]) -> ContainerStatus:
     health = {
         each["name"]: {device["resourceID"]: device.get("health", "Unknown") for device in each.get("resources", [])}
         for each in status.get("allocatedResourcesStatus", [])

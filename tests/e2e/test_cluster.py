@@ -7,7 +7,8 @@ import pytest
 from tests.e2e.cluster import KubectlError
 from tests.kit.scenarios import scenarios
 from vdev.sim import manifest
-from vdev.sim.scenarios.scenario import Action, Capability, play
+from vdev.sim.scenarios.play import play
+from vdev.sim.scenarios.scenario import Action, Capability
 from vdev.sim.scenarios.scenario_file import load
 
 NPU = "acme.dev/npu"

@@ -23,7 +23,7 @@ from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet
 from vdev.sim.objects.pods import Kind
-from vdev.sim.scenarios.scenario import play
+from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario_file import load
 
 SCENARIOS = Path(__file__).parents[1] / "sim" / "scenarios"

@@ -2,7 +2,7 @@
 
 from tests.e2e.cluster import ClusterDriver, Target, capacity, filled, placed, pod_status
 from vdev.sim import manifest
-from vdev.sim.objects import pods
+from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.pods import Phase
 
 NPU = "acme.dev/npu"
@@ -32,7 +32,7 @@ def test_a_pod_on_a_real_cluster():
 def test_a_refused_pod():
     """The kubelet's refusal comes through as it is."""
     status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Pod was rejected: no"}
-    found = pod_status(pods.parse(manifest("one", {NPU: 1})), {"status": status})
+    found = pod_status(pod_manifest.parse(manifest("one", {NPU: 1})), {"status": status})
     assert (Phase.FAILED, "UnexpectedAdmissionError") == (found.phase, found.reason)
     assert {} == found.container().devices
 
@@ -43,7 +43,7 @@ def test_devices_and_their_health():
     container = {"name": "main", "restartCount": 1, "state": {"running": {}}}
     container["allocatedResourcesStatus"] = [{"name": NPU, "resources": resources}]
     status = {"phase": "Running", "containerStatuses": [container]}
-    found = pod_status(pods.parse(manifest("one", {NPU: 2})), {"status": status}).container()
+    found = pod_status(pod_manifest.parse(manifest("one", {NPU: 2})), {"status": status}).container()
     assert (True, 1, {NPU: ("npu-0", "npu-1")}) == (found.running, found.restarts, found.devices)
     assert {"npu-0": "Healthy", "npu-1": "Unhealthy"} == found.health[NPU]
 

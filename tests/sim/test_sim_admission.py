@@ -7,8 +7,9 @@ import pytest
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManifestError, ManualClock, Phase, Timings, manifest
-from vdev.sim.device_manager.device_allocation import AdmissionError, Claim, select
-from vdev.sim.device_manager.device_table import Device, DeviceTable, Options
+from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
+from vdev.sim.device_manager.device_table import DeviceTable
+from vdev.sim.objects.node_devices import Device, PluginOptions
 
 NPU = "acme.dev/npu"
 GPU = "acme.dev/gpu"
@@ -27,7 +28,7 @@ def pod_with_init(*, kind="init", init=1, app=1):
 def table(**devices):
     """A table with one resource whose devices are given with their NUMA nodes."""
     made = DeviceTable()
-    made.connected(NPU, socket="s", options=Options())
+    made.connected(NPU, socket="s", options=PluginOptions())
     made.listed(NPU, [Device(id_, "Healthy", numa) for id_, numa in devices.items()])
     return made
 
@@ -102,9 +103,9 @@ async def pick(devices, count, *, resource=NPU, affinity=None, reusable=(), pref
     async def nothing(_available, _taken):
         return set()
 
-    claim = Claim("pod", "main", resource, count, affinity)
+    request = ContainerRequest("pod", "main", resource, count, affinity)
     dice = random.Random(1)
-    return await select(devices, claim, reusable=reusable, dice=dice, prefer=prefer or nothing)
+    return await select(devices, request, reusable=reusable, dice=dice, prefer=prefer or nothing)
 
 
 async def test_affinity_buckets():

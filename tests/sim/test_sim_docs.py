@@ -9,7 +9,7 @@ import yaml
 
 from vdev.sim import lint
 from vdev.sim.scenarios.embedded_driver import SimDriver
-from vdev.sim.scenarios.scenario import play
+from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario_file import parse
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ import pytest
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, manifest
 from vdev.sim import lint as rules
-from vdev.sim.device_manager.device_table import Device, Options
 from vdev.sim.objects.container_edits import merge
+from vdev.sim.objects.node_devices import Device, PluginOptions
 
 NPU = "acme.dev/npu"
 
@@ -169,9 +169,9 @@ def test_registration_while_streaming():
 def test_options():
     """Options are said alike in both places, or in one only."""
     request = api.RegisterRequest(resource_name=NPU)
-    assert [] == codes(rules.options(request, Options(pre_start_required=True)))
+    assert [] == codes(rules.options(request, PluginOptions(pre_start_required=True)))
     request.options.pre_start_required = True
-    assert ["options-differ"] == codes(rules.options(request, Options()))
+    assert ["options-differ"] == codes(rules.options(request, PluginOptions()))
 
 
 def test_merge_conflicts():

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from vdev.sim.scenarios.embedded_driver import SimDriver
-from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError, play
+from vdev.sim.scenarios.play import play
+from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError
 from vdev.sim.scenarios.scenario_file import ScenarioFormatError, load, parse
 
 NPU = "acme.dev/npu"

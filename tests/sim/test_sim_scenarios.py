@@ -6,7 +6,8 @@ import pytest
 
 from tests.kit.scenarios import scenarios
 from vdev.sim.scenarios.embedded_driver import SimDriver
-from vdev.sim.scenarios.scenario import Capability, play
+from vdev.sim.scenarios.play import play
+from vdev.sim.scenarios.scenario import Capability
 from vdev.sim.scenarios.scenario_file import load
 
 

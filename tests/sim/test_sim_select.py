@@ -6,9 +6,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.sim.device_manager.device_allocation import AdmissionError, Claim, select
 from vdev.sim.device_manager.device_checkpoint import parse, restore, take
-from vdev.sim.device_manager.device_table import Device, DeviceTable, Options
+from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
+from vdev.sim.device_manager.device_table import DeviceTable
+from vdev.sim.objects.node_devices import Device, PluginOptions
 
 NPU = "acme.dev/npu"
 IDS = [f"d{i}" for i in range(8)]
@@ -22,7 +23,7 @@ some = st.sets(st.sampled_from(IDS))
 def test_select(listed, taken, wish, count, affinity, seed):
     """Whatever a plugin wishes: the right number of healthy devices that nobody had, or a refusal that takes none."""
     table = DeviceTable()
-    table.connected(NPU, socket="s", options=Options())
+    table.connected(NPU, socket="s", options=PluginOptions())
     table.listed(NPU, listed)
     for id_ in taken:
         table.take(NPU, id_)
@@ -33,8 +34,8 @@ def test_select(listed, taken, wish, count, affinity, seed):
         return set(wish)
 
     async def choose():
-        claim = Claim("pod", "main", NPU, count, affinity)
-        return await select(table, claim, reusable=(), dice=random.Random(seed), prefer=prefer)
+        request = ContainerRequest("pod", "main", NPU, count, affinity)
+        return await select(table, request, reusable=(), dice=random.Random(seed), prefer=prefer)
 
     try:
         chosen = asyncio.run(choose())
@@ -50,7 +51,7 @@ def test_select(listed, taken, wish, count, affinity, seed):
 def test_checkpoint_round_trip(listed, holders):
     """Who holds what is the same after a restart, and every resource is known with nothing in it."""
     table = DeviceTable()
-    table.connected(NPU, socket="s", options=Options())
+    table.connected(NPU, socket="s", options=PluginOptions())
     table.listed(NPU, listed)
     known = {device.id for device in listed}
     for number, ids in enumerate(holders):

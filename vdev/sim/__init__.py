@@ -1,18 +1,19 @@
-"""An embedded kubelet: the other side of a device plugin's socket, for tests and for trying things out.
+"""An embedded kubelet: the other side of a device plugin's socket, for tests and experiments.
 
-It behaves as Kubernetes 1.36 does, is never kinder, and reports what the real one lets pass. It imports nothing of the
-plugin, so that no mistake is shared. Start with `Kubelet`.
+It behaves like Kubernetes 1.36, is never more lenient, and reports mistakes that the real kubelet accepts in silence.
+It shares no code with the plugin, so that they cannot share a mistake. Start with `Kubelet`.
 """
 
 from .clock import Clock, LeapClock, ManualClock, SystemClock
-from .device_manager.device_table import Capacity
-from .device_manager.plugin_client import Timings
 from .device_manager.registration_server import Compat
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .lint import Finding, Severity
 from .objects.container_edits import DeviceNode, Edits, Mount
-from .objects.pods import ContainerStatus, Kind, ManifestError, Phase, PodStatus, manifest
+from .objects.node_devices import Capacity
+from .objects.pod_manifest import ManifestError, manifest
+from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
+from .timings import Timings
 
 __all__ = [
     "Capacity",

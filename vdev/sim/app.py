@@ -1,6 +1,6 @@
-"""`vdev sim`: the embedded kubelet on its own, for any device plugin, until it is told to end.
+"""`vdev sim`: the embedded kubelet alone, for any device plugin, until a signal ends it.
 
-Owns the process: its directory, its signals, its output. What it prints is `render`'s.
+Handles the directory, the signals and the output of the process; `render` makes the text.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""The kubelet's time: the start of its sources, the node-status tick and the grace of a lost plugin follow it.
+"""The embedded kubelet's clock: its start, the node-status tick and the grace of a lost plugin follow it.
 
-Owns the three clocks. `SystemClock` is the machine's; `ManualClock` stands still until a test advances it, and runs
-what falls due on the way, in order and at once; `LeapClock` runs as the machine's and can be advanced as well. Timeouts
-of RPCs are not here: they bound real sockets in real time.
+`SystemClock` is the machine's clock. `ManualClock` stands still until a test advances it, and then runs what is due, in
+order. `LeapClock` runs like the machine's clock and can be advanced. Time-outs of RPCs are real time (`timings`).
 """
 
 import asyncio

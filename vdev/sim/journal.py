@@ -1,17 +1,17 @@
-"""What happened, kept over restarts: entries for a person, findings, Warning events, counters.
+"""The record of what happened: entries, findings, Warning events on pods, and counters.
 
-Owns the record and tells its listeners. It outlives every kubelet process, as the API server and the runtime do. It
-decides nothing; `render` turns entries into lines.
+It outlives kubelet processes, as the API server's records do, and notifies listeners. `render` turns entries into text.
 """
 
 import asyncio
+import contextlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from .device_manager.device_table import Capacity, Options
 from .lint import Finding
+from .objects.node_devices import Capacity, PluginOptions
 from .objects.pods import PodStatus
 
 KEPT_ENTRIES = 10_000
@@ -31,7 +31,7 @@ class Registered:
 
     resource: str
     endpoint: str
-    options: Options
+    options: PluginOptions
     again: bool = False
 
 
@@ -167,6 +167,8 @@ class Journal:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def next_change(self) -> None:
-        """Return at the next change."""
-        await self._changed.wait()
+    async def next_change(self, *, at_most: float | None = None) -> None:
+        """Return at the next change, or after `at_most` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most):
+                await self._changed.wait()

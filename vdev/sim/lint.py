@@ -1,7 +1,7 @@
-"""What the real kubelet lets pass although it is wrong, found in what a plugin says.
+"""Rules for what plugins send: mistakes that the real kubelet accepts without a word.
 
-Owns the rules, one function per message of the API, as pure functions from values to findings. ERROR is what breaks a
-container, a pod or the kubelet; WARNING is what works by luck. Who calls them, and when, is `process` and its parts.
+One pure function per message of the API, from values to findings. An ERROR breaks a container, a pod or the kubelet; a
+WARNING works by luck. The code that receives a message calls its rule.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
-from .device_manager.device_table import HEALTHY, UNHEALTHY, Device, Options
+from .objects.node_devices import HEALTHY, UNHEALTHY, Device, PluginOptions
 
 LIST_LIMIT_BYTES = 4 * 1024 * 1024  # the default receive limit of grpc-go, which the kubelet leaves as it is
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
@@ -65,10 +65,10 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
         yield _warning("registered-while-streaming", resource, text)
 
 
-def options(request: api.RegisterRequest, answered: Options) -> Iterator[Finding]:
+def options(request: api.RegisterRequest, answered: PluginOptions) -> Iterator[Finding]:
     """Of the request's options, which the kubelet ignores, against those of GetDevicePluginOptions."""
     if request.HasField("options"):
-        said = Options(request.options.pre_start_required, request.options.get_preferred_allocation_available)
+        said = PluginOptions(request.options.pre_start_required, request.options.get_preferred_allocation_available)
         if said != answered:
             text = f"the registration says {said}, GetDevicePluginOptions {answered}; only the second counts"
             yield _warning("options-differ", request.resource_name, text)

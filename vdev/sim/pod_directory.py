@@ -1,7 +1,7 @@
-"""Pods from a directory of manifests, as static pods come: a file is a pod, an edit is a new pod.
+"""Pods from a directory of manifests, like static pods: a file is a pod, an edited file is a new pod.
 
-Owns the watching, and what stands in for the scheduler: a pod waits until the node shows enough of what it asks for,
-unless its manifest names a node, which goes straight to the kubelet. It polls, so that any file system will do.
+Stands in for the scheduler, too: a pod waits until the node shows enough of what it asks for, unless its manifest
+names a node; then it goes straight to the kubelet. The directory is polled, so any file system will do.
 """
 
 import asyncio
@@ -17,8 +17,9 @@ import yaml
 
 from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
-from .objects import pods
-from .objects.pods import ManifestError, PodSpec
+from .objects import pod_manifest
+from .objects.pod_manifest import ManifestError
+from .objects.pods import PodSpec
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _UID_SPACE = uuid.UUID("9ad1b3ad-0fd0-5b31-8f4c-1a3f2f5f0c11")
@@ -50,9 +51,7 @@ class PodDirectory:
         """Look until cancelled."""
         while True:
             await self.look()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await self._kubelet.journal.next_change()
+            await self._kubelet.journal.next_change(at_most=self._interval)
 
     async def look(self) -> None:
         """Look once: delete what is gone or changed, run what is new and fits."""
@@ -117,7 +116,7 @@ def _pod(name: str, content: bytes) -> _Wanted:
     if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
         raise ManifestError("expected one v1 Pod")
     document["metadata"].setdefault("uid", str(uuid.uuid5(_UID_SPACE, f"{name}\n{content.decode()}")))
-    spec = pods.parse(document)
+    spec = pod_manifest.parse(document)
     return _Wanted(document, spec, bool(document["spec"].get("nodeName")))
 
 

@@ -1,11 +1,7 @@
-"""What happened, in words for a person and as JSON for a program.
-
-Owns the lines and their order; pure. What is worth an entry is decided where it happens.
-"""
+"""Journal entries as text for people and as JSON for programs. Pure."""
 
 from typing import Any, assert_never
 
-from .device_manager.device_table import Capacity
 from .journal import (
     Entry,
     Lifecycle,
@@ -21,6 +17,7 @@ from .journal import (
 )
 from .lint import Finding
 from .objects.container_edits import Edits
+from .objects.node_devices import Capacity
 from .objects.pods import ContainerStatus, PodStatus
 
 _INDENT = " " * 9

@@ -1,10 +1,10 @@
-"""The file that the device manager remembers by: who holds which devices, and which resources were registered.
+"""The device manager's checkpoint, `kubelet_internal_checkpoint`: who holds which devices, and which resources exist.
 
-Owns the file's form, which is the real kubelet's, so that a plugin which reads it reads the same here. It keeps healthy
-ids only, and all that plugins answered, in clear. Only the checksum is our own, since the real one depends on how Go
-prints structures; it also tells our files from a real kubelet's. A file that cannot be read counts as none.
+The format is the real kubelet's, so that a plugin can read this file, too. It lists healthy ids only and contains the
+plugins' answers in plain text. Only the checksum differs, because the real one depends on how Go prints structures; it
+also tells our files from a real kubelet's. A file that cannot be read is treated as absent.
 
-It is an upper bound of what pods hold: what ended pods held stays in it until it is written for another reason.
+The file is an upper bound of what pods hold: devices of pods that have ended stay in it until the next write.
 """
 
 import base64

@@ -1,39 +1,16 @@
-"""What the kubelet's device manager knows, and how each event changes it.
+"""What the kubelet's device manager knows: endpoints, device lists, allocated devices and who holds them.
 
-Owns the tables of one kubelet process: endpoints, device lists, what is allocated and who holds it. Pure: no I/O, no
-clock, no gRPC. Everything is keyed by resource name only, as in the kubelet; which connection speaks for a resource is
-`registration`'s business, which ids a container gets is `admission`'s.
+Pure: no I/O, no clock, no gRPC. As in the kubelet, everything is keyed by resource name alone. Which connection speaks
+for a resource is decided in `registration_server`, which ids a container gets in `device_choice`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-HEALTHY = "Healthy"
-UNHEALTHY = "Unhealthy"
+from ..objects.node_devices import HEALTHY, UNHEALTHY, Capacity, Device, PluginOptions
+
 NO_NUMA = -1
 GRACE_SECONDS = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One entry of a device list. Every health but exactly `Healthy` counts as unhealthy."""
-
-    id: str
-    health: str
-    numa: tuple[int, ...] = ()
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the kubelet would give it out."""
-        return self.health == HEALTHY
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a plugin asked for through GetDevicePluginOptions."""
-
-    pre_start_required: bool = False
-    preferred_allocation: bool = False
 
 
 @dataclass(slots=True)
@@ -41,7 +18,7 @@ class Endpoint:
     """The plugin that Allocate goes to. `options` is None, and `stopped` set, after a kubelet restart."""
 
     socket: str
-    options: Options | None
+    options: PluginOptions | None
     stopped: float | None = None
 
 
@@ -56,15 +33,6 @@ class Held:
     def ids(self) -> frozenset[str]:
         """The device ids, whatever their NUMA node."""
         return frozenset(id_ for _, ids in self.by_numa for id_ in ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """What goes to the node status: counts per resource, and the resources given up since the last time."""
-
-    capacity: Mapping[str, int]
-    allocatable: Mapping[str, int]
-    removed: frozenset[str] = frozenset()
 
 
 class DeviceVanishedError(Exception):
@@ -84,7 +52,7 @@ class DeviceTable:
 
     # --- what plugins do ---------------------------------------------------------------------------------------
 
-    def connected(self, resource: str, *, socket: str, options: Options) -> None:
+    def connected(self, resource: str, *, socket: str, options: PluginOptions) -> None:
         """A plugin registered. The health sets stay as they are until its first list."""
         self.endpoints[resource] = Endpoint(socket, options)
 

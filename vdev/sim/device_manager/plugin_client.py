@@ -1,8 +1,8 @@
-"""One connection from the kubelet to a plugin, with the real client's parameters.
+"""One connection from the kubelet to a plugin, with the parameters of the real client.
 
-Owns the channel: 10 s blocking dial, authority `localhost`, a receive limit of 4 MiB, no keepalive. The real kubelet
-sets no deadline for Allocate and GetPreferredAllocation; here a slow one is reported while it is waited for, and one
-that passes the bound is given up and reported. What an answer means is not decided here.
+Blocking dial of up to 10 s, authority `localhost`, a receive limit of 4 MiB, no keepalive. The real kubelet sets no
+deadline for Allocate and GetPreferredAllocation. Here a slow call is reported while it runs, and one that exceeds
+`Timings.bound` is cancelled and reported. What an answer means is not decided here.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
@@ -19,30 +18,11 @@ import grpc.aio
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ..lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
+from ..timings import Timings
 
 _T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
 _CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """How long the kubelet waits, in seconds. All but the last two are the real kubelet's; `dial` and `pre_start` end
-    a call, `slow` reports one that takes longer, `bound` ends one for which the real kubelet would wait for ever.
-
-    `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
-    `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;
-    until then it names none and admits none.
-    """
-
-    dial: float = 10.0
-    pre_start: float = 30.0
-    tick: float = 10.0
-    boot: float = 1.0
-    lead: float = 0.06
-    sources: float = 0.9
-    slow: float = 1.0
-    bound: float = 120.0
 
 
 class PluginError(Exception):

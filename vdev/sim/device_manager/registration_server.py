@@ -1,8 +1,8 @@
-"""The registration service on kubelet.sock, and the connections that follow from it.
+"""The registration service on kubelet.sock, and the connections to plugins that result from it.
 
-Owns validation with its exact order and texts, the dial back inside Register, one task per ListAndWatch, and which
-connection dies with which stream. Kubernetes 1.36 keys connections by resource alone, so that the end of an old
-instance's stream closes the new instance's connection; 1.37 keys them by socket. What a list changes is in `state`.
+Validates requests in the kubelet's order and with its texts, dials the plugin back inside Register, and runs one task
+per ListAndWatch stream. Kubernetes 1.36 keys connections by resource alone, so the end of an old instance's stream
+closes the connection of the new instance; 1.37 keys them by socket. `device_table` says what a list changes.
 """
 
 import asyncio
@@ -18,8 +18,10 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
 from ..journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
-from .device_table import Device, DeviceTable, Options
-from .plugin_client import PluginClient, PluginError, Timings
+from ..objects.node_devices import Device, PluginOptions
+from ..timings import Timings
+from .device_table import DeviceTable
+from .plugin_client import PluginClient, PluginError
 from .resource_names import is_extended_resource_name
 
 VERSION = "v1beta1"
@@ -108,7 +110,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._spawn(self._run(client), f"list-and-watch {resource}")
         self._journal.note(Registered(resource, request.endpoint, options, again))
 
-    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, Options]:
+    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, PluginOptions]:
         client = PluginClient(resource, socket, timings=self._timings, report=self._journal.find)
         self._opened.append(client)
         others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
@@ -123,7 +125,7 @@ class Registry(api_grpc.RegistrationServicer):
             if isinstance(error, PluginError):
                 raise RegistrationError(f"{step}: {error}") from error
             raise
-        return client, Options(answer.pre_start_required, answer.get_preferred_allocation_available)
+        return client, PluginOptions(answer.pre_start_required, answer.get_preferred_allocation_available)
 
     async def _run(self, client: PluginClient) -> None:
         """One ListAndWatch, never retried. Its end takes down whatever connection the table has for it by now."""

@@ -1,8 +1,4 @@
-"""Which resource names the kubelet accepts at registration.
-
-Owns the exact rule of Kubernetes 1.36 (`IsExtendedResourceName`). It decides on text alone; the texts of the refusals
-are in `registration`.
-"""
+"""The resource names that the kubelet accepts at registration: `IsExtendedResourceName` of Kubernetes 1.36."""
 
 import re
 

@@ -1,31 +1,33 @@
-"""The embedded kubelet: what a test holds in its hands.
+"""`Kubelet`, the embedded kubelet as tests and `vdev sim` use it.
 
-Composition root of `sim` and its public face. Owns what outlives a kubelet process: pods, node status, journal, and the
-order of start and end. One process' life is in `process`, pods' in `workers`, devices' in `state`.
+Puts the parts together and keeps what outlives a kubelet process: pods, node status, journal. One life of the process
+is in `kubelet_process`, the work on pods in `pod_workers`.
 """
 
 import asyncio
-import contextlib
 import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ...errors import UsageError, VdevError
 from ..clock import Clock, SystemClock
-from ..device_manager.device_table import Capacity, DeviceTable, DeviceVanishedError
-from ..device_manager.plugin_client import Timings
+from ..device_manager.device_table import DeviceTable, DeviceVanishedError
 from ..device_manager.registration_server import Compat
-from ..journal import Event, Journal, Lifecycle, Metrics, NodeChanged, PodDeleted
+from ..journal import Event, Journal, Lifecycle, Metrics, PodDeleted
 from ..lint import Finding, Overlaps, Severity
-from ..objects import pods
+from ..objects import pod_manifest
+from ..objects.node_devices import Capacity
 from ..objects.pods import Phase, PodStatus
-from .kubelet_process import KubeletProcess, Paths, Settings
-from .pod_workers import ContainerRecord, PodRecord, PodStore, ProcessGoneError, Workers
+from ..timings import Timings
+from .kubelet_directory import KubeletPaths
+from .kubelet_process import KubeletProcess, KubeletSettings
+from .node_status import NodeStatus
+from .pod_records import ContainerRecord, PodRecord, PodStore
+from .pod_workers import PodWorkers, ProcessGoneError
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
 _POLL_SECONDS = 0.05
@@ -68,15 +70,14 @@ class Kubelet:
         self._root = None if root is None else Path(root).absolute()
         self._clock: Clock = clock or SystemClock()
         self._dice = random.Random(seed)  # noqa: S311  # a choice that tests can repeat, no secret
-        self._settings = Settings(Compat(compat), timings or Timings(), rate_limit, overlaps)
+        self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps)
         self._status_on_change = status_on_change
-        self._other = {name: pods.quantity(amount, f"capacity[{name}]") for name, amount in capacity.items()}
         self._host_root = None if host_root is None else Path(host_root)
         self._store = PodStore()
         self._serial = 0
-        self._node = Capacity({}, {})
+        self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
-        self._workers: Workers | None = None
+        self._workers: PodWorkers | None = None
         self._stop_ticking: Callable[[], None] | None = None
         self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
@@ -108,7 +109,7 @@ class Kubelet:
         if self._root is None:
             self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="kubelet-"))
         process = KubeletProcess(
-            paths=Paths(self._root),
+            paths=KubeletPaths(self._root),
             settings=self._settings,
             journal=self.journal,
             pods=self._store,
@@ -126,16 +127,15 @@ class Kubelet:
             await process.kill()
             raise
         self._process = process
-        self._workers = Workers(
+        self._workers = PodWorkers(
             process,
             self._store,
             journal=self.journal,
-            allocatable=self.node_allocatable,
+            allocatable=self._node.allocatable,
             host_root=self._host_root,
         )
         if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
-            zeros = dict.fromkeys(self._node.capacity, 0)
-            self._set_node(Capacity(zeros, zeros))
+            self._node.reset()
         self.journal.note(Lifecycle("started", str(process.paths.registration_socket)))
         self._stop_ticking = self._clock.every(self._settings.timings.tick, self.tick)
         self.tick()
@@ -202,23 +202,23 @@ class Kubelet:
     @property
     def device_plugin_dir(self) -> Path:
         """Where plugins put their sockets."""
-        return Paths(self.root).device_plugins
+        return KubeletPaths(self.root).device_plugins
 
     @property
     def socket(self) -> Path:
         """Where plugins register."""
-        return Paths(self.root).registration_socket
+        return KubeletPaths(self.root).registration_socket
 
     @property
     def pod_resources_socket(self) -> Path:
         """Where the PodResources API is served."""
-        return Paths(self.root).pod_resources_socket
+        return KubeletPaths(self.root).pod_resources_socket
 
     # --- what it shows -------------------------------------------------------------------------------------------
 
     def node(self) -> Capacity:
         """Capacity and allocatable of plugin resources as the node status shows them: as of the last tick."""
-        return self._node
+        return self._node.shown
 
     def devices(self) -> Capacity:
         """The same as the device manager sees it this moment; empty while the kubelet is down."""
@@ -257,29 +257,17 @@ class Kubelet:
         """What happens every 10 s: the node status follows the devices, and plugins gone for too long are given up."""
         if self._process is None or not self._process.alive:
             return
-        view = self._process.table.capacity(now=self._clock.now())
-        zeros = dict.fromkeys(view.removed, 0)
-        capacity = {**self._node.capacity, **view.capacity, **zeros}
-        allocatable = {**self._node.allocatable, **view.allocatable, **zeros}
-        self._set_node(Capacity(capacity, allocatable))
-        if view.removed:
+        if self._node.follow(self._process.table.capacity(now=self._clock.now())):
             self._process.spawn(self._process.save(), "save checkpoint")
 
     async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:  # noqa: ASYNC109  # the bound is part of what is waited for
-        """Return once `condition()` holds, looked at on every change. TimeoutError says how things stood, in full."""
+        """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
-                    # The poll is for conditions on things that are not the kubelet's.
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_POLL_SECONDS):
-                            await self.journal.next_change()
+                    await self.journal.next_change(at_most=_POLL_SECONDS)  # a condition may be about other things, too
         except TimeoutError:
-            shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
-            raise TimeoutError(
-                f"waited {timeout:g} s for {what or 'a condition'}; node {dict(self._node.capacity)} capacity, "
-                f"{dict(self._node.allocatable)} allocatable; pods {shown}; findings {[str(f) for f in self.findings]}"
-            ) from None
+            raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
@@ -292,9 +280,9 @@ class Kubelet:
         KubeletPanic where the real kubelet would panic.
         """
         self._serial += 1
-        spec = pods.parse(manifest, serial=self._serial)
+        spec = pod_manifest.parse(manifest, serial=self._serial)
         if spec.key in self._store.records:
-            raise pods.ManifestError(f"pod {spec.key} exists already")
+            raise pod_manifest.ManifestError(f"pod {spec.key} exists already")
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         record = PodRecord(spec, affinity, [ContainerRecord(container) for container in spec.containers])
         self._store.records[spec.key] = record
@@ -305,13 +293,13 @@ class Kubelet:
 
     async def delete_pod(self, name: str, *, namespace: str = "default") -> None:
         """Delete a pod. Its devices are free from the next admission or PodResources call on; no plugin is told."""
-        record = self._record(name, namespace)
+        record = self._store.record(name, namespace)
         del self._store.records[record.spec.key]
         self.journal.note(PodDeleted(record.status()))
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
         """The pod's containers end for good; `phase` is Succeeded or Failed."""
-        record = self._record(name, namespace)
+        record = self._store.record(name, namespace)
         record.phase = phase
         for container in record.containers:
             container.running = False
@@ -320,8 +308,8 @@ class Kubelet:
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
         """A container dies, and nobody restarts it until the kubelet does (`restart_container`, or at its start)."""
-        record = self._record(pod, namespace)
-        self._container(record, container).running = False
+        record = self._store.record(pod, namespace)
+        record.container(container).running = False
         self._update(record)
         return record.status()
 
@@ -329,15 +317,15 @@ class Kubelet:
         self, pod: str, container: str | None = None, *, namespace: str = "default"
     ) -> PodStatus:
         """A container (default: the first app container) dies and is started again, or is tried again if it waits."""
-        record = self._record(pod, namespace)
+        record = self._store.record(pod, namespace)
         await self._heard()
         _, workers = self._up()
-        await self._work(workers.restart(record, self._container(record, container)))
+        await self._work(workers.restart(record, record.container(container)))
         return record.status()
 
     def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
         """A pod as it is now. KeyError if there is none."""
-        return self._record(name, namespace).status()
+        return self._store.record(name, namespace).status()
 
     def pods(self) -> list[PodStatus]:
         """All pods, in the order of their creation."""
@@ -396,12 +384,15 @@ class Kubelet:
             self.tick()
         self.journal.changed()
 
-    def _set_node(self, node: Capacity) -> None:
-        if (node.capacity, node.allocatable) != (self._node.capacity, self._node.allocatable):
-            self._node = node
-            self.journal.note(NodeChanged(node))
+    def _in_words(self) -> str:
+        node = self._node.shown
+        shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
+        return (
+            f"node {dict(node.capacity)} capacity, {dict(node.allocatable)} allocatable; "
+            f"pods {shown}; findings {[str(f) for f in self.findings]}"
+        )
 
-    def _up(self) -> tuple[KubeletProcess, Workers]:
+    def _up(self) -> tuple[KubeletProcess, PodWorkers]:
         if self._process is None or self._workers is None:
             raise UsageError("the kubelet is down; start it first")
         return self._process, self._workers
@@ -410,17 +401,3 @@ class Kubelet:
         if self._workers is not None:
             self._workers.update(record)
         self.journal.changed()
-
-    def _record(self, name: str, namespace: str) -> PodRecord:
-        key = f"{namespace}/{name}"
-        if key not in self._store.records:
-            raise KeyError(f"no pod {key}; there are {sorted(self._store.records)}")
-        return self._store.records[key]
-
-    def _container(self, record: PodRecord, name: str | None) -> ContainerRecord:
-        wanted = record.status().container(name).name
-        return next(container for container in record.containers if container.spec.name == wanted)
-
-    def node_allocatable(self) -> dict[str, Decimal]:
-        """All that predicates count, plugin resources and the rest."""
-        return {**self._other, **{r: Decimal(n) for r, n in self._node.allocatable.items()}}

@@ -1,20 +1,48 @@
-"""The kubelet's files: its directories and its sockets, as they look from outside.
+"""The kubelet's directories and sockets, as a plugin sees them on disk.
 
-Owns what a plugin can see on disk. Every function here blocks and is called through `asyncio.to_thread`. gRPC removes a
-server's socket when the server stops, while a kubelet that ends leaves its own behind; so servers listen on a private
-path and the public one is a hard link, which appears as a CREATE and survives.
+All functions block; call them through `to_thread`. gRPC removes a server's socket when the server stops, but a kubelet
+that ends leaves its socket behind. So the servers listen on a private path, and the public one is a hard link to it:
+it appears as a new file and stays.
 """
 
 import contextlib
 import os
 import socket
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import HostError, SocketError
 from ..lint import SUN_PATH_LIMIT
 
 _DIRECTORY_MODE = 0o750
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPaths:
+    """The kubelet's directories and sockets below its root."""
+
+    root: Path
+
+    @property
+    def device_plugins(self) -> Path:
+        """Where plugins put their sockets."""
+        return self.root / "device-plugins"
+
+    @property
+    def registration_socket(self) -> Path:
+        """Where plugins register."""
+        return self.device_plugins / "kubelet.sock"
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Where the PodResources API is served."""
+        return self.root / "pod-resources" / "kubelet.sock"
+
+    @property
+    def private(self) -> Path:
+        """Where the servers really listen; see `wire`."""
+        return self.root / ".sim"
 
 
 def make_directories(*directories: Path) -> None:

@@ -1,7 +1,7 @@
-"""One life of the kubelet process: from start to its end, whichever way it ends.
+"""One life of the kubelet process, from its start to its end.
 
-Owns the sockets, the tasks, the device table and its checkpoint; all that dies with the process. It starts no pod:
-that is `workers`. What outlives it (pods, journal, node status) comes from `kubelet`.
+Keeps what dies with the process: sockets, tasks, the device table. It starts no pod; `pod_workers` does. What outlives
+it (pods, journal, node status) is passed in by `kubelet`.
 """
 
 import asyncio
@@ -19,45 +19,19 @@ from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ..clock import Clock
 from ..device_manager import device_checkpoint
-from ..device_manager.device_allocation import Admission
+from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
-from ..device_manager.plugin_client import Timings
 from ..device_manager.registration_server import Compat, Registry
 from ..journal import Journal
 from ..lint import Finding, Overlaps, Severity
+from ..timings import Timings
 from . import kubelet_directory
+from .kubelet_directory import KubeletPaths
 from .podresources_server import PodResources, Pods, RateLimit
 
 
 @dataclass(frozen=True, slots=True)
-class Paths:
-    """The kubelet's directories and sockets below its root."""
-
-    root: Path
-
-    @property
-    def device_plugins(self) -> Path:
-        """Where plugins put their sockets."""
-        return self.root / "device-plugins"
-
-    @property
-    def registration_socket(self) -> Path:
-        """Where plugins register."""
-        return self.device_plugins / "kubelet.sock"
-
-    @property
-    def pod_resources_socket(self) -> Path:
-        """Where the PodResources API is served."""
-        return self.root / "pod-resources" / "kubelet.sock"
-
-    @property
-    def private(self) -> Path:
-        """Where the servers really listen; see `wire`."""
-        return self.root / ".sim"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
+class KubeletSettings:
     """What does not change over restarts."""
 
     compat: Compat
@@ -70,8 +44,8 @@ class Settings:
 class KubeletProcess:
     """A running kubelet. `sources_ready` becomes true once it has heard of its pods and admitted them."""
 
-    paths: Paths
-    settings: Settings
+    paths: KubeletPaths
+    settings: KubeletSettings
     journal: Journal
     pods: Pods
     dice: random.Random
@@ -82,7 +56,7 @@ class KubeletProcess:
     alive: bool = False
     sources_ready: bool = False
     admission_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    admission: Admission = field(init=False)
+    allocator: Allocator = field(init=False)
     _registry: Registry = field(init=False)
     _servers: list[grpc.aio.Server] = field(default_factory=list)
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
@@ -178,7 +152,7 @@ class KubeletProcess:
             changed=self.changed,
             save=self.save,
         )
-        self.admission = Admission(
+        self.allocator = Allocator(
             self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint, save=self.save
         )
 
@@ -214,12 +188,12 @@ class KubeletProcess:
         """
         holders = self.table.holders_of(resource)
         used = {id_ for pod, container, ids in holders if self.pods.uses(pod, container) for id_ in ids}
-        return used | self.admission.in_flight.get(resource, set())
+        return used | self.allocator.in_flight.get(resource, set())
 
     def _free(self, active: set[str]) -> None:
         """Only once all pods are known; until then a pod that was not admitted again yet would lose its devices."""
         if self.sources_ready:
-            self.admission.free(active)
+            self.allocator.free(active)
 
 
 def _write_checkpoint(directory: Path, text: str) -> str:

@@ -1,26 +1,25 @@
-"""The life of pods: admission, container starts, restarts, and what their status says.
+"""The life of pods on one kubelet process: admission, container starts, restarts, status.
 
-Owns the records of pods, which outlive the kubelet process as the API server's objects and the runtime's containers do.
-Which devices a container gets is `admission`'s; when a kubelet comes and goes is `kubelet`'s.
+The records of pods outlive the process (`pod_records`). Which devices a container gets is decided in
+`device_manager`, when the process starts and ends in `kubelet`.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from types import MappingProxyType
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
-from ..device_manager.device_allocation import AdmissionError
+from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
 from ..journal import Event, Journal, PodChanged
 from ..lint import Finding, Severity
 from ..objects import container_edits
-from ..objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
+from ..objects.pods import Kind, Phase
 from . import kubelet_directory, predicates
 from .kubelet_process import KubeletProcess
+from .pod_records import ContainerRecord, PodRecord, PodStore
 
 WAITING_REASON = "CreateContainerConfigError"
 
@@ -29,94 +28,7 @@ class ProcessGoneError(Exception):
     """The kubelet ended while it was working on a pod; the next one takes the pod up again."""
 
 
-@dataclass(slots=True)
-class ContainerRecord:
-    """One container as the runtime and the pod's status know it."""
-
-    spec: ContainerSpec
-    running: bool = False
-    done: bool = False
-    waiting: str = ""
-    message: str = ""
-    starts: int = 0
-    allocations: int = 0
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    edits: container_edits.Edits = field(default_factory=container_edits.Edits)
-    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    def status(self) -> ContainerStatus:
-        """As a frozen value."""
-        return ContainerStatus(
-            name=self.spec.name,
-            kind=self.spec.kind,
-            running=self.running,
-            waiting=self.waiting,
-            message=self.message,
-            restarts=max(0, self.starts - 1),
-            allocations=self.allocations,
-            devices=MappingProxyType(dict(self.devices)),
-            edits=self.edits,
-            health=MappingProxyType({r: MappingProxyType(dict(ids)) for r, ids in self.health.items()}),
-        )
-
-
-@dataclass(slots=True)
-class PodRecord:
-    """One pod as the API server knows it. `known` once the kubelet process that runs now has heard of it, `admitted`
-    once that process has taken it on.
-    """
-
-    spec: PodSpec
-    affinity: frozenset[int] | None
-    containers: list[ContainerRecord]
-    phase: Phase = Phase.PENDING
-    reason: str = ""
-    message: str = ""
-    known: bool = False
-    admitted: bool = False
-    told: PodStatus | None = None
-
-    def status(self) -> PodStatus:
-        """As a frozen value."""
-        containers = tuple(container.status() for container in self.containers)
-        return PodStatus(self.spec, self.phase, self.reason, self.message, containers)
-
-
-@dataclass(slots=True)
-class PodStore:
-    """All pods of the node, by `namespace/name`, in the order of their creation."""
-
-    records: dict[str, PodRecord] = field(default_factory=dict)
-
-    def active(self) -> list[PodSpec]:
-        """The pods that the kubelet process has heard of and that are not over, those that it is admitting included."""
-        return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
-
-    def forget(self) -> None:
-        """A kubelet process starts: it has heard of no pod yet."""
-        for record in self.records.values():
-            record.known = record.admitted = False
-
-    def unknown(self) -> PodRecord | None:
-        """The oldest pod that is not over and that the kubelet process has not heard of."""
-        return next((r for r in self.records.values() if not r.known and not r.phase.terminal), None)
-
-    def uses(self, uid: str, container: str) -> bool:
-        """Whether this container uses its devices or may yet: its pod is not over, and it no finished init container.
-
-        The pod need not be admitted yet.
-        """
-        pod = self.of_uid(uid)
-        if pod is None or pod.phase.terminal:
-            return False
-        return not any(each.done for each in pod.containers if each.spec.name == container)
-
-    def of_uid(self, uid: str) -> PodRecord | None:
-        """The record of a pod by its UID."""
-        return next((record for record in self.records.values() if record.spec.uid == uid), None)
-
-
-class Workers:
+class PodWorkers:
     """Works on pods with one kubelet process. `allocatable` is the node status, as predicates see it."""
 
     def __init__(
@@ -201,7 +113,7 @@ class Workers:
         process = self._process
         active = {spec.uid for spec in self._store.active()} if process.sources_ready else None
         for container in pod.containers:
-            container.allocations += await process.admission.admit(
+            container.allocations += await process.allocator.admit(
                 pod.spec,
                 container.spec,
                 active=active,
@@ -272,10 +184,10 @@ class Workers:
         process, spec = self._process, container.spec
         wanted = [r for r, count in spec.limits.items() if count and process.table.is_plugin_resource(r)]
         for resource in wanted:
-            await process.admission.pre_start(pod.spec, spec, resource)
+            await process.allocator.pre_start(pod.spec, spec, resource)
         if any(process.table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
             active = {record.uid for record in self._store.active()} if process.sources_ready else None
-            container.allocations += await process.admission.allocate(pod.spec, spec, active=active)
+            container.allocations += await process.allocator.allocate(pod.spec, spec, active=active)
             self._look_at_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
         resources = process.dice.sample(sorted(held), len(held))

@@ -1,7 +1,7 @@
-"""The PodResources API on pod-resources/kubelet.sock: who holds what.
+"""The PodResources API on pod-resources/kubelet.sock: which container holds which devices.
 
-Owns both service versions, their shapes and the rate limit of the real server, 100 calls per second with a burst of 10.
-It only reads: pods from whoever has them, devices from `state`.
+Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second with a burst of 10. It reads pods from
+`Pods` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,6 @@
-"""The kubelet's last look at a pod: does the node, as its status says, have enough?
+"""The kubelet's last check of a pod: whether the node, as its status says, has enough of every resource.
 
-Owns the arithmetic and its texts. It runs after Allocate, so that a plugin may be asked for a pod that is refused here.
-Pure.
+It runs after Allocate, so a plugin may be asked for a pod that is rejected here. Pure; the texts are the kubelet's.
 """
 
 from collections.abc import Iterable, Mapping

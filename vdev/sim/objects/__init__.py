@@ -1,1 +1,1 @@
-"""Pods, and what their containers get, as frozen values. Everything else in `sim` may use these; they use nothing."""
+"""Frozen values: pods, devices, and what containers get. The rest of `sim` builds on them."""

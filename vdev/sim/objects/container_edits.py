@@ -1,7 +1,7 @@
-"""What a container gets: the Allocate responses of its resources, merged as the kubelet merges them.
+"""What plugins change in a container: the Allocate responses of its resources, merged as the kubelet does it.
 
-Owns the merge and the report of its conflicts. The kubelet takes the first of two that disagree, in random order, and
-only logs it; here every conflict is named. What a single response may contain is `lint`'s business.
+When two responses disagree, the kubelet takes the first, in random order, and only logs it; here every conflict is
+named. What a single response may contain is checked in `lint`.
 """
 
 from collections.abc import Iterable, Mapping

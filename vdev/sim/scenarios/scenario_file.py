@@ -1,7 +1,4 @@
-"""The form of a scenario's file: strict, each error with its place.
-
-Owns reading only; `scenario` says what the values mean.
-"""
+"""Reads scenario files. The format is strict, and every error says where it is."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -17,9 +14,9 @@ from .scenario import (
     Capability,
     CreatePod,
     DeletePod,
-    DeviceNode,
     EditConfiguration,
     Expect,
+    HostNode,
     RestartContainer,
     Scenario,
     Step,
@@ -80,7 +77,7 @@ def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
                 raise ScenarioFormatError(f"{where}: no pod {value!r}; there are {sorted(pods)}")
             return _POD_STEPS[name](value)
         case "createDeviceNode" | "removeDeviceNode":
-            return DeviceNode(_text(value, where), make=name == "createDeviceNode")
+            return HostNode(_text(value, where), make=name == "createDeviceNode")
         case _:
             action = _enum(Action, name, where)
             if value not in (None, {}):

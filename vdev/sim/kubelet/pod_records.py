@@ -1,0 +1,110 @@
+"""The pods of the node as records that change: what the API server and the container runtime know of them.
+
+Records outlive the kubelet process, as the real ones do; `known` and `admitted` are reset when a process starts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ..objects import container_edits
+from ..objects.pods import ContainerSpec, ContainerStatus, Phase, PodSpec, PodStatus
+
+
+@dataclass(slots=True)
+class ContainerRecord:
+    """One container as the runtime and the pod's status know it."""
+
+    spec: ContainerSpec
+    running: bool = False
+    done: bool = False
+    waiting: str = ""
+    message: str = ""
+    starts: int = 0
+    allocations: int = 0
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    edits: container_edits.Edits = field(default_factory=container_edits.Edits)
+    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def status(self) -> ContainerStatus:
+        """As a frozen value."""
+        return ContainerStatus(
+            name=self.spec.name,
+            kind=self.spec.kind,
+            running=self.running,
+            waiting=self.waiting,
+            message=self.message,
+            restarts=max(0, self.starts - 1),
+            allocations=self.allocations,
+            devices=MappingProxyType(dict(self.devices)),
+            edits=self.edits,
+            health=MappingProxyType({r: MappingProxyType(dict(ids)) for r, ids in self.health.items()}),
+        )
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """One pod as the API server knows it. `known` once the kubelet process that runs now has heard of it, `admitted`
+    once that process has taken it on.
+    """
+
+    spec: PodSpec
+    affinity: frozenset[int] | None
+    containers: list[ContainerRecord]
+    phase: Phase = Phase.PENDING
+    reason: str = ""
+    message: str = ""
+    known: bool = False
+    admitted: bool = False
+    told: PodStatus | None = None
+
+    def container(self, name: str | None) -> ContainerRecord:
+        """The container of that name, or the first app container. KeyError with the names there are."""
+        wanted = self.status().container(name).name
+        return next(container for container in self.containers if container.spec.name == wanted)
+
+    def status(self) -> PodStatus:
+        """As a frozen value."""
+        containers = tuple(container.status() for container in self.containers)
+        return PodStatus(self.spec, self.phase, self.reason, self.message, containers)
+
+
+@dataclass(slots=True)
+class PodStore:
+    """All pods of the node, by `namespace/name`, in the order of their creation."""
+
+    records: dict[str, PodRecord] = field(default_factory=dict)
+
+    def record(self, name: str, namespace: str) -> PodRecord:
+        """The pod of that name. KeyError with the pods there are."""
+        key = f"{namespace}/{name}"
+        if key not in self.records:
+            raise KeyError(f"no pod {key}; there are {sorted(self.records)}")
+        return self.records[key]
+
+    def active(self) -> list[PodSpec]:
+        """The pods that the kubelet process has heard of and that are not over, those that it is admitting included."""
+        return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
+
+    def forget(self) -> None:
+        """A kubelet process starts: it has heard of no pod yet."""
+        for record in self.records.values():
+            record.known = record.admitted = False
+
+    def unknown(self) -> PodRecord | None:
+        """The oldest pod that is not over and that the kubelet process has not heard of."""
+        return next((r for r in self.records.values() if not r.known and not r.phase.terminal), None)
+
+    def uses(self, uid: str, container: str) -> bool:
+        """Whether this container uses its devices or may yet: its pod is not over, and it no finished init container.
+
+        The pod need not be admitted yet.
+        """
+        pod = self.of_uid(uid)
+        if pod is None or pod.phase.terminal:
+            return False
+        return not any(each.done for each in pod.containers if each.spec.name == container)
+
+    def of_uid(self, uid: str) -> PodRecord | None:
+        """The record of a pod by its UID."""
+        return next((record for record in self.records.values() if record.spec.uid == uid), None)

@@ -1,0 +1,38 @@
+"""What plugins report about devices, and what the node shows of resources. Frozen values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One entry of a device list. Every health but exactly `Healthy` counts as unhealthy."""
+
+    id: str
+    health: str
+    numa: tuple[int, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the kubelet would give it out."""
+        return self.health == HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOptions:
+    """What a plugin asked for through GetDevicePluginOptions."""
+
+    pre_start_required: bool = False
+    preferred_allocation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What goes to the node status: counts per resource, and the resources given up since the last time."""
+
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    removed: frozenset[str] = frozenset()

@@ -1,0 +1,121 @@
+"""The plugin under test, as a process of its own."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..objects.node_devices import UNHEALTHY
+from .scenario import ScenarioError
+
+_LOG_TAIL = 2_000  # characters of the plugin's log that an error shows
+_STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PluginPlaces:
+    """Where a plugin finds what it works with. `host_root` is `/` where no device nodes can be made."""
+
+    configuration: Path
+    kubelet_dir: Path
+    cdi_dir: Path
+    host_root: Path
+    run_dir: Path
+    state_dir: Path
+    log: Path
+    node_name: str
+
+
+class Plugin(Protocol):
+    """A plugin that can be started and ended."""
+
+    async def start(self) -> None:
+        """Start it; returns before it is up."""
+
+    async def stop(self) -> None:
+        """End it as by SIGTERM; returns when it is gone. Does nothing if it does not run."""
+
+    async def reasons(self) -> Mapping[tuple[str, str], str]:
+        """Why it calls devices Unhealthy, by resource and id; empty while it does not answer."""
+
+    def check(self) -> None:
+        """Raise ScenarioError if it ended by itself."""
+
+
+class VdevRun:
+    """`vdev run` in a process of its own."""
+
+    def __init__(self, places: PluginPlaces) -> None:
+        self._places = places
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start the process; its output is appended to the log."""
+        places = self._places
+        with await asyncio.to_thread(places.log.open, "ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "vdev", "run"),
+                *("--config-file", str(places.configuration)),
+                *("--kubelet-dir", str(places.kubelet_dir)),
+                *("--cdi-dir", str(places.cdi_dir)),
+                *("--host-root", str(places.host_root)),
+                *("--run-dir", str(places.run_dir)),
+                *("--state-dir", str(places.state_dir)),
+                *("--node-name", places.node_name),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def stop(self) -> None:
+        """End the process with SIGTERM. Raises ScenarioError if it does not end, or not with exit code 0."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                code = await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise ScenarioError(f"the plugin did not end within {_STOP_SECONDS:g} s of SIGTERM") from None
+        if code:
+            raise ScenarioError(await asyncio.to_thread(self._last_words, code))
+
+    async def reasons(self) -> Mapping[tuple[str, str], str]:
+        """What `vdev status` says of Unhealthy devices."""
+        asking = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vdev", "status", "--output", "json"),
+            *("--run-dir", str(self._places.run_dir)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        answer, _ = await asking.communicate()
+        return reasons_in(json.loads(answer)) if answer.strip() else {}
+
+    def check(self) -> None:
+        """Raise ScenarioError with the end of the log if the process ended by itself."""
+        if self._process is not None and self._process.returncode is not None:
+            raise ScenarioError(self._last_words(self._process.returncode))
+
+    def _last_words(self, code: int) -> str:
+        tail = self._places.log.read_text(errors="replace")[-_LOG_TAIL:]
+        return f"the plugin ended with exit code {code}:\n{tail}"
+
+
+def reasons_in(status: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """The reasons of Unhealthy devices in a status document of vdev."""
+    return {
+        (resource["name"], device["id"]): device["reason"]
+        for resource in status["resources"]
+        for device in resource["devices"]
+        if device["health"] == UNHEALTHY
+    }

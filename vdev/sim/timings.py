@@ -1,0 +1,23 @@
+"""How long the embedded kubelet waits."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long the kubelet waits, in seconds. All but the last two are the real kubelet's; `dial` and `pre_start` end
+    a call, `slow` reports one that takes longer, `bound` ends one for which the real kubelet would wait for ever.
+
+    `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
+    `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;
+    until then it names none and admits none.
+    """
+
+    dial: float = 10.0
+    pre_start: float = 30.0
+    tick: float = 10.0
+    boot: float = 1.0
+    lead: float = 0.06
+    sources: float = 0.9
+    slow: float = 1.0
+    bound: float = 120.0
