@@ -14,8 +14,10 @@ from typing import Any
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from vdev import cli, config, settings
+from vdev import cli, config
+from vdev.cli.options import OPTIONS
 from vdev.observe.metrics import Metrics
+from vdev.settings import Group
 
 DOCS = Path(__file__).parent
 MADE = "<!-- Made by docs/generate.py; run `make docs`. -->"
@@ -154,14 +156,15 @@ def command_line() -> Iterator[str]:
     yield from ("## Options of vdev run", "")
     yield "The commands that look at files know those of the plugin's own options, too."
     yield ""
-    for group in settings.Group:
+    for group in Group:
         yield from (f"### {group.value[0].upper()}{group.value[1:]}", "")
         rows = []
-        for option in settings.OPTIONS:
+        for option in OPTIONS:
             if option.group is group:
-                flags = ", ".join(f"`--{each}`" for each in (option.name, *option.aliases))
+                flags, variables = (
+                    ", ".join(f"`{each}`" for each in names) for names in (option.flags, option.variables)
+                )
                 choices = f"; {' or '.join(f'`{each}`' for each in option.choices)}" if option.choices else ""
-                variables = ", ".join(f"`{each}`" for each in option.env)
                 rows.append((flags, variables, option.default or "-", option.help + choices))
         yield from table(("flag", "environment", "default", "meaning"), rows)
 
@@ -170,9 +173,8 @@ def _actions(name: str) -> list[argparse.Action]:
     """A command's own arguments, without those of the plugin's table."""
     parser, _ = cli._parser(name)  # noqa: SLF001  # the parser is what is documented
     inner = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
-    ours = {option.dest for option in settings.OPTIONS if name not in ("status", "fault", "device")}
-    hidden = {"help", "command", *ours}
-    return [each for each in inner.choices[name]._actions if each.dest not in hidden]  # noqa: SLF001
+    plugin = {option.field for option in OPTIONS if option.group in (Group.PLUGIN, Group.PRESETS, Group.UNUSED)}
+    return [each for each in inner.choices[name]._actions if each.dest not in {"help", *plugin}]  # noqa: SLF001
 
 
 def _argument(action: argparse.Action) -> tuple[str, str]:

@@ -148,15 +148,12 @@ def test_configurations_are_good(directory):
 @by_name
 def test_the_command_line_is_known(directory):
     """`vdev run` knows every argument of the DaemonSet."""
-    import argparse
+    from vdev import cli
+    from vdev.cli import options
 
-    from vdev import settings
-
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    settings.add_arguments(parser)
-    command, *arguments = pod_of(rendered(directory))["containers"][0]["args"]
-    assert "run" == command
-    chosen = settings.from_arguments(parser.parse_args(settings.spelled_out(arguments)), {})
+    arguments = pod_of(rendered(directory))["containers"][0]["args"]
+    assert "run" == arguments[0]
+    chosen = options.read(cli.parsed(arguments), {})
     assert Path("/etc/vdev") == chosen.config_files[0]
     assert ":8080" == chosen.http_address
 

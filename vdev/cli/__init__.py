@@ -12,10 +12,11 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from .. import __version__, settings
+from .. import __version__
 from ..core.model.problem import did_you_mean
 from ..errors import ConfigError, UsageError, VdevError
 
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a file's name may be no text of the terminal's
     try:
-        code = _run(arguments)
+        chosen = parsed(arguments)
+        code = int(chosen.run(chosen) or 0)
         sys.stdout.flush()
     except ConfigError as bad:
         for problem in bad.problems:
@@ -61,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except VdevError as error:
         _complain(f"vdev: {error}")
         return error.exit_code
+    except SystemExit as done:  # after --help and --version
+        return int(done.code or 0)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
@@ -71,26 +75,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(arguments: list[str]) -> int:
-    arguments = settings.spelled_out(arguments)
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command, with the function that runs it as `run`. Raises UsageError; SystemExit after help."""
     name = next((each for each in arguments if not each.startswith("-")), "")
     if name and name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)
         raise UsageError(f"unknown command {name!r}; " + (near or f"expected one of {', '.join(COMMANDS)}"))
     parser, module = _parser(name)
-    try:
-        parsed, rest = parser.parse_known_args(arguments)
-    except SystemExit as done:  # after --help and --version
-        return int(done.code or 0)
+    found, rest = parser.parse_known_args(spelled_out(arguments, _actions(parser)))
     extra = getattr(module, "EXTRA", "")
     if extra and not any(each.startswith("-") for each in rest):
-        setattr(parsed, extra, rest)  # positional arguments after options, which argparse leaves over
+        setattr(found, extra, rest)  # positional arguments after options, which argparse leaves over
     elif rest:
         raise UsageError(_unknown(rest[0], parser, name))
-    if module is None:
-        parser.print_help()
-        return 0
-    return int(module.run(parsed))
+    found.run = module.run if module else lambda _: parser.print_help()
+    return found
 
 
 class _Parser(argparse.ArgumentParser):
@@ -129,14 +128,39 @@ class _Command(_Parser):
 
 
 def _unknown(argument: str, parser: _Parser, command: str) -> str:
-    flags = [flag for each in _parsers(parser) for flag in each._option_string_actions]  # noqa: SLF001  # no public way
-    near = did_you_mean(argument.partition("=")[0], flags) if argument.startswith("-") else ""
+    near = did_you_mean(argument.partition("=")[0], _actions(parser)) if argument.startswith("-") else ""
     return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
 
 
-def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    nested = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
-    return [parser, *(inner for each in nested for inner in each.choices.values())]
+def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """What each option does, of the parser and of those for its commands."""
+    actions = dict(parser._option_string_actions)  # noqa: SLF001  # there is no public way
+    for each in parser._actions:  # noqa: SLF001
+        if isinstance(each, argparse._SubParsersAction):  # noqa: SLF001
+            for inner in each.choices.values():
+                actions |= _actions(inner)
+    return actions
+
+
+def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]) -> list[str]:
+    """The arguments as argparse wants them. They may be written as for Go's flags, which NVIDIA's plugin has.
+
+    One dash does for two. A boolean needs no value, and takes the next argument only if that is `true` or `false`.
+    """
+    result: list[str] = []
+    rest = deque(arguments)
+    while rest:
+        argument = rest.popleft()
+        if argument == "--":
+            return [*result, argument, *rest]
+        name, equals, _ = argument.partition("=")
+        if argument.startswith("-") and name not in actions and f"-{name}" in actions:
+            argument, name = f"-{argument}", f"-{name}"
+        if name in actions and actions[name].nargs == "?" and not equals:
+            is_given = bool(rest) and rest[0].lower() in ("true", "false")
+            argument += f"={rest.popleft() if is_given else actions[name].const}"
+        result.append(argument)
+    return result
 
 
 def _complain(text: str) -> None:

@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .. import settings
 from ..core.model.problem import Problem
+from ..settings import Group
+from . import options
 from .preview import Preview, preview
 
 SHOWN = 40  # rows of a table before the rest is only counted
@@ -17,13 +18,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The plugin flags that shape what is advertised."""
-    settings.add_plugin_flags(parser)
+    """The options that shape what is advertised, for commands that only look at files."""
+    options.add_all(parser, (Group.PLUGIN, Group.PRESETS, Group.UNUSED))
 
 
 def previewed(args: argparse.Namespace, files: Iterable[str | Path]) -> Preview:
     """The node's preview under the command's arguments and environment."""
-    chosen = settings.from_arguments(args)
+    chosen = options.read(args)
     return preview(
         [Path(each) for each in files],
         node=chosen.node_name,

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .. import config, settings
+from .. import config
 from ..core.inventory import imagined_nodes
-from . import common
+from . import common, options
 
 EPILOG = """examples:
   vdev config vdev.yaml                          as YAML, the origins as comments
@@ -29,20 +29,20 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
-    settings.add_node_name(parser, "show what is wrong on the node of this name; default: on any node")
-    settings.add_plugin_flags(parser)
+    options.add_one(parser, "node_name", "show what is wrong on the node of this name; default: on any node")
+    common.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the configuration; problems go to stderr. 2 when no node could serve it. Raises ConfigError."""
-    chosen = settings.from_arguments(args)
+    chosen = options.read(args)
     loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if args.output == "json":
         values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
         print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))
     else:
         sys.stdout.write(config.render(loaded.origins))
-    problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.node_name if chosen.node_is_named else ""))
+    problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.named_node))
     for problem in problems:
         print(problem, file=sys.stderr)
     return common.exit_code(problems)

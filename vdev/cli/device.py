@@ -5,10 +5,10 @@ import asyncio
 import json
 from typing import Any
 
-from .. import config, settings
+from .. import config
 from ..control import command_socket
 from ..errors import UsageError
-from . import common, fault
+from . import common, fault, options
 
 EPILOG = """examples:
   vdev device set acme-0 --health Unhealthy --reason "XID 79" --for 30s
@@ -39,7 +39,7 @@ def add_parser(subparsers: Any) -> None:
     clear = actions.add_parser("clear", help="let it be what it is", description="End what was set.")
     clear.add_argument("id", metavar="ID", help="the device")
     for each in (put, clear):
-        settings.add_run_dir(each)
+        options.add_one(each, "run_dir")
         common.add_output(each)
 
 
@@ -53,6 +53,6 @@ def run(args: argparse.Namespace) -> int:
             request = {"do": "device-clear", "id": args.id}
         case _:
             raise UsageError("which action? expected set or clear; see vdev device --help")
-    answer = asyncio.run(command_socket.ask(settings.run_dir(args), request))
+    answer = asyncio.run(command_socket.ask(options.read(args).run_dir, request))
     print(json.dumps(answer, indent=2) if args.output == "json" else fault.done(answer))
     return 0

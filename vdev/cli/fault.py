@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .. import settings
 from ..control import command_socket
 from ..errors import UsageError
-from . import common, timeline
+from . import common, options, timeline
 
 EPILOG = """examples:
   vdev fault list
@@ -48,7 +47,7 @@ def add_parser(subparsers: Any) -> None:
 
 def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
-    settings.add_run_dir(parser)
+    options.add_one(parser, "run_dir")
     common.add_output(parser)
     return parser
 
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     """Ask the running plugin; 0 when it did as asked."""
     if args.action is None:
         raise UsageError("which action? expected list, add, clear or trigger; see vdev fault --help")
-    answer = asyncio.run(command_socket.ask(settings.run_dir(args), _request(args)))
+    answer = asyncio.run(command_socket.ask(options.read(args).run_dir, _request(args)))
     if args.output == "json":
         print(json.dumps(answer, indent=2))
     elif args.action == "list":

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import config, discovery, settings
+from .. import config, discovery
 from ..core.inventory.resources import EMPTY, Inventory, arrange
 from ..core.model.fault_rules import NO_RULES, FaultSpec
 from ..core.model.origin import Override
 from ..core.model.problem import Problem
 from ..errors import ConfigError
 from ..hostfs import HostRoot
+from . import options
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="configuration files; their sections are joined"
     )
-    settings.add_node_name(parser, "the node to plan for; default: this host's name")
-    parser.add_argument(
-        "--host-root",
-        type=Path,
-        metavar="DIR",
-        help="where the host's /dev and /sys are found (env VDEV_HOST_ROOT; default: /)",
-    )
+    options.add_one(parser, "node_name", "the node to plan for; default: this host's name")
+    options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")

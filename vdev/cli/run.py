@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from .. import settings
 from ..errors import UsageError
+from . import options
 from .limits import raise_open_files
 
 EPILOG = """examples:
@@ -28,7 +28,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    settings.add_arguments(parser)
+    options.add_all(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,25 +40,25 @@ def run(args: argparse.Namespace) -> int:
     from ..hostfs import HostRoot
     from ..observe import log
 
-    chosen = settings.from_arguments(args)
+    chosen = options.read(args)
     if not chosen.config_files:
         raise UsageError(
             "no configuration: give --config-file FILE (env CONFIG_FILE); configs/quickstart.yaml is a start"
         )
     log.configure(level=chosen.log_level, form=chosen.log_format)
     load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
-    options = Options(
+    agent_options = Options(
         node=chosen.node_name,
         files=chosen.config_files,
         load=load,
         plugin_dir=chosen.plugin_dir,
-        kubelet_socket=chosen.kubelet_socket,
+        kubelet_socket=chosen.registration_socket,
         pod_resources_socket=chosen.pod_resources_socket,
         cdi_dir=chosen.cdi_dir,
         device_dir=chosen.device_dir,
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
-        state_dir=chosen.state_dir,
+        state_dir=None if chosen.no_state else chosen.state_dir,
         http_address=chosen.http_address,
         http_hosts=chosen.http_hosts,
         fault_injection=chosen.enable_fault_injection,
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
     async def main() -> None:
-        _leave(await Agent(options).run())
+        _leave(await Agent(agent_options).run())
 
     asyncio.run(main())
     raise AssertionError("the process has ended")

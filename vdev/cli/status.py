@@ -6,9 +6,8 @@ import json
 import time
 from typing import Any
 
-from .. import settings
 from ..control import command_socket
-from . import common
+from . import common, options
 
 EPILOG = """example:
   vdev status                        the plugin of this node
@@ -25,13 +24,13 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    settings.add_run_dir(parser)
+    options.add_one(parser, "run_dir")
     common.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the status; 0 when the plugin is ready, 1 when it is not or does not answer."""
-    status = asyncio.run(command_socket.ask(settings.run_dir(args), {"do": "status"}))
+    status = asyncio.run(command_socket.ask(options.read(args).run_dir, {"do": "status"}))
     if args.output == "json":
         print(json.dumps(status, indent=2))
     else:

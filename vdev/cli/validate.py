@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import config, settings
+from .. import config
 from ..core.inventory import imagined_nodes
 from ..core.model.problem import Problem
 from ..errors import ConfigError
+from . import common, options
 
 EPILOG = """examples:
   vdev validate vdev.yaml
@@ -33,18 +34,17 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
-    settings.add_node_name(parser, "check it for the node of this name alone; default: for any node")
-    settings.add_plugin_flags(parser)
+    options.add_one(parser, "node_name", "check it for the node of this name alone; default: for any node")
+    common.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the problems; 2 when one of them is an error."""
-    chosen = settings.from_arguments(args)
+    chosen = options.read(args)
     problems: Sequence[Problem]
     try:
         loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
-        node = chosen.node_name if chosen.node_is_named else ""
-        problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, node))
+        problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.named_node))
     except ConfigError as bad:
         problems = [problem for problem in bad.problems if isinstance(problem, Problem)]
     valid = not any(problem.is_error for problem in problems)

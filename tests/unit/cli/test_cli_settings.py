@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from vdev import config, settings
+from vdev import cli, config
+from vdev.cli import options
 from vdev.errors import UsageError
+from vdev.settings import Group, Settings
 
 
-def chosen(*arguments: str, **environ: str) -> settings.Settings:
+def chosen(*arguments: str, **environ: str) -> Settings:
     """The settings of `vdev run` with these arguments and variables."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    settings.add_arguments(parser)
-    return settings.from_arguments(parser.parse_args(settings.spelled_out(arguments)), environ)
+    return options.read(cli.parsed(["run", *arguments]), environ)
 
 
 def given(*arguments: str, **environ: str) -> dict[str, tuple[object, str]]:
@@ -73,6 +73,10 @@ def test_an_option_of_the_file_is_a_flag_and_a_variable(
         (["-pass-device-specs=F"], "flags.plugin.passDeviceSpecs", False),
         (["--gds-enabled"], "flags.gdsEnabled", True),
         (["--pass-device-specs=F"], "flags.plugin.passDeviceSpecs", False),
+        (["--pass-device-specs", "false"], "flags.plugin.passDeviceSpecs", False),
+        (["-pass-device-specs", "False", "--gds-enabled"], "flags.plugin.passDeviceSpecs", False),
+        (["--pass-device-specs", "TRUE"], "flags.plugin.passDeviceSpecs", True),
+        (["--mps-root="], "flags.mpsRoot", ""),
         (
             ["--device-list-strategy", "envvar", "--device-list-strategy=cdi-cri"],
             "flags.plugin.deviceListStrategy",
@@ -90,11 +94,11 @@ def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: objec
     [
         (["--mig-strategy=mix"], {}, "flag --mig-strategy: 'mix' is not allowed; expected one of none, single, mixed"),
         ([], {"MIG_STRATEGY": "both"}, "env MIG_STRATEGY: 'both' is not allowed"),
-        (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is no boolean; expected true or false"),
+        (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is not a boolean; expected true or false"),
         ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "env DEVICE_LIST_STRATEGY: 'cdi' is not allowed"),
         (["--log-level=loud"], {}, "flag --log-level: 'loud'"),
-        (["--http-address=8080"], {}, "'8080' is no address"),
-        (["--http-address=host:99999"], {}, "is no address"),
+        (["--http-address=8080"], {}, "flag --http-address: '8080' is not an address"),
+        (["--http-address=host:99999"], {}, "is not an address"),
         (["--config-file="], {}, "flag --config-file: an empty path"),
     ],
 )
@@ -107,9 +111,50 @@ def test_a_wrong_value_names_the_flag_or_the_variable(
     assert words in str(caught.value)
 
 
+def test_a_boolean_takes_no_argument_but_true_and_false() -> None:
+    """What follows it may be a file or a device's index."""
+    found = cli.parsed(["allocate", "f.yaml", "--resource", "a/b", "--pass-device-specs", "0", "1"])
+    assert (["0", "1"], "true") == (found.ids, found.pass_device_specs)
+    assert [Path("false.yaml")] == cli.parsed(["plan", "--pass-device-specs", "false.yaml"]).files
+    assert [Path("false")] == cli.parsed(["plan", "--pass-device-specs", "--", "false"]).files
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    """A line each, with the word that was probably meant."""
+    with pytest.raises(UsageError) as caught:
+        chosen("--mig-strategy=singel", "--log-level=loud", NODE_NAME="a\nb")
+    assert [
+        "flag --mig-strategy: 'singel' is not allowed; expected one of none, single, mixed; did you mean 'single'?",
+        "env NODE_NAME: 'a\\nb' cannot be the name of a node",
+        "flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
+    ] == str(caught.value).splitlines()
+
+
+def test_files_with_faults_need_permission() -> None:
+    """Whoever may write them could break devices."""
+    with pytest.raises(UsageError, match="--fault-dir needs --enable-fault-injection"):
+        chosen("--fault-dir=/f")
+    assert Path("/f") == chosen("--fault-dir=/f", "--enable-fault-injection").fault_dir
+
+
 def test_an_empty_variable_counts_as_not_set() -> None:
-    """DaemonSets set such."""
+    """DaemonSets set such. So does an empty flag of the process."""
     assert {} == chosen(MIG_STRATEGY="", PASS_DEVICE_SPECS="").overrides
+    assert (Path("a"),) == chosen(CONFIG_FILE="", VDEV_CONFIG_FILE="a").config_files
+    assert chosen() == chosen(
+        "--cdi-dir=", "--run-dir=", "--state-dir=", "--fault-dir=", "--log-level=", "--node-name="
+    )
+
+
+def test_a_command_ignores_the_variables_of_options_that_it_does_not_have() -> None:
+    """A bad one is no matter of its own."""
+    assert not options.read(cli.parsed(["validate", "f"]), {"VDEV_HTTP_ADDRESS": "x", "KUBELET_SOCKET": "y"}).sources
+
+
+def test_the_node_is_named_after_the_host_unless_it_is_named() -> None:
+    """What is checked for any node asks for this."""
+    assert ("", True) == (chosen().named_node, bool(chosen().node_name))
+    assert ("n", "n") == (chosen("--node=n").named_node, chosen(NODE_NAME="n").named_node)
 
 
 def test_config_files_are_repeated_or_listed() -> None:
@@ -125,15 +170,15 @@ def test_names_that_the_http_side_answers_to() -> None:
     assert names == chosen("--http-hosts=a.example,*.b.example", "--http-hosts", "c").http_hosts
     assert ("a.example",) == chosen(VDEV_HTTP_HOSTS="a.example").http_hosts
     for wrong in ("http://a.example", "a.example:8080", "a..example", "a b", ","):
-        with pytest.raises(UsageError, match="is no host name"):
+        with pytest.raises(UsageError, match="is not a host name"):
             chosen("--http-hosts", wrong)
 
 
 def test_the_kubelets_socket_is_below_its_directory() -> None:
     """Unless it is given; empty means that nothing is registered."""
-    assert Path("/k/device-plugins/kubelet.sock") == chosen("--kubelet-dir=/k").kubelet_socket
-    assert Path("/s") == chosen(KUBELET_SOCKET="/s").kubelet_socket
-    assert chosen(KUBELET_SOCKET="").kubelet_socket is None
+    assert Path("/k/device-plugins/kubelet.sock") == chosen("--kubelet-dir=/k").registration_socket
+    assert Path("/s") == chosen(KUBELET_SOCKET="/s").registration_socket
+    assert chosen(KUBELET_SOCKET="").registration_socket is None
 
 
 def test_defaults() -> None:
@@ -151,9 +196,8 @@ def test_defaults() -> None:
 def test_every_option_says_its_default_and_variable() -> None:
     """One line of help each, in groups."""
     parser = argparse.ArgumentParser(prog="vdev run")
-    settings.add_arguments(parser)
+    options.add_all(parser)
     text = " ".join(parser.format_help().split())
-    for option in settings.OPTIONS:
-        assert option.flag in text
-        assert all(name in text for name in option.env)
-    assert all(group.value in text for group in settings.Group)
+    for option in options.OPTIONS:
+        assert all(name in text for name in (*option.flags, *option.variables))
+    assert all(group.value in text for group in Group)

@@ -1,0 +1,180 @@
+"""The options of `vdev.settings` on the command line: parsers made from its fields, and the settings read from them."""
+
+import argparse
+import itertools
+import os
+import platform
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import AliasChoices, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import EnvSettingsSource, InitSettingsSource
+
+from ..core.model.problem import did_you_mean
+from ..errors import UsageError
+from ..settings import Group, Settings, declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A field of `Settings` as the command line and the documentation need it.
+
+    `flags` and `variables` are all its names; it is called by the first. `default` is a text for people.
+    """
+
+    field: str
+    group: Group
+    help: str
+    flags: tuple[str, ...]
+    variables: tuple[str, ...]
+    default: str
+    choices: tuple[str, ...]
+    is_list: bool
+    is_boolean: bool
+    key: str
+    metavar: str
+    may_be_empty: bool
+
+    def counts(self, given: object) -> bool:
+        """Whether it counts as given, rather than as an empty text that stands for nothing."""
+        return given != "" or self.may_be_empty
+
+
+def _described(name: str, field: FieldInfo) -> Option:
+    more, aliases, choices = declared(field), field.validation_alias, _choices(field.annotation)
+    flags = more["flags"] or [name.replace("_", "-")]
+    is_list = get_origin(field.annotation) is tuple
+    return Option(
+        field=name,
+        group=Group[more["group"]],
+        help=field.description or "",
+        flags=tuple(f"--{flag}" for flag in flags),
+        variables=tuple(map(str, aliases.choices)) if isinstance(aliases, AliasChoices) else (),
+        default=more["unset"] or _shown(field.default),
+        choices=choices,
+        is_list=is_list,
+        is_boolean=field.annotation is bool,
+        key=more["key"],
+        metavar=more["metavar"] or ("|".join(choices) if choices and not is_list else flags[0].upper()),
+        may_be_empty=more["may_be_empty"],
+    )
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The words that a type allows; empty if it allows any."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return tuple(str(each.value) for each in kind)
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(word for inner in get_args(kind) for word in _choices(inner))
+
+
+def _shown(default: Any) -> str:
+    match default:
+        case bool():
+            return str(default).lower()
+        case tuple():
+            return ",".join(map(str, default))
+        case str() | Path():
+            return str(default)
+    return ""
+
+
+OPTIONS = tuple(_described(name, field) for name, field in Settings.model_fields.items() if declared(field))
+"""All options, in the order of the help."""
+
+
+# --- parsers ---------------------------------------------------------------------------------------------------------
+
+
+def add_all(parser: argparse.ArgumentParser, groups: Container[Group] = tuple(Group)) -> None:
+    """Add the options of these groups; `read` reads them."""
+    for group, options in itertools.groupby(OPTIONS, key=lambda option: option.group):
+        if group in groups:
+            section = parser.add_argument_group(group.value)
+            for option in options:
+                _add(section, option, _help(option))
+
+
+def add_one(parser: argparse.ArgumentParser, field: str, help_: str = "") -> None:
+    """Add the option of that field alone, with another help if it means something else to the command."""
+    option = next(each for each in OPTIONS if each.field == field)
+    _add(parser, option, f"{help_} (env {' or '.join(option.variables)})" if help_ else _help(option))
+
+
+def _add(parser: argparse._ActionsContainer, option: Option, help_: str) -> None:
+    form: dict[str, Any] = {"nargs": "?", "const": "true", "metavar": "BOOL"} if option.is_boolean else {}
+    form = form or {"action": "append" if option.is_list else "store", "metavar": option.metavar}
+    parser.add_argument(*option.flags, dest=option.field, help=help_.replace("%", "%%"), **form)
+
+
+def _help(option: Option) -> str:
+    """One line: what it does, what is allowed, its default and its variables."""
+    allowed = f"; of {', '.join(option.choices)}" if option.is_list and option.choices else ""
+    default = f"default: {option.default}; " if option.default else ""
+    return f"{option.help}{allowed} [{default}env {' or '.join(option.variables)}]"
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class _Environment(EnvSettingsSource):
+    """The variables that count."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        super().__init__(Settings)
+        self.env_vars = variables
+
+
+def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of a command, whose arguments are named as the fields. Options that it does not have keep their
+    defaults, whatever the environment says. Raises UsageError with everything that is wrong.
+    """
+    flags: dict[str, Any] = {}
+    variables: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for option in OPTIONS:
+        if not hasattr(arguments, option.field):
+            continue
+        flag = getattr(arguments, option.field)
+        found = {name: environ[name] for name in option.variables if name in environ and option.counts(environ[name])}
+        variables |= found
+        if flag is not None and (option.counts(flag) or option.key):
+            flags[option.variables[0]] = flag
+            sources[option.field] = f"flag {option.flags[0]}"
+        elif found:
+            sources[option.field] = f"env {next(iter(found))}"
+    given = InitSettingsSource(Settings, {**flags, "sources": sources})
+    own = InitSettingsSource(Settings, _own(environ))
+    try:
+        return Settings(_build_sources=((given, _Environment(variables), own), {}))
+    except ValidationError as invalid:
+        raise UsageError("\n".join(_problem(each, sources) for each in invalid.errors())) from invalid
+
+
+def _own(environ: Mapping[str, str]) -> dict[str, str]:
+    """The defaults that depend on the host and its user: the node's name, and directories that the user may write."""
+    run_dir, state_dir = "/run/vdev", "/var/lib/vdev"
+    if os.geteuid() != 0:
+        own = f"{environ.get('TMPDIR') or '/tmp'}/vdev-{os.geteuid()}"  # noqa: S108  # a directory of its own below it
+        run_dir = f"{environ['XDG_RUNTIME_DIR']}/vdev" if environ.get("XDG_RUNTIME_DIR") else own
+        state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or own}/.local/state"
+        state_dir = f"{state}/vdev"
+    return {"NODE_NAME": platform.node().lower(), "VDEV_RUN_DIR": run_dir, "VDEV_STATE_DIR": state_dir}
+
+
+def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:
+    """A line about a value: what gave it, what is wrong, what is allowed."""
+    field = str(next(iter(error["loc"]), ""))
+    source = f"{sources[field]}: " if field else ""
+    if error["type"] == "value_error":
+        return f"{source}{error['ctx']['error']}"
+    choices = next(option.choices for option in OPTIONS if option.field == field)
+    near = did_you_mean(error["input"], choices)
+    hint = f"; {near}" if near else ""
+    return f"{source}{error['input']!r} is not allowed; expected one of {', '.join(choices)}{hint}"

@@ -1,0 +1,400 @@
+"""The options of a process: one field each, with its flag, environment variables, default, help and key in the file.
+
+A flag wins over the environment, the environment over the configuration file, the file over the default. What the file
+has too is passed on to it as `overrides`; the rest is for the process alone. Flags, aliases and variables of the plugin
+are those of NVIDIA/k8s-device-plugin v0.20.0.
+
+`cli.options` makes the command line from the fields and reads them.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from .core.model import virtual_node
+from .core.model.origin import Override
+from .core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
+
+
+class Group(Enum):
+    """Options that belong together; the value is their heading in the help."""
+
+    FILES = "configuration files"
+    PRESETS = "presets"
+    PLUGIN = "what is advertised and injected (also keys of the file; the flag wins)"
+    UNUSED = "accepted because NVIDIA's plugin has them, and ignored"
+    NODE = "the node"
+    KUBELET = "the kubelet"
+    PROCESS = "the process"
+
+
+def _option(
+    group: Group,
+    help_: str,
+    *variables: str,
+    flags: tuple[str, ...] = (),
+    key: str = "",
+    metavar: str = "",
+    unset: str = "",
+    may_be_empty: bool = False,
+    **default: Any,
+) -> Any:
+    """A field of `Settings` with its help, its environment variables, the first of which wins, and its default.
+
+    `flags` are its names on the command line, without dashes, if they are not made from the field's name. `key` is its
+    path in the configuration file, if it has one. In the help, `metavar` stands for its value, and `unset` for a
+    default that is empty or computed. An empty variable counts as not set, unless `may_be_empty`.
+    """
+    extra: dict[str, Any] = {"group": group.name, "flags": list(flags), "key": key, "metavar": metavar, "unset": unset}
+    extra |= {"may_be_empty": may_be_empty}
+    return Field(validation_alias=AliasChoices(*variables), description=help_, json_schema_extra=extra, **default)
+
+
+def declared(field: FieldInfo) -> dict[str, Any]:
+    """What `_option` says of a field beyond what pydantic knows."""
+    return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, Mapping) else {}
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+_TRUE = ("1", "t", "T", "true", "True", "TRUE")  # Go's strconv.ParseBool, which NVIDIA's flags go through
+_FALSE = ("0", "f", "F", "false", "False", "FALSE")
+_MAX_PORT = 65535
+_HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
+
+
+def _boolean(text: str) -> bool:
+    if text not in (*_TRUE, *_FALSE):
+        raise ValueError(f"{text!r} is not a boolean; expected true or false")
+    return text in _TRUE
+
+
+def _items(given: str | list[str]) -> list[str]:
+    """A flag may be repeated; each time, and in the environment, it may have several items with commas."""
+    texts = [given] if isinstance(given, str) else given
+    return [item.strip() for text in texts for item in text.split(",")]
+
+
+def _paths(given: str | list[str]) -> list[str]:
+    """A flag may be repeated, with one path each time; a variable separates paths by commas or colons."""
+    items = [item.strip() for item in (re.split("[,:]", given) if isinstance(given, str) else given)]
+    if not all(items):
+        raise ValueError("an empty path")
+    return items
+
+
+def _address(text: str) -> str:
+    _, colon, port = text.rpartition(":")
+    if text and not (colon and port.isascii() and port.isdigit() and int(port) <= _MAX_PORT):
+        raise ValueError(f"{text!r} is not an address; expected HOST:PORT, such as 127.0.0.1:8080")
+    return text
+
+
+def _host(name: str) -> str:
+    if not _HOST.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a host name; expected one such as vdev.example.com or *.example.com, without scheme and "
+            "port"
+        )
+    return name
+
+
+def _node_name(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError(f"{name!r} cannot be the name of a node")
+    return name
+
+
+Boolean = Annotated[bool, BeforeValidator(_boolean)]
+Items = BeforeValidator(_items)
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
+_FLAGS = Flags()  # the defaults of what the file has, too
+_files = functools.partial(_option, Group.FILES)
+_presets = functools.partial(_option, Group.PRESETS)
+_plugin = functools.partial(_option, Group.PLUGIN)
+_unused = functools.partial(_option, Group.UNUSED)
+_node = functools.partial(_option, Group.NODE)
+_kubelet = functools.partial(_option, Group.KUBELET)
+_process = functools.partial(_option, Group.PROCESS)
+
+
+class Settings(BaseSettings):
+    """The options of one process.
+
+    A field that is also a key of the file knows nothing of the file: `overrides` is what to put over it. `sources` has
+    the flag or variable that gave a field: `flag --mig-strategy`, `env MIG_STRATEGY`.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        case_sensitive=True,
+        validate_default=False,
+        enable_decoding=False,  # lists are not written as JSON
+        loc_by_alias=False,
+        defer_build=True,  # --help needs no validators
+    )
+
+    sources: Mapping[str, str] = {}
+
+    config_files: Paths = _files(
+        "configuration file, or a directory from which the node takes one; repeat it to join files by section",
+        "CONFIG_FILE",
+        "VDEV_CONFIG_FILE",
+        default=(),
+        flags=("config-file",),
+        metavar="FILE",
+    )
+    preset_dirs: Paths = _presets(
+        "directory with preset files of your own, in addition to the file's presetsDir; may be repeated",
+        "VDEV_PRESETS_DIR",
+        default=(),
+        flags=("presets-dir",),
+        metavar="DIR",
+    )
+
+    mig_strategy: MigStrategy = _plugin(
+        "how partitions are advertised", "MIG_STRATEGY", default=_FLAGS.mig_strategy, key="flags.migStrategy"
+    )
+    fail_on_init_error: Boolean = _plugin(
+        "exit if anything is wrong at start-up, instead of serving the rest",
+        "FAIL_ON_INIT_ERROR",
+        default=_FLAGS.fail_on_init_error,
+        key="flags.failOnInitError",
+    )
+    driver_root: str = _plugin(
+        "prefix of the host's paths of device nodes and mounts",
+        "NVIDIA_DRIVER_ROOT",
+        default=_FLAGS.driver_root,
+        flags=("driver-root", "nvidia-driver-root"),
+        key="flags.nvidiaDriverRoot",
+        metavar="DIR",
+    )
+    dev_root: str = _plugin(
+        "prefix of the host's paths of device nodes",
+        "NVIDIA_DEV_ROOT",
+        default="",
+        flags=("dev-root", "nvidia-dev-root"),
+        key="flags.nvidiaDevRoot",
+        metavar="DIR",
+        unset="the driver root",
+    )
+    mps_root: str = _plugin(
+        "directory of the MPS daemon on the host; sharing.mps needs it",
+        "MPS_ROOT",
+        default=_FLAGS.mps_root,
+        key="flags.mpsRoot",
+        metavar="DIR",
+        unset="none",
+    )
+    pass_device_specs: Boolean = _plugin(
+        "give the container the real device nodes as well",
+        "PASS_DEVICE_SPECS",
+        default=_FLAGS.pass_device_specs,
+        key="flags.plugin.passDeviceSpecs",
+    )
+    device_list_strategy: Annotated[tuple[DeviceListStrategy, ...], Items] = _plugin(
+        "how the runtime learns which devices a container gets; several with commas or repeated",
+        "DEVICE_LIST_STRATEGY",
+        default=_FLAGS.device_list_strategies,
+        key="flags.plugin.deviceListStrategy",
+    )
+    device_id_strategy: DeviceIdStrategy = _plugin(
+        "how a device is named inside the container",
+        "DEVICE_ID_STRATEGY",
+        default=_FLAGS.device_id_strategy,
+        key="flags.plugin.deviceIDStrategy",
+    )
+    cdi_annotation_prefix: str = _plugin(
+        "prefix of the annotation's key, for the strategy cdi-annotations",
+        "CDI_ANNOTATION_PREFIX",
+        default=_FLAGS.cdi_annotation_prefix,
+        key="flags.plugin.cdiAnnotationPrefix",
+        metavar="PREFIX",
+    )
+    shared_devices_allocation_policy: AllocationPolicy = _plugin(
+        "whether to spread replicas and partitions over the devices, or to fill one after the other",
+        "SHARED_DEVICES_ALLOCATION_POLICY",
+        default=_FLAGS.shared_devices_allocation_policy,
+        key="flags.plugin.sharedDevicesAllocationPolicy",
+    )
+    gdrcopy_enabled: Boolean = _plugin(
+        "set NVIDIA_GDRCOPY=enabled in containers with NVIDIA devices",
+        "GDRCOPY_ENABLED",
+        default=_FLAGS.gdrcopy_enabled,
+        key="flags.gdrcopyEnabled",
+    )
+    gds_enabled: Boolean = _plugin(
+        "set NVIDIA_GDS=enabled in containers with NVIDIA devices",
+        "GDS_ENABLED",
+        default=_FLAGS.gds_enabled,
+        key="flags.gdsEnabled",
+    )
+    mofed_enabled: Boolean = _plugin(
+        "set NVIDIA_MOFED=enabled in containers with NVIDIA devices",
+        "MOFED_ENABLED",
+        default=_FLAGS.mofed_enabled,
+        key="flags.mofedEnabled",
+    )
+
+    nvidia_ctk_path: str = _unused(
+        "the program for CDI hooks",
+        "NVIDIA_CDI_HOOK_PATH",
+        "NVIDIA_CTK_PATH",
+        default="",
+        flags=("nvidia-cdi-hook-path", "nvidia-ctk-path"),
+        key="flags.plugin.nvidiaCTKPath",
+        metavar="FILE",
+    )
+    container_driver_root: str = _unused(
+        "the driver root inside the plugin's container",
+        "DRIVER_ROOT_CTR_PATH",
+        "CONTAINER_DRIVER_ROOT",
+        default="",
+        flags=("driver-root-ctr-path", "container-driver-root"),
+        key="flags.plugin.containerDriverRoot",
+        metavar="DIR",
+    )
+    device_discovery_strategy: Literal["auto", "nvml", "tegra"] | None = _unused(
+        "how devices are found", "DEVICE_DISCOVERY_STRATEGY", default=None, key="flags.deviceDiscoveryStrategy"
+    )
+    imex_channel_ids: Annotated[tuple[Literal["0"], ...], Items] = _unused(
+        "IMEX channels", "IMEX_CHANNEL_IDS", default=(), key="imex.channelIDs"
+    )
+    imex_required: Boolean = _unused(
+        "whether the IMEX channels must exist", "IMEX_REQUIRED", default=False, key="imex.required"
+    )
+    cdi_feature_flags: str = _unused("options of the CDI library", "CDI_FEATURE_FLAGS", default="")
+    cdi_disable_hooks: str = _unused("CDI hooks to leave out", "CDI_DISABLE_HOOKS", default="")
+
+    node_name: Annotated[str, AfterValidator(_node_name)] = _node(
+        "name of this node, which onNodes is compared with",
+        "NODE_NAME",
+        flags=("node-name", "node"),
+        metavar="NAME",
+        unset="the host's name",
+    )
+    host_root: Path = _node(
+        "where to find the host's /dev and /sys; the kubelet is still told the host's own paths",
+        "VDEV_HOST_ROOT",
+        default=Path("/"),
+        metavar="DIR",
+    )
+    cdi_dir: Path = _node(
+        "directory for CDI specifications", "VDEV_CDI_DIR", default=Path("/var/run/cdi"), metavar="DIR"
+    )
+    device_dir: Path = _node(
+        "directory for the nodes and files of virtual devices; the runtime must see it under the same path",
+        "VDEV_DEVICE_DIR",
+        default=Path(virtual_node.DIRECTORY),
+        metavar="DIR",
+    )
+    state_dir: Path = _node(
+        "directory for what must survive a restart: above all, which devices the kubelet was told about",
+        "VDEV_STATE_DIR",
+        metavar="DIR",
+        unset="/var/lib/vdev, or $XDG_STATE_HOME/vdev for other users than root",
+    )
+    no_state: Boolean = _node(
+        "keep nothing over a restart; if the file changes meanwhile, devices that pods hold may be given out again",
+        "VDEV_NO_STATE",
+        default=False,
+    )
+
+    kubelet_dir: Path = _kubelet(
+        "the kubelet's root directory, with device-plugins/ and pod-resources/",
+        "VDEV_KUBELET_DIR",
+        default=Path("/var/lib/kubelet"),
+        metavar="DIR",
+    )
+    kubelet_socket: Annotated[Path | None, BeforeValidator(lambda text: text or None)] = _kubelet(
+        "where to register; '' to serve without registering",
+        "KUBELET_SOCKET",
+        default=None,
+        metavar="FILE",
+        unset="device-plugins/kubelet.sock below --kubelet-dir",
+        may_be_empty=True,
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = _process(
+        "the least important messages to log", "VDEV_LOG_LEVEL", default="info"
+    )
+    log_format: Literal["auto", "console", "json"] = _process(
+        "format of the log; auto is console on a terminal, else json", "VDEV_LOG_FORMAT", default="auto"
+    )
+    http_address: Annotated[str, AfterValidator(_address)] = _process(
+        "serve a live page, /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
+        "VDEV_HTTP_ADDRESS",
+        default="",
+        metavar="HOST:PORT",
+        unset="off",
+    )
+    http_hosts: Annotated[tuple[Annotated[str, AfterValidator(_host)], ...], Items] = _process(
+        "more names that HTTP requests may use for this host, such as vdev.example.com or *.example.com",
+        "VDEV_HTTP_HOSTS",
+        default=(),
+        metavar="NAME",
+        unset="none",
+    )
+    enable_fault_injection: Boolean = _process(
+        "let people inject failures with vdev fault, vdev device and --fault-dir",
+        "VDEV_ENABLE_FAULT_INJECTION",
+        default=False,
+    )
+    fault_dir: Path | None = _process(
+        "directory of YAML files with fault rules, each in force while its file exists",
+        "VDEV_FAULT_DIR",
+        default=None,
+        metavar="DIR",
+    )
+    run_dir: Path = _process(
+        "directory of the socket through which vdev status reaches the running plugin",
+        "VDEV_RUN_DIR",
+        metavar="DIR",
+        unset="/run/vdev, or a directory of the user's own without root",
+    )
+
+    @model_validator(mode="after")
+    def _faults_are_allowed(self) -> Self:
+        if self.fault_dir and not self.enable_fault_injection:
+            raise ValueError("--fault-dir needs --enable-fault-injection: files in it make devices fail")
+        return self
+
+    @property
+    def overrides(self) -> dict[str, Override]:
+        """The options that were given and are keys of the configuration file, by their paths there."""
+        keys = {name: declared(type(self).model_fields[name])["key"] for name in self.sources}
+        return {key: Override(_plain(getattr(self, name)), self.sources[name]) for name, key in keys.items() if key}
+
+    @property
+    def named_node(self) -> str:
+        """The node's name if it was given; empty if it was taken from this host."""
+        return self.node_name if "node_name" in self.sources else ""
+
+    @property
+    def plugin_dir(self) -> Path:
+        """Where the plugin's own sockets go."""
+        return self.kubelet_dir / "device-plugins"
+
+    @property
+    def registration_socket(self) -> Path | None:
+        """Where to register; None: nowhere."""
+        return self.kubelet_socket if "kubelet_socket" in self.sources else self.plugin_dir / "kubelet.sock"
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """The kubelet's PodResources API."""
+        return self.kubelet_dir / "pod-resources" / "kubelet.sock"
+
+
+def _plain(value: Any) -> str | bool | tuple[str, ...]:
+    """The value as the file would have it."""
+    if isinstance(value, tuple):
+        return tuple(str(each) for each in value)
+    return value if isinstance(value, bool) else str(value)
