@@ -1,7 +1,7 @@
 """From the core's values to the kubelet's messages.
 
-Device lists are written as bytes, one piece per device and pieces kept: a list of tens of thousands of devices in
-which one changed costs one new piece and a join. Tests hold the pieces against the generated messages.
+A protobuf message may be written in parts, one after the other. So each device of a list is encoded once, and its bytes
+are kept: a list of tens of thousands of devices in which one changed costs one new part and a join.
 """
 
 from collections.abc import Sequence
@@ -10,51 +10,29 @@ from ..core.allocation.edits import ContainerEdits
 from ..core.model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
-_LEN = 2  # protobuf wire type: length-delimited
-_MORE = 0x80  # the bit of a varint's byte that says that another follows
-_HEALTHY = b"\x12\x07Healthy"
-_UNHEALTHY = b"\x12\x09Unhealthy"
 
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= _MORE:
-        out.append(value % _MORE + _MORE)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _field(number: int, body: bytes) -> bytes:
-    return bytes((number << 3 | _LEN,)) + _varint(len(body)) + body
-
-
-def _topology(numa: tuple[int, ...]) -> bytes:
-    if not numa:
-        return b""
-    nodes = b"".join(_field(1, b"\x08" + _varint(node) if node else b"") for node in numa)
-    return _field(3, nodes)
-
-
-def slot_piece(slot: Slot) -> bytes:
-    """One slot as an element of `ListAndWatchResponse.devices`."""
-    health = _HEALTHY if slot.health.healthy else _UNHEALTHY
-    return _field(1, _field(1, slot.id.encode()) + health + _topology(slot.device.raw.topology))
+def slot_part(slot: Slot) -> bytes:
+    """A `ListAndWatchResponse` with this slot alone."""
+    message = pb.ListAndWatchResponse()
+    device = message.devices.add(ID=slot.id, health="Healthy" if slot.health.healthy else "Unhealthy")
+    for node in slot.device.raw.topology:
+        device.topology.nodes.add(ID=node)
+    return message.SerializeToString()
 
 
 class ListEncoder:
-    """Encodes a resource's lists, one after the other, reusing the pieces of slots that stayed the same."""
+    """Encodes one list of a resource after the other, and reuses the bytes of slots that stayed the same."""
 
     def __init__(self) -> None:
         self._slots: Sequence[Slot] = ()
-        self._pieces: list[bytes] = []
+        self._parts: list[bytes] = []
 
     def encode(self, slots: Sequence[Slot]) -> bytes:
         """A whole `ListAndWatchResponse`."""
-        known = dict(zip(map(id, self._slots), self._pieces, strict=True))  # ids hold: the slots are kept with them
-        self._pieces = [known.get(id(slot)) or slot_piece(slot) for slot in slots]
+        known = dict(zip(map(id, self._slots), self._parts, strict=True))  # `_slots` keeps them alive, so ids hold
+        self._parts = [known.get(id(slot)) or slot_part(slot) for slot in slots]
         self._slots = slots
-        return b"".join(self._pieces)
+        return b"".join(self._parts)
 
 
 def container_response(edits: ContainerEdits) -> pb.ContainerAllocateResponse:

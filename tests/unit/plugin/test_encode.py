@@ -1,4 +1,4 @@
-"""The hand-written list encoding against the generated messages."""
+"""Lists that are encoded in parts against whole messages."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def message(members):
 
 @given(st.lists(slots(), max_size=8, unique_by=lambda slot: slot.id))
 def test_lists_are_what_protobuf_would_write(members):
-    """Encoded pieces, their computed size and the real message agree, also when pieces are reused."""
+    """The joined parts, their computed size and the whole message agree, also when parts are reused."""
     encoder = ListEncoder()
     assert message(members).SerializeToString() == encoder.encode(members)
     assert list_size.list_size(members) == len(encoder.encode(members))
