@@ -26,11 +26,12 @@ from vdev.core.allocation import preferred
 from vdev.core.inventory import resources
 from vdev.core.inventory.resources import Inventory
 from vdev.core.model.device import Health
+from vdev.core.model.fault_effects import Rpc
 from vdev.core.retention import retain
 from vdev.hostfs import HostRoot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.plugin.encode import ListEncoder
-from vdev.plugin.socket_server import ResourceServer
+from vdev.plugin.servicer import Servicer
 
 from . import configs
 
@@ -189,8 +190,8 @@ async def _allocate(plain: Inventory, size: int) -> int:
         host=HostRoot(),
     )
     desk = Agent(options).desk
-    server = ResourceServer(plain.resources[_NAME], Path("unused"), desk, on_stream=lambda: None)
-    handler = server._guard("Allocate", server._allocate, 5.0)  # noqa: SLF001 - what gRPC calls has no public name
+    servicer = Servicer(plain.resources[_NAME], desk, on_stream=lambda: None)
+    handler = servicer._guard(Rpc.ALLOCATE, servicer._allocate, 5.0)  # noqa: SLF001 - what gRPC calls has no public name
     container = pb.ContainerAllocateRequest(devices_ids=[f"d0-{number}" for number in range(size)])
     raw = pb.AllocateRequest(container_requests=[container]).SerializeToString()
 

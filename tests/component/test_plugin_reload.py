@@ -111,11 +111,11 @@ async def test_sighup_reads_again(kubelet, start_agent):
 async def test_an_unchanged_resource_gets_no_message(kubelet, start_agent, shows):
     """A resource that did not change is not touched: no registration, no list."""
     agent = await start_agent(TWO)
-    server = agent.agent.fleet.services[OTHER]._server
-    before = server._version
+    servicer = agent.agent.fleet.services[OTHER]._server.servicer
+    before = servicer._version
     agent.edit(THREE)
     await shows(NPU, 3, 3)
-    assert (before, 1) == (server._version, kubelet.metrics.registrations[OTHER])
+    assert (before, 1) == (servicer._version, kubelet.metrics.registrations[OTHER])
 
 
 async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_agent, shows):

@@ -6,7 +6,8 @@ The record is what keeps a removal safe: an id that an unfinished Allocate names
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ..core.allocation import preferred
 from ..core.inventory.resources import Resource
@@ -18,7 +19,7 @@ _LARGE = 256  # available devices above which a choice is made in a thread, so t
 
 
 class FrontDesk:
-    """Answers the servers of all resources; `plugin.socket_server.Desk` says what it must know."""
+    """Answers the servers of all resources; `plugin.servicer.Desk` says what it must know."""
 
     def __init__(
         self, metrics: Metrics, ownership: Ownership, *, allocate_deadline: float, on_allocated: Callable[[], None]
@@ -55,21 +56,20 @@ class FrontDesk:
             return choose(available, required, size)
         return await asyncio.to_thread(choose, available, required, size)
 
-    def begin(self, resource: str, ids: Sequence[str] | None) -> Callable[[], None]:
-        """Note a request in flight, until the returned function is called."""
-        if ids is None:
-            self._choosing[resource] += 1
-            return lambda: self._choosing.subtract((resource,))
-        keys = [(resource, each) for each in ids]
+    @contextmanager
+    def in_request(self, resource: str, ids: Sequence[str] | None) -> Iterator[None]:
+        """While the context lasts, a request that names these ids (None: any of the resource) is in flight."""
+        keys = [(resource, each) for each in ids or ()]
+        self._choosing[resource] += ids is None
         self._flying.update(keys)
-
-        def done() -> None:
+        try:
+            yield
+        finally:
+            self._choosing[resource] -= ids is None
             for key in keys:
                 self._flying[key] -= 1
                 if not self._flying[key]:
                     del self._flying[key]
-
-        return done
 
     def allocated(self, resource: str, ids: Sequence[str]) -> None:
         """Note a granted request: from now on a pod may hold these."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from ..core.model import names
+from ..errors import SocketError
 from ..hostfs.look import listed
 
 log = structlog.get_logger(__name__)
@@ -79,6 +80,16 @@ class KubeletSocket:
         """Remove sockets of our name pattern on which nobody listens any more; never another one's."""
         for path in await asyncio.to_thread(_leftovers, self.directory):
             log.info("removed the socket of a process that is gone", socket=str(path))
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise SocketError for a path that is too long for a socket; gRPC itself would hide the reason."""
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH:
+        raise SocketError(
+            f"a socket path in {path.parent} would have {length} bytes; the system allows {MAX_SOCKET_PATH}: "
+            "use a shorter --kubelet-dir"
+        )
 
 
 def _identity(path: Path | None) -> tuple[int, int, int] | None:

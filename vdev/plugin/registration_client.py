@@ -14,7 +14,7 @@ import grpc
 from ..errors import RegistrationRefused, SocketError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
-from .socket_server import check_socket_path
+from .kubelet_socket import check_socket_path
 
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back

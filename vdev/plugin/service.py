@@ -26,7 +26,8 @@ from ..errors import RegistrationRefused, SocketError
 from . import registration_client
 from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import KubeletSocket
-from .socket_server import Desk, ResourceServer
+from .servicer import Desk, Servicer
+from .socket_server import SocketServer
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +97,7 @@ class ResourceService:
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
         self._spoilt: set[Path] = set()  # sockets that a fault spoilt; their files go when another one is registered
-        self._server: ResourceServer | None = None
+        self._server: SocketServer | None = None
         self._wake = asyncio.Event()
         self._stopping = False
         self._registering: asyncio.Timeout | None = None
@@ -110,7 +111,7 @@ class ResourceService:
     @property
     def streams(self) -> int:
         """How many ListAndWatch streams are open."""
-        return self._server.streams if self._server else 0
+        return self._server.servicer.streams if self._server else 0
 
     @property
     def ready(self) -> bool:
@@ -129,19 +130,19 @@ class ResourceService:
             self._wake.set()
         self.resource = resource
         if self._server is not None:
-            self._server.update(resource)
+            self._server.servicer.update(resource)
 
     def list_again(self) -> None:
         """Send the list once more: the kubelet then writes its checkpoint."""
         if self._server is not None:
-            self._server.list_again()
+            self._server.servicer.list_again()
 
     def poke(self) -> None:
         """Ask the hooks again: what faults do to this resource may have changed."""
         self._poked = True
         self._wake.set()
         if self._server is not None:
-            self._server.poke()
+            self._server.servicer.poke()
 
     async def strike(self, fault: StreamFault | SocketFault) -> None:
         """Let a momentary fault happen: the streams end, or the socket's file is spoilt."""
@@ -149,7 +150,7 @@ class ResourceService:
         if server is None:
             return
         if isinstance(fault, StreamFault):
-            server.close_streams()
+            server.servicer.close_streams()
             return
         self._spoilt.add(server.path)
         await asyncio.to_thread(_spoil, server.path, replace=fault is SocketFault.REPLACE)
@@ -175,8 +176,8 @@ class ResourceService:
                 self._poked = False
                 try:
                     server = await self._serving()
-                    opened = server.stream_opened
-                    if server.streams:  # a Register that seemed to fail had arrived all the same
+                    opened = server.servicer.streams_opened
+                    if server.servicer.streams:  # a Register that seemed to fail had arrived all the same
                         opened -= 1
                         self._become(State.REGISTERED)
                     else:
@@ -220,20 +221,15 @@ class ResourceService:
         finally:
             self.stop()
 
-    async def _serving(self) -> ResourceServer:
+    async def _serving(self) -> SocketServer:
         if self._server is not None and not self._renew and await asyncio.to_thread(self._server.owns_socket):
             return self._server
         await self._close()
         self._renew = False
-        server = ResourceServer(
-            self.resource,
-            self._link.new_socket_path(self.name),
-            self._desk,
-            on_stream=self._wake.set,
-            faults=self._faults,
-        )
+        servicer = Servicer(self.resource, self._desk, on_stream=self._wake.set, faults=self._faults)
+        server = SocketServer(servicer, self._link.new_socket_path(self.name))
         await server.start()
-        server.update(self.resource)
+        servicer.update(self.resource)
         self._server = server
         return server
 
@@ -249,7 +245,7 @@ class ResourceService:
             self._registering = None
 
     @contextlib.asynccontextmanager
-    async def _reachable(self, server: ResourceServer) -> AsyncIterator[None]:
+    async def _reachable(self, server: SocketServer) -> AsyncIterator[None]:
         """Make the socket's file anew should it vanish while a kubelet that took the registration still dials it.
 
         The kubelet dials one name for up to ten seconds. To register another name meanwhile would not do: when the
@@ -268,18 +264,23 @@ class ResourceService:
         if failure is not None:
             raise failure
 
-    async def _restore(self, server: ResourceServer, over: asyncio.Event) -> None:
-        asked = server.asked
-        while server.asked == asked and not over.is_set():
+    async def _restore(self, server: SocketServer, over: asyncio.Event) -> None:
+        servicer = server.servicer
+        asked = servicer.options_calls
+        while servicer.options_calls == asked and not over.is_set():
             self._wake.clear()
-            if not await asyncio.to_thread(server.owns_socket) and server.asked == asked and not over.is_set():
+            if (
+                not await asyncio.to_thread(server.owns_socket)
+                and servicer.options_calls == asked
+                and not over.is_set()
+            ):
                 log.warning("the socket vanished during its registration; making it anew", resource=self.name)
                 with contextlib.suppress(SocketError):  # the registration's failure says more
                     await server.restore()
             if not over.is_set():
                 await self._wake.wait()
 
-    async def _register(self, server: ResourceServer) -> None:
+    async def _register(self, server: SocketServer) -> None:
         if self._link.socket is None:
             self._become(State.SERVING)
             return
@@ -292,7 +293,7 @@ class ResourceService:
                     self._link.socket,
                     endpoint=server.path.name,
                     resource=self.name,
-                    options=server.options(),
+                    options=server.servicer.options(),
                     served=server.owns_socket,
                     version=(fault and fault.version) or registration_client.VERSION,
                 )
@@ -300,11 +301,12 @@ class ResourceService:
         self.registrations += 1
         self._become(State.REGISTERED)
 
-    async def _until_dropped(self, server: ResourceServer, generation: int, opened: int) -> bool:
+    async def _until_dropped(self, server: SocketServer, generation: int, opened: int) -> bool:
         """Return when it is time to register again; the server is closed where it cannot be used any more.
 
         True when the kubelet ended the stream, false for everything else.
         """
+        servicer = server.servicer
         patience = self._intervals.first_stream
         deadline = asyncio.get_running_loop().time() + patience
         while not self._stopping:
@@ -319,13 +321,13 @@ class ResourceService:
                 await self._close()
                 await self._sleep(self._intervals.end_of_stream, generation)
                 return False
-            if self.state is State.REGISTERED and server.streams == 0 and server.stream_opened > opened:
+            if self.state is State.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
                 return True
             left = deadline - asyncio.get_running_loop().time()
-            if self.state is State.REGISTERED and server.stream_opened == opened and left <= 0:
+            if self.state is State.REGISTERED and servicer.streams_opened == opened and left <= 0:
                 raise SocketError(f"the kubelet took {self.name} but opened no stream within {patience:g} s")
-            await self._wait(left if self.state is State.REGISTERED and server.stream_opened == opened else None)
+            await self._wait(left if self.state is State.REGISTERED and servicer.streams_opened == opened else None)
         return False
 
     async def _sleep(self, seconds: float | None, generation: int) -> None:

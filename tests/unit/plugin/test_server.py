@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from vdev.core.inventory.resources import Resource
-from vdev.plugin.socket_server import ResourceServer
+from vdev.plugin.servicer import Servicer
+from vdev.plugin.socket_server import SocketServer
 
 
 @pytest.fixture
@@ -30,9 +31,8 @@ async def test_a_start_that_is_interrupted_leaves_no_server(directory, monkeypat
         await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio, "to_thread", look_at_the_socket)
-    server = ResourceServer(
-        Resource("acme.dev/npu", ()), path, SimpleNamespace(allocate_deadline=1.0), on_stream=lambda: None
-    )
+    desk = SimpleNamespace(allocate_deadline=1.0)
+    server = SocketServer(Servicer(Resource("acme.dev/npu", ()), desk, on_stream=lambda: None), path)
     start = asyncio.create_task(server.start())
     await serving.wait()
     with socket.socket(socket.AF_UNIX) as probe:

@@ -11,7 +11,7 @@ from ...core.inventory.resources import Added, Change, Changed, Inventory, Remov
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, State
-from ...plugin.socket_server import Desk
+from ...plugin.servicer import Desk
 from ..steps import Steps
 
 log = structlog.get_logger(__name__)

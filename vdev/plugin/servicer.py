@@ -1,0 +1,295 @@
+"""The five RPCs of one resource, and its open ListAndWatch streams.
+
+A servicer answers from the resource as it is now and decides nothing. A new state is a new value of `resource`, which
+is sent to every open stream. Sockets are the business of `socket_server`, registration that of `service`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+import grpc
+import structlog
+
+from ..core.allocation.edits import container_edits
+from ..core.allocation.request import allocate
+from ..core.inventory.list_size import LIST_LIMIT
+from ..core.inventory.resources import Resource
+from ..core.model.fault_effects import CallFault, Rpc, StreamFault
+from ..errors import VdevError
+from ..pb import deviceplugin_v1beta1_pb2 as pb
+from . import faulty_answers
+from .encode import ListEncoder, container_response
+from .fault_hooks import NO_FAULTS, FaultHooks
+
+log = structlog.get_logger(__name__)
+
+_PRE_START = 28.0  # seconds; the kubelet waits 30
+_SERVICE = "v1beta1.DevicePlugin"
+_Answer = TypeVar("_Answer")
+
+
+class Desk(Protocol):
+    """What a servicer needs from the agent: preferences, work before a container starts, and a record of requests."""
+
+    allocate_deadline: float
+    """Seconds after which an Allocate or a preference is given up; the kubelet itself has no deadline."""
+
+    async def prefer(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> Sequence[str]:
+        """The devices to prefer, or nothing."""
+
+    def in_request(self, resource: str, ids: Sequence[str] | None) -> AbstractContextManager[None]:
+        """While the context lasts, an RPC that names these ids (None: any of the resource) is in flight."""
+
+    def allocated(self, resource: str, ids: Sequence[str]) -> None:
+        """A request was granted."""
+
+    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Do what must be done before a container with these devices starts."""
+
+    def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
+        """An RPC ended."""
+
+
+class _InjectedError(Exception):
+    """A fault rule ends the call with this error."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def _ids(request: object) -> Sequence[str] | None:
+    """The device ids that a request names; None where it may be about any."""
+    match request:
+        case pb.AllocateRequest():
+            return [each for container in request.container_requests for each in container.devices_ids]
+        case pb.PreferredAllocationRequest():
+            return None
+    return ()
+
+
+async def _no_answer(_request: object) -> None:
+    """A stream has begun; there is nothing to send yet."""
+
+
+class Servicer:
+    """Serves one resource; `streams` counts the open ListAndWatch calls.
+
+    `on_stream` is called when a stream begins and when it ends.
+    """
+
+    def __init__(
+        self, resource: Resource, desk: Desk, *, on_stream: Callable[[], None], faults: FaultHooks = NO_FAULTS
+    ) -> None:
+        self.resource = resource
+        self.streams = 0
+        self.streams_opened = 0  # since the start
+        self.options_calls = 0  # each registration begins with one
+        self._desk = desk
+        self._on_stream = on_stream
+        self._faults = faults
+        self._poked = asyncio.Event()
+        self._encoder = ListEncoder()
+        self._list = self._encoder.encode(resource.slots)
+        self._version = 0
+        self._news: set[asyncio.Event] = set()
+        self._closing = False
+        self._cut = 0  # how often streams were closed on purpose
+
+    def update(self, resource: Resource) -> None:
+        """Serve this state from now on; every open stream gets the list when it differs from the last one.
+
+        A list that is over the kubelet's limit is never sent: it would end the stream and take the whole resource down.
+        Then the last list stays in force. Lists that are too long from the start never get here; one that grows does,
+        because `Unhealthy` is a longer word than `Healthy`.
+        """
+        self.resource = resource
+        encoded = self._encoder.encode(resource.slots)
+        if len(encoded) > LIST_LIMIT:
+            log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
+        elif encoded != self._list:
+            self._list = encoded
+            self._version += 1
+            self._wake_streams()
+
+    def list_again(self) -> None:
+        """Send the list once more to every open stream."""
+        self._version += 1
+        self._wake_streams()
+
+    def poke(self) -> None:
+        """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""
+        self._poked.set()
+        self._poked = asyncio.Event()
+        self._wake_streams()
+
+    def close_streams(self) -> None:
+        """End the streams that are open now; the kubelet may open new ones."""
+        self._cut += 1
+        self._wake_streams()
+
+    def close(self) -> None:
+        """End all streams and hanging calls, for good."""
+        self._closing = True
+        self._poked.set()
+        self._wake_streams()
+
+    def _wake_streams(self) -> None:
+        for event in self._news:
+            event.set()
+
+    def options(self) -> pb.DevicePluginOptions:
+        """The same in the registration and in GetDevicePluginOptions; the kubelet reads only the latter."""
+        return pb.DevicePluginOptions(
+            pre_start_required=self.resource.pre_start_required, get_preferred_allocation_available=True
+        )
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """The RPCs, for a gRPC server on the running loop."""
+        deadline = self._desk.allocate_deadline
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty, deadline),
+            Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
+            Rpc.PREFERRED.value: self._unary(
+                Rpc.PREFERRED, self._get_preferred, pb.PreferredAllocationRequest, deadline
+            ),
+            Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest, deadline),
+            Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest, _PRE_START),
+        }
+        return grpc.method_handlers_generic_handler(_SERVICE, methods)
+
+    def _unary(self, rpc: Rpc, handler: Callable[[Any], Awaitable[Any]], request: Any, deadline: float) -> Any:
+        return grpc.unary_unary_rpc_method_handler(
+            self._guard(rpc, handler, deadline), request.FromString, lambda answer: answer.SerializeToString()
+        )
+
+    def _guard(
+        self, rpc: Rpc, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[_Answer]]:
+        """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
+        loop = asyncio.get_running_loop()
+
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> _Answer:
+            begun, code = loop.time(), "OK"
+            fault = self._faults.on_call(rpc, self.resource.name)
+            try:
+                if fault is not None:
+                    return await self._with_fault(fault, request, handler, deadline)
+                async with asyncio.timeout(deadline):
+                    return await handler(request)
+            except _InjectedError as injected:
+                code = injected.code
+                await context.abort(grpc.StatusCode[code], str(injected))
+            except asyncio.CancelledError:
+                code = "CANCELLED"
+                raise
+            except VdevError as refusal:
+                code = refusal.grpc_status
+                log.warning("request refused", rpc=rpc.value, resource=self.resource.name, reason=str(refusal))
+                await context.abort(grpc.StatusCode[code], str(refusal))
+            except TimeoutError:
+                code = "DEADLINE_EXCEEDED"
+                log.error("request timed out", rpc=rpc.value, resource=self.resource.name)  # noqa: TRY400 - a trace says nothing here
+                await context.abort(
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    f"vdev did not answer {rpc.value} for {self.resource.name} in time",
+                )
+            except Exception as failed:
+                code = "INTERNAL"
+                log.exception("request failed", rpc=rpc.value, resource=self.resource.name)
+                await context.abort(
+                    grpc.StatusCode.INTERNAL, f"vdev failed in {rpc.value} for {self.resource.name}: {failed}"
+                )
+            finally:
+                self._desk.observe_rpc(rpc.value, self.resource.name, code, loop.time() - begun)
+            raise AssertionError("abort raises")
+
+        return guarded
+
+    async def _with_fault(
+        self, fault: CallFault, request: Any, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
+    ) -> _Answer:
+        """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
+        with self._desk.in_request(self.resource.name, _ids(request)):
+            if fault.delay:
+                await self._faults.sleep(fault.delay)
+            if fault.hang:
+                while self._faults.holds(fault.rule) and not self._closing:
+                    await self._poked.wait()
+                raise _InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
+            if fault.fail is not None:
+                raise _InjectedError(fault.fail.code, fault.fail.message)
+            async with asyncio.timeout(deadline):
+                right = await handler(request)
+            if fault.faulty_answer is None:
+                return right
+            return faulty_answers.answer(fault.faulty_answer, request, right)
+
+    async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
+        self.options_calls += 1
+        return self.options()
+
+    async def _list_and_watch(
+        self, request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[bytes]:
+        news = asyncio.Event()
+        self._news.add(news)
+        self.streams += 1
+        self.streams_opened += 1
+        sent = None
+        cut = self._cut
+        fault = self._faults.on_call(Rpc.LIST, self.resource.name)
+        try:
+            self._on_stream()
+            if fault is not None:
+                await self._with_fault(fault, request, _no_answer, self._desk.allocate_deadline)
+            while not self._closing and cut == self._cut:
+                fault_now = self._faults.on_stream(self.resource.name)
+                due = (self._version, fault_now)
+                if fault_now is not None and fault_now.fault is StreamFault.FLOOD:
+                    yield self._list
+                    await self._faults.sleep(1.0 / fault_now.rate)
+                    continue
+                if due != sent and (fault_now is None or fault_now.fault is not StreamFault.STALL):
+                    sent = due
+                    right = self._list
+                    slots = self.resource.slots
+                    yield right if fault_now is None else faulty_answers.device_list(fault_now.fault, slots, right)
+                    continue  # a newer list may have come while this one was written
+                news.clear()
+                await news.wait()
+        except _InjectedError as injected:
+            await context.abort(grpc.StatusCode[injected.code], str(injected))
+        finally:
+            self._news.discard(news)
+            self.streams -= 1
+            self._on_stream()
+
+    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+        with self._desk.in_request(self.resource.name, None):
+            answers = [
+                await self._desk.prefer(
+                    self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
+                )
+                for each in request.container_requests
+            ]
+        return pb.PreferredAllocationResponse(
+            container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+        )
+
+    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        wanted = [each.devices_ids for each in request.container_requests]
+        with self._desk.in_request(self.resource.name, _ids(request)):
+            edits = [container_edits(allocate(self.resource, ids)) for ids in wanted]
+            for ids in wanted:
+                self._desk.allocated(self.resource.name, ids)
+                self._faults.allocated(self.resource.name, ids)
+        return pb.AllocateResponse(container_responses=[container_response(each) for each in edits])
+
+    async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
+        await self._desk.pre_start(self.resource, request.devices_ids)
+        return pb.PreStartContainerResponse()
