@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from ...core import spec
 from ...core.model.names import ENTRY_NAME
 from ...core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, GroupBy, MigStrategy, Probe
 from ..document.parser import Plain
@@ -45,6 +46,7 @@ from .sources import MAX_COUNT, Count, Glob, Sysfs, Usb, Virtual
 _PREFIX = matching(
     "[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]*", "the beginning of an annotation's key, such as cdi.k8s.io/"
 )
+_DEFAULTS = spec.Flags()  # written once, there
 _STRATEGIES_JSON = (("type", "string"), ("pattern", "^[a-z-]+(, *[a-z-]+)*$"))
 
 
@@ -55,22 +57,22 @@ def _some(value: list[object]) -> tuple[str, str]:
 class PluginFlags(Section):
     """How containers get their devices; the same as the command-line flags."""
 
-    pass_device_specs: Flag = False
+    pass_device_specs: Flag = _DEFAULTS.pass_device_specs
     """Hand the real device nodes to the container as well, which the static CPU manager needs."""
     device_list_strategy: Annotated[
         list[Annotated[DeviceListStrategy, choice(DeviceListStrategy)]],
         OneOrMany(_STRATEGIES_JSON, comma_list),
         Rule(_some, (("minItems", 1),)),
-    ] = [DeviceListStrategy.ENVVAR]
+    ] = [*_DEFAULTS.device_list_strategies]
     """How the list of devices reaches the container's runtime: one or several, as a list or a text with commas."""
     device_id_strategy: Annotated[
         Annotated[DeviceIdStrategy, choice(DeviceIdStrategy)], Field(alias="deviceIDStrategy")
-    ] = DeviceIdStrategy.UUID
+    ] = _DEFAULTS.device_id_strategy
     """What names a device inside the container: its id or its index."""
-    cdi_annotation_prefix: Annotated[Text, _PREFIX] = "cdi.k8s.io/"
+    cdi_annotation_prefix: Annotated[Text, _PREFIX] = _DEFAULTS.cdi_annotation_prefix
     """Prefix of the annotation's key under cdi-annotations."""
     shared_devices_allocation_policy: Annotated[AllocationPolicy, choice(AllocationPolicy)] = (
-        AllocationPolicy.DISTRIBUTED
+        _DEFAULTS.shared_devices_allocation_policy
     )
     """Whether replicas and partitions are preferred spread over the physical devices, or packed onto few."""
     nvidia_ctk_path: Annotated[Text | None, Field(alias="nvidiaCTKPath")] = None
@@ -82,24 +84,24 @@ class PluginFlags(Section):
 class Flags(Section):
     """Options of the plugin, with NVIDIA's names. A command-line flag or an environment variable wins over the file."""
 
-    mig_strategy: Annotated[MigStrategy, choice(MigStrategy)] = MigStrategy.NONE
+    mig_strategy: Annotated[MigStrategy, choice(MigStrategy)] = _DEFAULTS.mig_strategy
     """How partitions are advertised: not at all, as the device's own resource, or under names of their own."""
-    fail_on_init_error: Flag = True
+    fail_on_init_error: Flag = _DEFAULTS.fail_on_init_error
     """Whether start-up fails on an error, rather than serving what is right."""
-    mps_root: Text = ""
+    mps_root: Text = _DEFAULTS.mps_root
     """Directory of the MPS daemon on the host; needed for sharing.mps."""
-    nvidia_driver_root: AbsolutePath = "/"
+    nvidia_driver_root: AbsolutePath = _DEFAULTS.driver_root
     """What stands before the host's side of device nodes and mounts."""
     nvidia_dev_root: Text = ""
     """What stands before the host's side of device nodes. Default: nvidiaDriverRoot."""
     plugin: PluginFlags = PluginFlags()
     gfd: Gfd | None = None
     """NVIDIA's; accepted and not used."""
-    gdrcopy_enabled: Flag = False
+    gdrcopy_enabled: Flag = _DEFAULTS.gdrcopy_enabled
     """Whether containers with NVIDIA devices get NVIDIA_GDRCOPY=enabled, which asks the runtime for GDRCopy."""
-    gds_enabled: Flag = False
+    gds_enabled: Flag = _DEFAULTS.gds_enabled
     """Whether containers with NVIDIA devices get NVIDIA_GDS=enabled, which asks the runtime for GPUDirect Storage."""
-    mofed_enabled: Flag = False
+    mofed_enabled: Flag = _DEFAULTS.mofed_enabled
     """Whether containers with NVIDIA devices get NVIDIA_MOFED=enabled, which asks the runtime for MOFED."""
     use_node_feature_api: Annotated[Flag | None, Field(alias="useNodeFeatureAPI")] = None
     """NVIDIA's; accepted and not used."""
