@@ -69,6 +69,8 @@ _FALSE = ("0", "f", "F", "false", "False", "FALSE")
 _MAX_PORT = 65535
 _HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
 
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?s?")
+
 
 def _boolean(text: str) -> bool:
     if text not in (*_TRUE, *_FALSE):
@@ -110,6 +112,12 @@ def _node_name(name: str) -> str:
     if not name.isprintable():
         raise ValueError(f"{name!r} cannot be the name of a node")
     return name
+
+
+def _seconds(text: str) -> float:
+    if not _SECONDS.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number of seconds; expected one such as 30, 30s or 0")
+    return float(text.removesuffix("s"))
 
 
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
@@ -305,6 +313,13 @@ class Settings(BaseSettings):
         "keep nothing over a restart; if the file changes meanwhile, devices that pods hold may be given out again",
         "VDEV_NO_STATE",
         default=False,
+    )
+    boot_wait: Annotated[float, BeforeValidator(_seconds)] = _node(
+        "as a systemd service: how long the kubelet's start waits for devices that are missing since the last run",
+        "VDEV_BOOT_WAIT",
+        default=30.0,
+        metavar="SECONDS",
+        unset="30",
     )
 
     kubelet_dir: Path = _kubelet(

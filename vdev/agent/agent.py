@@ -24,6 +24,7 @@ from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import State
 from . import handover_actions
+from .announcer import Announcer
 from .fault_control import Drill
 from .handover_actions import Ownership
 from .http_view import Window
@@ -86,6 +87,9 @@ class Agent:
         self.state = Reconciler(
             options, self.config, self.holders, self.health, self.metrics, drill=self.drill, steps=self.steps
         )
+        self.announcer = Announcer(
+            options.service_manager, Window(self).outlook, patience=options.boot_wait, steps=self.steps
+        )
         self.claim = Claim(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
         self.fleet: Fleet | None = None
         self.started_at = time.time()
@@ -106,6 +110,7 @@ class Agent:
 
     def stop(self) -> None:
         """End the agent gracefully, also while it is starting."""
+        self.announcer.stop()
         self._stop.set()
         if self._starting is not None and not self._starting.expired():
             self._starting.reschedule(asyncio.get_running_loop().time())
@@ -131,6 +136,7 @@ class Agent:
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._signals())
+            await stack.enter_async_context(self.announcer.announcing())
             watcher = await self._start(stack)
             if watcher is not None:
                 await self._work(watcher)
@@ -229,6 +235,7 @@ class Agent:
         self.steps.do("watching directories", functools.partial(self._watch_all, watcher))
         self._look_again_at(again_at)
         self.turned_at = time.monotonic()
+        self.announcer.turned(reloaded=not self._due.reload)
         await self._wake.wait()
         self._wake.clear()
 
@@ -245,6 +252,7 @@ class Agent:
 
     def _wait_for(self, what: str) -> None:
         self.waiting = what
+        self.announcer.look()
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -260,6 +268,10 @@ class Agent:
         self._due.scan |= scan
         self._wake.set()
 
+    def _hang_up(self) -> None:
+        self.reload()
+        self.announcer.reload()
+
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         """Act on signals; afterwards they are handled as before, without a moment of the system's own handling.
@@ -267,7 +279,7 @@ class Agent:
         So the loop is not told to forget them: it would put the system's handler in between.
         """
         loop = asyncio.get_running_loop()
-        actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
+        actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up}
         before = {number: signal.getsignal(number) for number in actions}
         for number, action in actions.items():
             loop.add_signal_handler(number, action)
@@ -391,6 +403,7 @@ class Agent:
         self.state.verdicts.reported(devices)
 
     def _on_state(self, resource: str, state: State) -> None:
+        self.announcer.look()
         self.metrics.registered.labels(resource).set(state is State.REGISTERED)
         if state is State.REGISTERED:
             self.metrics.registrations.labels(resource).inc()

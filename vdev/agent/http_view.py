@@ -1,11 +1,15 @@
-"""What the HTTP side shows of the agent: the four answers of `observe.http.Watched`."""
+"""What others see of the agent: the four answers of `observe.http.Watched`, and what the service manager is told."""
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
+from ..core.boot import Boot, absent
+from ..plugin.service import State
+from .announcer import Outlook
 from .status import not_ready, status
 
 if TYPE_CHECKING:
@@ -41,3 +45,27 @@ class Window:
     def not_ready(self) -> Sequence[str]:
         """Why the agent is not ready."""
         return not_ready(self._agent)
+
+    def outlook(self, look_for_absent: bool) -> Outlook:  # noqa: FBT001 - the only argument of a callback
+        """How the agent stands, for the service manager."""
+        agent, state = self._agent, self._agent.state
+        services = agent.fleet.services.values() if agent.fleet else ()
+        missing: tuple[str, ...] = ()
+        if look_for_absent and state.published:
+            verdicts = {**state.verdicts.current(), **state.standins.failed, **state.cdi.failed}
+            ailing = {raw for raw, health in verdicts.items() if not health.healthy}
+            missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
+        boot = Boot(
+            served=state.published and not any(each.state is State.STARTING for each in services),
+            kubelet=any(each.streams for each in services),
+            absent=missing,
+            waits_for=agent.waiting if agent.claim.waited else "",
+        )
+        return Outlook(boot=boot, stalled=self.stalled(), summary=self._summary())
+
+    def _summary(self) -> str:
+        if trouble := "; ".join(not_ready(self._agent)):
+            return trouble
+        resources = self._agent.state.served.resources.values()
+        healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
+        return f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"

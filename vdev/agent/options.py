@@ -10,6 +10,7 @@ from ..core.intervals import Intervals
 from ..core.model import virtual_node
 from ..faults import Clock, SystemClock
 from ..hostfs import HostRoot
+from ..observe.service_manager import ServiceManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,9 @@ class Options:
     names that it answers to. `fault_injection`: people may inject
     faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
     go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
-    `state_dir` is for what must outlive the process; None: nothing does. `intervals` says how long the agent waits for
-    what.
+    `state_dir` is for what must outlive the process; None: nothing does. `service_manager` is
+    told how the agent is; None: nobody is. It is told of the start once what was listed before is there again, or after
+    `boot_wait`. `intervals` says how long the agent waits for what.
     """
 
     node: str
@@ -43,6 +45,8 @@ class Options:
     fault_injection: bool = False
     fault_dir: Path | None = None
     state_dir: Path | None = None
+    service_manager: ServiceManager | None = None
+    boot_wait: float = 30.0
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = field(default_factory=SystemClock)
     exit: Callable[[int], object] = os._exit

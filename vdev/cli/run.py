@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from .. import config  # the running plugin's parts are not needed for --help
     from ..agent import Agent, Options
     from ..hostfs import HostRoot
-    from ..observe import log
+    from ..observe import log, service_manager
 
     chosen = options.read(args)
     if not chosen.config_files:
@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         state_dir=None if chosen.no_state else chosen.state_dir,
+        service_manager=service_manager.from_environment(os.environ),
+        boot_wait=chosen.boot_wait,
         http_address=chosen.http_address,
         http_hosts=chosen.http_hosts,
         fault_injection=chosen.enable_fault_injection,

@@ -97,6 +97,8 @@ def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: objec
         (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is not a boolean; expected true or false"),
         ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "env DEVICE_LIST_STRATEGY: 'cdi' is not allowed"),
         (["--log-level=loud"], {}, "flag --log-level: 'loud'"),
+        (["--boot-wait=soon"], {}, "flag --boot-wait: 'soon' is not a number of seconds; expected one such as 30, 30s"),
+        ([], {"VDEV_BOOT_WAIT": "-1"}, "env VDEV_BOOT_WAIT: '-1' is not a number of seconds"),
         (["--http-address=8080"], {}, "flag --http-address: '8080' is not an address"),
         (["--http-address=host:99999"], {}, "is not an address"),
         (["--config-file="], {}, "flag --config-file: an empty path"),
@@ -172,6 +174,12 @@ def test_names_that_the_http_side_answers_to() -> None:
     for wrong in ("http://a.example", "a.example:8080", "a..example", "a b", ","):
         with pytest.raises(UsageError, match="is not a host name"):
             chosen("--http-hosts", wrong)
+
+
+def test_seconds_may_have_their_unit() -> None:
+    """As durations in the file do."""
+    assert [0.0, 2.5, 90.0] == [chosen(f"--boot-wait={text}").boot_wait for text in ("0", "2.5", "90s")]
+    assert 30.0 == chosen().boot_wait
 
 
 def test_the_kubelets_socket_is_below_its_directory() -> None:

@@ -1,0 +1,171 @@
+"""A service manager that starts the plugin before the kubelet: a reboot takes no device from a pod."""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from tests.kit.process import Process
+from tests.kit.service_manager import Listener
+from vdev.observe.service_manager import ServiceManager
+from vdev.sim import Phase, manifest
+
+NPU, PORT, MODEM = "acme.dev/npu", "example.com/port", "example.com/modem"
+CONFIG = f"""
+version: v1
+devices:
+  - {{name: npu, resource: {NPU}, virtual: {{count: 1}}}}
+  - {{name: port, resource: {PORT}, glob: /dev/ttyS*}}
+  - {{name: modem, resource: {MODEM}, glob: /dev/ttyUSB*}}
+"""
+PODS = {"trainer": NPU, "console": PORT, "gateway": MODEM}
+
+
+@pytest.fixture
+async def listener(directory):
+    """The service manager's socket."""
+    async with Listener(directory).listening() as listening:
+        yield listening
+
+
+@pytest.fixture
+def host(directory):
+    """A host with a port of its own and one that is plugged in."""
+    fake = FakeHost(directory / "host")
+    fake.node("ttyS0", "4:64")
+    fake.node("ttyUSB0", "188:0")
+    return fake
+
+
+@pytest.fixture
+def start(start_agent, listener, host):
+    """Start the plugin as a service."""
+
+    def starting(text=CONFIG, *, wait=False, **options):
+        manager = ServiceManager(listener.address)
+        return start_agent(text, wait=wait, host=host.host, service_manager=manager, **options)
+
+    return starting
+
+
+@pytest.fixture
+async def down(kubelet, start, listener, host, shows):
+    """A node that went down while three pods had its devices; gives what each container had."""
+    agent = await start(wait=True)
+    for name, resource in PODS.items():
+        await shows(resource, 1, 1)
+        await kubelet.run_pod(manifest(name, {resource: 1}))
+    had = {name: kubelet.pod(name).container().devices for name in PODS}
+    await listener.ready()
+    await kubelet.power_off()
+    await agent.stop()
+    for socket in kubelet.device_plugin_dir.glob("vdev-*.sock"):
+        socket.unlink()
+    host.remove("/dev/ttyUSB0")
+    listener.said.clear()
+    return had
+
+
+async def admitted(kubelet):
+    """Start the kubelet and wait until it has judged its pods."""
+    await kubelet.start()
+    await kubelet.wait_until(lambda: kubelet.ready, what="the kubelet's pods")
+
+
+async def test_the_kubelet_starts_when_what_was_there_is_there_again(kubelet, start, listener, host, down):
+    """A port that comes late is waited for, and all pods are back with the devices that they had."""
+    agent = await start(boot_wait=1000.0)
+    await listener.until(lambda: "not there again: modem-ttyUSB0" in listener.status, "what is missing")
+    assert "READY=1" not in listener.said
+    await listener.until(lambda: any(each.startswith("EXTEND") for each in listener.said), "that it takes time")
+    (more,) = [each for each in listener.said if each.startswith("EXTEND_TIMEOUT_USEC=")]
+    assert 1000e6 < int(more.partition("=")[2]) <= 1015e6
+    host.node("ttyUSB0", "188:0")
+    await listener.ready()
+    await admitted(kubelet)
+    assert dict.fromkeys(PODS, Phase.RUNNING) == {name: kubelet.pod(name).phase for name in PODS}
+    assert down == {name: kubelet.pod(name).container().devices for name in PODS}
+    assert "the kubelet waits no more" in [each["event"] for each in agent.logs]
+    assert [] == kubelet.errors
+
+
+async def test_the_kubelet_does_not_wait_for_ever(kubelet, start, listener, down):
+    """After --boot-wait it starts, and the log and the status name what is missing; only its pod is lost."""
+    agent = await start(boot_wait=0.3)
+    await listener.ready()
+    (said,) = [each for each in agent.logs if each["event"] == "devices that were there before are missing"]
+    assert ["modem-ttyUSB0"] == said["devices"]
+    assert "not there again: modem-ttyUSB0" in listener.status
+    await admitted(kubelet)
+    phases = {name: kubelet.pod(name).phase for name in PODS}
+    assert {"trainer": Phase.RUNNING, "console": Phase.RUNNING, "gateway": Phase.FAILED} == phases
+    assert "UnexpectedAdmissionError" == kubelet.pod("gateway").reason
+
+
+async def test_a_kubelet_that_starts_all_the_same_ends_the_wait(kubelet, start, listener, down):
+    """Somebody started it by hand, or the unit is not ordered before it."""
+    await start(boot_wait=1000.0)
+    await listener.until(lambda: "not there again: modem-ttyUSB0" in listener.status, "what is missing")
+    await kubelet.start()
+    await listener.ready()
+
+
+async def test_beside_a_kubelet_that_runs_nothing_is_waited_for(kubelet, start, listener, host, shows):
+    """A restart of the service alone is no boot."""
+    agent = await start(wait=True)
+    await shows(MODEM, 1, 1)
+    await kubelet.run_pod(manifest("gateway", {MODEM: 1}))
+    await agent.stop()
+    host.remove("/dev/ttyUSB0")
+    listener.said.clear()
+    await start(boot_wait=1000.0)
+    await listener.ready()
+
+
+async def test_a_first_start_makes_the_kubelet_not_wait_for_its_own_directory(kubelet, start, listener):
+    """On a new node the kubelet makes the directory; the plugin says what it waits for."""
+    await kubelet.stop()
+    nowhere = kubelet.device_plugin_dir.with_name("not-yet")
+    await start(plugin_dir=nowhere, boot_wait=1000.0)
+    await listener.ready()
+    await listener.until(lambda: "no directory" in listener.status, "the reason")
+    assert f"no directory {nowhere}" in listener.status
+
+
+async def test_without_a_record_there_is_nothing_to_wait_for(kubelet, start, listener, down):
+    """--no-state knows what pods hold by the kubelet's checkpoint alone, and waits for that."""
+    await start("devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n", state_dir=None)
+    await listener.ready()
+
+
+class Service(Process):
+    """`vdev run` as a service manager starts it."""
+
+    def __init__(self, listener, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self._command = ("env", f"NOTIFY_SOCKET={listener.address}", "WATCHDOG_USEC=300000", *self._command)
+
+
+async def test_a_process_tells_of_its_life(kubelet, directory, listener):
+    """Ready, alive, reloading and ready again, stopping; a configuration that is refused ends a reload as well."""
+    text = f"devices: [{{name: npu, resource: {NPU}, virtual: {{count: 1}}}}]\n"
+    async with Service(listener, directory, kubelet, text) as service:
+        await listener.ready()
+        await listener.until(lambda: listener.said.count("WATCHDOG=1") > 2, "signs of life")
+        await listener.until(lambda: "1 of 1 devices are Healthy, in 1 resources" == listener.status, "how it is")
+        for number, edited in enumerate([text.replace("count: 1", "count: 2"), "nonsense"], 2):
+            service.edit(edited)
+            service.hang_up()
+            await listener.ready(number)
+            assert number - 1 == listener.said.count("RELOADING=1")
+        assert "STOPPING=1" not in listener.said
+    assert "STOPPING=1" in listener.said
+
+
+async def test_nothing_is_said_to_nobody(kubelet, directory, start_agent, listener):
+    """Without $NOTIFY_SOCKET there is no task for it."""
+    await start_agent(CONFIG)
+    assert [] == listener.said
+    assert "telling the service manager" not in {task.get_name() for task in asyncio.all_tasks()}
+    assert "NOTIFY_SOCKET" not in os.environ

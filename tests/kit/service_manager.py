@@ -1,0 +1,50 @@
+"""A service manager: the socket of $NOTIFY_SOCKET, and what was said to it."""
+
+import asyncio
+import contextlib
+import socket
+
+
+class Listener:
+    """Collects the messages of a service, each a `NAME=value` of a line, from `address` on."""
+
+    def __init__(self, directory):
+        self.address = str(directory / "notify")
+        self.said = []
+        self._news = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def listening(self):
+        """Listen while the context lasts."""
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(self.address)
+            listener.setblocking(False)
+            loop.add_reader(listener, self._read, listener)
+            try:
+                yield self
+            finally:
+                loop.remove_reader(listener)
+
+    def _read(self, listener):
+        self.said += listener.recv(8192).decode().splitlines()
+        self._news.set()
+
+    @property
+    def status(self):
+        """What a person sees."""
+        return next((line.removeprefix("STATUS=") for line in reversed(self.said) if line.startswith("STATUS=")), "")
+
+    async def until(self, condition, what):
+        """Wait until what was said fulfils a condition."""
+        try:
+            async with asyncio.timeout(30):
+                while not condition():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"{what} was not said, but {self.said}") from None
+
+    async def ready(self, times=1):
+        """Wait until it said that often that it is ready."""
+        await self.until(lambda: self.said.count("READY=1") >= times, "READY=1")

@@ -1,0 +1,76 @@
+"""What the service manager is told when things do not go well."""
+
+import asyncio
+import contextlib
+import itertools
+
+import pytest
+
+from tests.kit.service_manager import Listener
+from vdev.agent.announcer import Announcer, Outlook
+from vdev.agent.steps import Steps
+from vdev.core.boot import Boot
+from vdev.observe.service_manager import ServiceManager
+
+SERVED = Boot(served=True)
+
+
+@pytest.fixture
+def listener(tmp_path):
+    """The socket of a service manager that does not listen yet."""
+    return Listener(tmp_path)
+
+
+async def test_a_loop_that_turns_while_the_work_stands_still_is_no_life(listener):
+    """The watchdog gets its signs only while the agent takes its steps."""
+    looks = itertools.count()
+
+    def outlook(_absent):
+        return Outlook(boot=SERVED, stalled="nothing moves" if (look := next(looks)) >= 5 else "", summary=str(look))
+
+    clock = itertools.count(step=100)  # seconds: each look is due for a sign
+    manager = ServiceManager(listener.address, watchdog=0.03)
+    announcer = Announcer(manager, outlook, patience=0, steps=Steps(), clock=lambda: next(clock))
+    async with listener.listening(), announcer.announcing():
+        await listener.until(lambda: listener.status == "8", "eight looks")
+    assert 5 == listener.said.count("WATCHDOG=1")
+
+
+async def test_the_start_is_told_again_where_that_failed(listener):
+    """A message that was lost must not keep the kubelet from starting."""
+    tried = asyncio.Event()
+
+    def outlook(_absent):
+        tried.set()
+        return Outlook(boot=SERVED)
+
+    announcer = Announcer(ServiceManager(listener.address), outlook, patience=0, steps=Steps())
+    async with announcer.announcing(), contextlib.AsyncExitStack() as stack:
+        await tried.wait()  # nobody listens yet
+        await stack.enter_async_context(listener.listening())
+        await listener.ready()
+
+
+async def test_a_reload_is_over_after_the_step_that_did_it(listener):
+    """And not after one that was under way when it was asked for."""
+    announcer = Announcer(ServiceManager(listener.address), lambda _: Outlook(boot=SERVED), patience=0, steps=Steps())
+    async with listener.listening(), announcer.announcing():
+        await listener.ready()
+        announcer.reload()
+        announcer.turned(reloaded=False)
+        await listener.until(lambda: "RELOADING=1" in listener.said, "that it reloads")
+        assert 1 == listener.said.count("READY=1")
+        announcer.turned(reloaded=True)
+        await listener.ready(2)
+        announcer.turned(reloaded=True)
+        announcer.stop()
+        await listener.until(lambda: "STOPPING=1" in listener.said, "the end")
+    assert 2 == listener.said.count("READY=1")
+
+
+async def test_the_context_ends_with_what_ended_it(listener):
+    """As it is, and not in a group."""
+    announcer = Announcer(ServiceManager(listener.address), lambda _: Outlook(boot=SERVED), patience=0, steps=Steps())
+    with pytest.raises(ZeroDivisionError):
+        async with announcer.announcing():
+            raise ZeroDivisionError
