@@ -4,18 +4,16 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.allocation import cdi, request
-from ..core.allocation.edits import ContainerEdits, cdi_documents, container_edits
-from ..core.inventory.resources import Inventory, Resource
+from .. import preview
+from ..core.inventory.resources import Resource
 from ..core.model.problem import did_you_mean
 from ..core.spec import DeviceListStrategy
 from ..errors import AllocationError, UsageError
+from ..preview import Answer
 from . import common
-from .preview import Preview, add_arguments
 
 EXTRA = "ids"
 """Where the positional arguments after `--resource` go."""
@@ -38,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_arguments(parser)
+    common.add_node(parser)
     parser.add_argument("--resource", required=True, metavar="NAME", help="the extended resource that is asked for")
     parser.add_argument(
         "--size", type=int, metavar="N", help="instead of ids: let the preferred allocation choose N devices"
@@ -67,44 +65,23 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"node {seen.node} does not advertise {args.resource!r}; it advertises {known}" + f"; {hint}" * bool(hint)
         )
-    chosen = _chosen(seen, args.resource, ids, args.size)
+    chosen = _chosen(resource, ids, args.size)
+    strategies = DeviceListStrategy if args.all_strategies else [None]
     try:
-        if args.all_strategies:
-            answers = {each.value: _answer(_under(resource, each), chosen) for each in DeviceListStrategy}
-        else:
-            answers = {"": _answer(resource, chosen)}
+        answers = {each or "": preview.answer(resource, chosen, each) for each in strategies}
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
+    documents = {str(strategy): _document(resource.name, chosen, each) for strategy, each in answers.items()}
     if args.output == "json":
-        print(json.dumps({"strategies": answers} if args.all_strategies else answers[""], indent=2))
+        print(json.dumps({"strategies": documents} if args.all_strategies else documents[""], indent=2))
         return 0
     print(f"{args.resource}: {' '.join(chosen)}")
-    for strategy, answer in answers.items():
+    for strategy, document in documents.items():
         if strategy:
             print(f"{strategy}:")
-        _print(answer)
+        _print(document)
     return 0
-
-
-def _under(resource: Resource, strategy: DeviceListStrategy) -> Resource:
-    """The resource as it would be if that strategy alone were on."""
-    return replace(resource, flags=replace(resource.flags, device_list_strategies=(strategy,)))
-
-
-def _answer(resource: Resource, ids: list[str]) -> dict[str, Any]:
-    """The answer as a document; what the runtime finds behind CDI names goes with it."""
-    edits = container_edits(request.allocate(resource, ids))
-    documents = cdi_documents(Inventory({resource.name: resource}))
-    behind = {
-        cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)
-        for kind, document in documents.items()
-        for device in document["devices"]
-    }
-    named = dict.fromkeys(
-        [*edits.cdi_devices, *(name for names in edits.annotations.values() for name in names.split(","))]
-    )
-    return _document(resource.name, ids, edits) | {"cdi": {name: behind[name] for name in named if name in behind}}
 
 
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
@@ -117,26 +94,21 @@ def _is_file(path: Path) -> bool:
     return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # noqa: PTH110  # which raises for ids
 
 
-def _chosen(seen: Preview, name: str, ids: list[str], size: int | None) -> list[str]:
-    resource = seen.inventory.resources[name]
-    if size is not None:
-        if ids:
-            raise UsageError("give ids or --size, not both")
-        from ..core.allocation.preferred import allocator_for  # only this option needs it
-
-        free = [slot.id for slot in resource.slots if slot.health.healthy]
-        chosen = allocator_for(resource).prefer(free, (), size)
-        if not chosen:
-            raise UsageError(f"{size} devices of {name} cannot be had; {len(free)} are healthy")
-        return list(chosen)
-    by_index: dict[str, str] = {}
-    for slot in resource.slots:
-        by_index.setdefault(slot.device.ordinal, slot.id)
-    return [each if each in resource.by_id else by_index.get(each, each) for each in ids]
+def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
+    if size is None:
+        return preview.identified(resource, ids)
+    if ids:
+        raise UsageError("give ids or --size, not both")
+    chosen = preview.preferred(resource, size)
+    if not chosen:
+        free = len(preview.healthy(resource))
+        raise UsageError(f"cannot choose {size} devices of {resource.name}: {free} are healthy")
+    return chosen
 
 
-def _document(resource: str, ids: list[str], edits: ContainerEdits) -> dict[str, Any]:
-    """The names are those of `v1beta1.ContainerAllocateResponse`."""
+def _document(resource: str, ids: list[str], answer: Answer) -> dict[str, Any]:
+    """The answer with the names of `v1beta1.ContainerAllocateResponse`, and what is behind its CDI names."""
+    edits = answer.edits
     return {
         "resource": resource,
         "devices_ids": ids,
@@ -151,6 +123,7 @@ def _document(resource: str, ids: list[str], edits: ContainerEdits) -> dict[str,
         ],
         "annotations": edits.annotations,
         "cdi_devices": [{"name": each} for each in edits.cdi_devices],
+        "cdi": answer.cdi,
     }
 
 

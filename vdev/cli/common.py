@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..core.model.problem import Problem
+from ..preview import Preview, preview
 from ..settings import Group
 from . import options
-from .preview import Preview, preview
 
 SHOWN = 40  # rows of a table before the rest is only counted
 
@@ -22,8 +22,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     options.add_all(parser, (Group.PLUGIN, Group.PRESETS, Group.UNUSED))
 
 
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say which files, which node and which host; `previewed` reads them."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files, joined by sections")
+    options.add_one(parser, "node_name", "the node to plan for; default: this host's name")
+    options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
+
+
 def previewed(args: argparse.Namespace, files: Iterable[str | Path]) -> Preview:
-    """The node's preview under the command's arguments and environment."""
+    """The preview of the node that the arguments and the environment name, with these files."""
     chosen = options.read(args)
     return preview(
         [Path(each) for each in files],

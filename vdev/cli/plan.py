@@ -11,8 +11,8 @@ from ..core.inventory import resources
 from ..core.inventory.resources import Added, Changed, Removed, Resource
 from ..core.model.device import Slot
 from ..core.model.documents import device_document, problem_document
+from ..preview import Preview
 from . import common, timeline
-from .preview import Preview, add_arguments
 
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
@@ -32,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_arguments(parser)
+    common.add_node(parser)
     parser.add_argument(
         "--against",
         nargs="+",

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.cli.preview import preview
 from vdev.config.presets.library import load_preset
 from vdev.core.inventory.imagined_nodes import prove
 from vdev.core.spec import Spec
 from vdev.errors import ConfigError
+from vdev.preview import preview
 
 EVERYTHING = yaml.safe_load((Path(__file__).parent / "everything.yaml").read_text())
 """A valid file that has every key of the schema."""

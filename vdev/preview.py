@@ -1,0 +1,101 @@
+"""What a node would advertise and answer, without a kubelet: files loaded and devices found as `vdev run` does it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from . import config, discovery
+from .core.allocation import cdi, request
+from .core.allocation.edits import ContainerEdits, cdi_documents, container_edits
+from .core.allocation.preferred import allocator_for
+from .core.inventory.resources import EMPTY, Inventory, Resource, arrange
+from .core.model.fault_rules import NO_RULES, FaultSpec
+from .core.model.origin import Override
+from .core.model.problem import Problem
+from .core.spec import DeviceListStrategy
+from .errors import ConfigError
+from .hostfs import HostRoot
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The inventory of a node, the candidates that discovery looked at, every problem, and the fault rules."""
+
+    node: str
+    inventory: Inventory
+    found: Mapping[str, discovery.Found]
+    problems: tuple[Problem, ...]
+    faults: FaultSpec = NO_RULES
+
+
+def preview(
+    files: Sequence[Path],
+    *,
+    node: str,
+    host_root: Path,
+    overrides: Mapping[str, Override],
+    preset_dirs: Sequence[Path] = (),
+) -> Preview:
+    """Load the files and arrange the node. From files with errors it takes what is right, and reports the errors."""
+    try:
+        loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs)
+    except ConfigError as bad:
+        try:
+            loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
+        except ConfigError:
+            return Preview(node, EMPTY, {}, _problems(bad))
+    host = HostRoot(host_root)
+    found = {
+        entry.name: discovery.discover(entry, host, node=node, numbering=discovery.Numbering())
+        for entry in loaded.spec.on_node(node)
+    }
+    stock = arrange(loaded.spec, node, {name: each.devices for name, each in found.items()})
+    problems = (*loaded.problems, *(problem for each in found.values() for problem in each.problems), *stock.problems)
+    return Preview(node, stock, found, tuple(dict.fromkeys(problems)), loaded.spec.faults)
+
+
+def _problems(bad: ConfigError) -> tuple[Problem, ...]:
+    return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a container gets; `cdi` has what the runtime finds under each CDI name in it."""
+
+    edits: ContainerEdits
+    cdi: Mapping[str, Mapping[str, Any]]
+
+
+def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy | None = None) -> Answer:
+    """The answer to an allocation of these devices, under that strategy alone if given. Raises AllocationError."""
+    if strategy:
+        resource = replace(resource, flags=replace(resource.flags, device_list_strategies=(strategy,)))
+    given = container_edits(request.allocate(resource, ids))
+    documents = cdi_documents(Inventory({resource.name: resource}))
+    known = {
+        cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)
+        for kind, document in documents.items()
+        for device in document["devices"]
+    }
+    annotated = (name for names in given.annotations.values() for name in names.split(","))
+    named = dict.fromkeys((*given.cdi_devices, *annotated))
+    return Answer(given, {name: known[name] for name in named if name in known})
+
+
+def identified(resource: Resource, names: Iterable[str]) -> list[str]:
+    """The ids of devices that are named by their id or their index; of replicas of one device, the first."""
+    by_index: dict[str, str] = {}
+    for slot in resource.slots:
+        by_index.setdefault(slot.device.ordinal, slot.id)
+    return [name if name in resource.by_id else by_index.get(name, name) for name in names]
+
+
+def healthy(resource: Resource) -> list[str]:
+    """The ids of its healthy devices."""
+    return [slot.id for slot in resource.slots if slot.health.healthy]
+
+
+def preferred(resource: Resource, size: int) -> list[str]:
+    """The ids that the preferred allocation chooses when all healthy devices are free; none if there are too few."""
+    return list(allocator_for(resource).prefer(healthy(resource), (), size))
