@@ -27,7 +27,7 @@ OTHERS = frozenset(
         *("CreateContainerConfigError", "IsExtendedResourceName", "allocatedResourcesStatus", "cpu", "none"),
         *("kubelet_internal_checkpoint", "resolve.go", "spx_nps1", "Host", "GB", "GiB"),
         # Examples of values; the standard library's, and a base class's from another project.
-        *("ACME_DEV_NPU_VISIBLE_DEVICES", "acme.dev", "npu", "asyncio", "should_exit"),
+        *("ACME_DEV_NPU_VISIBLE_DEVICES", "acme.dev", "npu", "asyncio", "to_thread", "should_exit"),
         *("v1beta1", "vdev"),
     }
 )

@@ -1,4 +1,4 @@
-"""Validated models to the core's values, entry by entry; what concerns several of them at once is in `check`.
+"""Validated models to the core's values, entry by entry; what concerns several of them at once is in `checks`.
 
 An error is reported with its place; the caller leaves out what it concerns.
 """
@@ -92,7 +92,7 @@ def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str
 
 
 def sharing(reading: Reading, report: Report, broken: frozenset[Path]) -> SharingSpec | None:
-    """The block that is given, without its broken items; that both are given is an error found by `check`."""
+    """The block that is given, without its broken items; that both are given is an error found by `checks`."""
     model = reading.file.sharing
     for kind, key, block in (
         (SharingKind.MPS, "mps", model.mps),

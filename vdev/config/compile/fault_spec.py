@@ -1,6 +1,7 @@
 """The section `faults` to the core's values: checked as a whole, so that no timeline is ever half applied.
 
-Whether a rule makes sense is judged in `faultcheck`, whether it fits the rest in `faultworld`.
+Whether a rule makes sense is judged in `checks.fault_rule`, whether it fits the rest in
+`checks.fault_targets`.
 """
 
 from collections.abc import Collection

@@ -2,7 +2,7 @@
 
 The tree is built from the parser's events rather than by PyYAML's composer: the C composer recurses without a limit,
 and the constructor resolves YAML 1.1's scalars, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar
-keeps the text that was written, and the field that takes it decides (`types`).
+keeps the text that was written, and the field that takes it decides (`schema.scalars`).
 """
 
 import re

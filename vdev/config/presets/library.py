@@ -1,8 +1,8 @@
 """Presets: real device models, or whole nodes of one, described in the words of the `virtual` block.
 
 Owns where the files are looked for (the user's directories first, then `vdev/presets`) and what `base` means; their
-form is in `preset_form`. Only the file that is asked for is read, and those it is based on. What an entry makes of a
-preset is decided in `virtual`.
+form is in `preset_file`. Only the file that is asked for is read, and those it is based on. What an entry makes of a
+preset is decided in `virtual_block`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The schema of the configuration file, section by section: shapes and single values; next: `check`."""
+"""The schema of the configuration file, section by section: shapes and single values; next: `checks`."""
 
 from typing import Annotated, Any
 

@@ -1,5 +1,5 @@
 """The schema of the section `faults`: failures on demand. Shapes and single values; what must fit together is in
-`faultcheck`, the way to core rules in `faultrules`.
+`checks.fault_rule`, the way to core rules in `compile.fault_spec`.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The scalar types of the schema: each takes a scalar as it was written and says what it expected when it is not that.
 
-YAML's guess about an unquoted scalar (`tree.Plain`) is never followed silently: a text that YAML reads as a number is
+YAML's guess about an unquoted scalar (`parser.Plain`) is never followed silently: a text that YAML reads as a number is
 an error that says to quote it, and a number in quotes is an error that says to take them off. Native Python values are
 taken as well, so that models can be built in code.
 """
@@ -55,7 +55,7 @@ def described(value: object) -> str:
 class Section(BaseModel):
     """A mapping of the file: its keys are known, in camel case.
 
-    A key without a value counts as absent; where it must have one, `explain.empty_values` says so.
+    A key without a value counts as absent; where it must have one, `messages.empty_values` says so.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)

@@ -119,7 +119,7 @@ class Placement:
         return self.start < other.start + other.size and other.start < self.start + self.size
 
     def __str__(self) -> str:
-        """`1g.5gb@4`: the pinned form that `place` takes."""
+        """`1g.5gb@4`: the pinned form that `placement.place` takes."""
         return f"{self.profile.name}{PIN}{self.start}"
 
 

@@ -41,7 +41,7 @@ class KubeletPaths:
 
     @property
     def private(self) -> Path:
-        """Where the servers really listen; see `wire`."""
+        """Where the servers really listen; see the module's docstring."""
         return self.root / ".sim"
 
 
