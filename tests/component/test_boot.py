@@ -8,6 +8,7 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process
 from tests.kit.service_manager import Listener
+from vdev.hostfs.boot_id import boot_id
 from vdev.observe.service_manager import ServiceManager
 from vdev.sim import Phase, manifest
 
@@ -19,6 +20,8 @@ devices:
   - {{name: port, resource: {PORT}, glob: /dev/ttyS*}}
   - {{name: modem, resource: {MODEM}, glob: /dev/ttyUSB*}}
 """
+STICK = "example.com/stick"
+STICKS = f"devices: [{{name: stick, resource: {STICK}, glob: /dev/serial/by-id/*}}]\n"
 PODS = {"trainer": NPU, "console": PORT, "gateway": MODEM}
 
 
@@ -139,6 +142,32 @@ async def test_without_a_record_there_is_nothing_to_wait_for(kubelet, start, lis
     await listener.ready()
 
 
+async def test_a_device_that_has_anothers_numbers_after_a_boot_is_not_that_one(kubelet, start_agent, shows, directory):
+    """One stick of two is gone and the other is the first to be found now; its pod keeps it."""
+    host = FakeHost(directory / "sticks")
+    for number, name in enumerate("ab"):
+        host.node(f"ttyUSB{number}", f"188:{number}")
+        host.link(f"/dev/serial/by-id/{name}", f"../../ttyUSB{number}")
+    agent = await start_agent(STICKS, host=host.host, boot_id="one")
+    await shows(STICK, 2, 2)
+    for name in ("one", "other"):
+        await kubelet.run_pod(manifest(name, {STICK: 1}))
+    pods = {kubelet.pod(name).container().devices[STICK][0]: name for name in ("one", "other")}
+    await kubelet.power_off()
+    await agent.stop()
+    for path in ("/dev/ttyUSB0", "/dev/ttyUSB1", "/dev/serial/by-id/a", "/dev/serial/by-id/b"):
+        host.remove(path)
+    host.node("ttyUSB0", "188:0")
+    host.link("/dev/serial/by-id/b", "../../ttyUSB0")
+    await start_agent(STICKS, wait=False, host=host.host, boot_id="two")
+    await kubelet.wait_until(lambda: [*kubelet.device_plugin_dir.glob("vdev-*.sock")], what="the plugin's sockets")
+    await kubelet.start()
+    await shows(STICK, 2, 1)
+    await kubelet.wait_until(lambda: kubelet.ready, what="the kubelet's pods")
+    phases = {kubelet.pod(name).name: kubelet.pod(name).phase for name in pods.values()}
+    assert {pods["stick-a"]: Phase.FAILED, pods["stick-b"]: Phase.RUNNING} == phases
+
+
 class Service(Process):
     """`vdev run` as a service manager starts it."""
 
@@ -153,6 +182,8 @@ async def test_a_process_tells_of_its_life(kubelet, directory, listener):
     async with Service(listener, directory, kubelet, text) as service:
         await listener.ready()
         await listener.until(lambda: listener.said.count("WATCHDOG=1") > 2, "signs of life")
+        (record,) = (directory / "state").iterdir()
+        assert boot_id() in record.read_text()
         await listener.until(lambda: "1 of 1 devices are Healthy, in 1 resources" == listener.status, "how it is")
         for number, edited in enumerate([text.replace("count: 1", "count: 2"), "nonsense"], 2):
             service.edit(edited)

@@ -28,7 +28,7 @@ async def started(directory):
     file = directory / "vdev.yaml"
     file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n")
     paths = {"--config-file": file, "--kubelet-dir": directory, "--cdi-dir": directory, "--run-dir": directory / "run"}
-    paths["--device-dir"] = directory / "devices"
+    paths |= {"--device-dir": directory / "devices", "--state-dir": directory / "state"}
     words = [str(word) for pair in paths.items() for word in pair]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "vdev", "run", *words, "--http-address", "127.0.0.1:0", stderr=asyncio.subprocess.PIPE

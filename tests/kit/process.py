@@ -18,7 +18,7 @@ class Process:
         self._text, self._config, self._log = text, directory / "vdev.yaml", directory / "log"
         options = ["--config-file", self._config, "--kubelet-dir", kubelet.root, "--run-dir", self.run_dir]
         options += ["--cdi-dir", self.cdi_dir, "--device-dir", directory / "devices", "--node-name", "node-1"]
-        options += ["--http-address", "127.0.0.1:0", "--log-format", "json", *flags]
+        options += ["--state-dir", directory / "state", "--http-address", "127.0.0.1:0", "--log-format", "json", *flags]
         vdev = (sys.executable, "-m", "vdev", "run", *map(str, options))
         self._command = ("sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *vdev)
 

@@ -24,9 +24,9 @@ class Options:
     names that it answers to. `fault_injection`: people may inject
     faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
     go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
-    `state_dir` is for what must outlive the process; None: nothing does. `service_manager` is
-    told how the agent is; None: nobody is. It is told of the start once what was listed before is there again, or after
-    `boot_wait`. `intervals` says how long the agent waits for what.
+    `state_dir` is for what must outlive the process; None: nothing does. `boot_id` tells one boot of the machine from
+    another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
+    what was listed before is there again, or after `boot_wait`. `intervals` says how long the agent waits for what.
     """
 
     node: str
@@ -47,6 +47,7 @@ class Options:
     state_dir: Path | None = None
     service_manager: ServiceManager | None = None
     boot_wait: float = 30.0
+    boot_id: str = ""
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = field(default_factory=SystemClock)
     exit: Callable[[int], object] = os._exit

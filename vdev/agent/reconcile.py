@@ -83,7 +83,7 @@ class Reconciler:
         self.scan = Scan()
         self.base = inv.EMPTY
         self.served = inv.EMPTY
-        self.record = Record(options.state_dir, Owner(options.node, str(options.plugin_dir)))
+        self.record = Record(options.state_dir, Owner(options.node, str(options.plugin_dir), options.boot_id))
         self.published = False  # whether the kubelet is told of `served`
         self.retired: Mapping[Key, retain.Retired] = {}
         self.warnings: tuple[Problem, ...] = ()

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from .. import config  # the running plugin's parts are not needed for --help
     from ..agent import Agent, Options
     from ..hostfs import HostRoot
+    from ..hostfs.boot_id import boot_id
     from ..observe import log, service_manager
 
     chosen = options.read(args)
@@ -61,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         state_dir=None if chosen.no_state else chosen.state_dir,
         service_manager=service_manager.from_environment(os.environ),
         boot_wait=chosen.boot_wait,
+        boot_id=boot_id(),
         http_address=chosen.http_address,
         http_hosts=chosen.http_hosts,
         fault_injection=chosen.enable_fault_injection,

@@ -45,10 +45,14 @@ LISTED: TypeAdapter[dict[str, list[str | _Row]]] = TypeAdapter(dict[str, list[st
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose record it is: the node's name, and the directory of the kubelet that was told."""
+    """Whose record it is: the node's name, and the directory of the kubelet that was told.
+
+    `boot` tells one boot of the machine from another; empty where that is unknown.
+    """
 
     node: str
     plugin_dir: str
+    boot: str = ""
 
 
 def encode(resource: Resource) -> str:
@@ -83,14 +87,18 @@ def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
 
 def document(owner: Owner, encoded: Mapping[str, str]) -> bytes:
     """The whole record; `encoded` holds each resource's rows. Its second line is the sum of the first."""
-    head = json.dumps({"version": VERSION, "node": owner.node, "pluginDir": owner.plugin_dir}, ensure_ascii=False)
+    whose = {"version": VERSION, "node": owner.node, "pluginDir": owner.plugin_dir, "boot": owner.boot}
+    head = json.dumps(whose, ensure_ascii=False)
     listed = ",".join(f"{json.dumps(name)}:{rows}" for name, rows in encoded.items())
     body = f'{head[:-1]}, "listed": {{{listed}}}}}'.encode()
     return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 
 def read(text: bytes, owner: Owner) -> Inventory:
-    """The inventory that a record tells of, all of it Healthy. Raises RecordError."""
+    """The inventory that a record tells of, all of it Healthy. Raises RecordError.
+
+    The numbers of device nodes are forgotten with the boot that gave them: another device may have them now.
+    """
     body, _, rest = text.partition(b"\n")
     try:
         found = json.loads(body)
@@ -108,13 +116,16 @@ def read(text: bytes, owner: Owner) -> Inventory:
         listed = LISTED.validate_python(found.get("listed"))
     except ValidationError as wrong:
         raise RecordError("it is spoilt") from wrong
-    return Inventory({name: Resource(name, tuple(_slots(rows))) for name, rows in listed.items()})
+    before = found.get("boot")
+    numbers = not (before and owner.boot) or before == owner.boot
+    return Inventory({name: Resource(name, tuple(_slots(rows, numbers=numbers))) for name, rows in listed.items()})
 
 
-def _slots(rows: Iterable[str | _Row]) -> Iterator[Slot]:
+def _slots(rows: Iterable[str | _Row], *, numbers: bool) -> Iterator[Slot]:
     for row in rows:
         each = _Row(id=row) if isinstance(row, str) else row
-        raw = RawDevice(id=each.of or each.id, entry=UNKNOWN_ENTRY, index=-1, owns=each.owns, uses=each.uses)
+        owns, uses = (each.owns, each.uses) if numbers else ((), ())
+        raw = RawDevice(id=each.of or each.id, entry=UNKNOWN_ENTRY, index=-1, owns=owns, uses=uses)
         device = Device(id=each.id, raw=raw, ordinal="-1", profile=each.profile, slices=range(*each.slices))
         if each.replicas is None:
             yield Slot(each.id, device)
