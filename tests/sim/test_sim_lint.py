@@ -214,3 +214,14 @@ async def test_same_id_in_two_resources(kubelet, plugins):
     await plugins(NPU, ["d1"])
     await plugins("acme.dev/gpu", ["d1"])
     assert ["id-in-two-resources"] == codes(kubelet.findings)
+
+
+async def test_the_list_of_an_earlier_instance_is_no_list(kubelet, plugins):
+    """A plugin that has registered again and not listed yet lists nothing: an id may have moved meanwhile."""
+    old = await plugins(NPU, ["d1"])
+    await old.stop()
+    await kubelet.wait_until(lambda: not kubelet.listed(), what="the end of the old instance")
+    await plugins(NPU, None)
+    assert {} == kubelet.listed()
+    await plugins("acme.dev/gpu", ["d1"])
+    assert [] == kubelet.findings

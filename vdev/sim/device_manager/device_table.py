@@ -15,11 +15,15 @@ GRACE_SECONDS = 300.0
 
 @dataclass(slots=True)
 class Endpoint:
-    """The plugin that Allocate goes to. `options` is None, and `stopped` set, after a kubelet restart."""
+    """The plugin that Allocate goes to. `options` is None, and `stopped` set, after a kubelet restart.
+
+    `lists` becomes true with its first device list; until then the table has the list of its predecessor.
+    """
 
     socket: str
     options: PluginOptions | None
     stopped: float | None = None
+    lists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,10 @@ class DeviceTable:
         """A plugin registered. The health sets stay as they are until its first list."""
         self.endpoints[resource] = Endpoint(socket, options)
 
-    def connected_now(self, resource: str) -> bool:
-        """Whether the plugin of a resource is there."""
-        return resource in self.endpoints and self.endpoints[resource].stopped is None
+    def lists_now(self, resource: str) -> bool:
+        """Whether the plugin of a resource is connected and has sent a list."""
+        endpoint = self.endpoints.get(resource)
+        return endpoint is not None and endpoint.stopped is None and endpoint.lists
 
     def listed(self, resource: str, devices: Iterable[Device]) -> frozenset[str]:
         """Replace the resource's list as a whole; returns the UIDs of pods whose device changed or came back."""
@@ -74,6 +79,8 @@ class DeviceTable:
             if old is None or old.health != device.health:
                 touched.add(device.id)
         self.devices[resource], self.healthy[resource], self.unhealthy[resource] = now, healthy, unhealthy
+        if resource in self.endpoints:
+            self.endpoints[resource].lists = True
         return frozenset(pod for pod in map(self._first_holder, touched) if pod is not None)
 
     def disconnected(self, resource: str, *, now: float, socket: str | None = None) -> bool:

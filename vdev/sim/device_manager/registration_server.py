@@ -154,7 +154,7 @@ class Registry(api_grpc.RegistrationServicer):
 
     def _known(self, resource: str) -> set[str]:
         """The ids of a resource that count: those of its list while its plugin is there, later those that are held."""
-        listed = self._table.devices[resource].keys() if self._table.connected_now(resource) else ()
+        listed = self._table.devices[resource].keys() if self._table.lists_now(resource) else ()
         return {*listed, *self._held(resource)}
 
     def _forget(self, client: PluginClient) -> PluginClient | None:

@@ -230,7 +230,7 @@ class Kubelet:
         return {
             resource: {id_: each.health for id_, each in devices.items()}
             for resource, devices in table.devices.items()
-            if table.connected_now(resource)
+            if table.lists_now(resource)
         }
 
     @property
