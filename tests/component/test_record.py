@@ -30,6 +30,7 @@ devices:
 
 SHARED = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 3}]}}\n"
 RENAMED = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: acme.dev/npu, replicas: 3}]}}\n"
+NEW = "devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n"
 TWO, ONE = "acme.dev/mig-2x", "acme.dev/mig-1x"
 
 CHANGES = {
@@ -82,7 +83,10 @@ async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
     await kubelet.delete_pod("holder")
     full = {slot.id for slot in agent.agent.state.base.resources[wanted].slots}
     await shows(wanted, len(full), len(full))
-    assert set(agent.agent.state.base.resources) == set(agent.agent.state.served.resources)
+    state = agent.agent.state
+    await kubelet.wait_until(
+        lambda: state.base.resources.keys() == state.served.resources.keys(), what="the resource of the file alone"
+    )
     # Without a record nobody knows of devices that were listed under another name and that no pod holds.
     assert [] == [each for each in kubelet.errors if not (lost and each.code == "id-in-two-resources")]
 
@@ -92,10 +96,27 @@ async def test_a_resource_that_left_the_file_is_listed_until_its_pod_is_gone(kub
     agent = await start_agent(config())
     await kubelet.run_pod(manifest("holder", {NPU: 1}))
     await agent.stop()
-    agent = await start_agent("devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n")
+    agent = await start_agent(NEW)
     await shows(NPU, 1, 0)
     await shows("new.dev/thing", 1, 1)
     await kubelet.delete_pod("holder")
+    await kubelet.wait_until(lambda: NPU not in agent.agent.state.served.resources, what="the resource to go")
+    assert [] == kubelet.errors
+
+
+async def test_what_pods_held_goes_as_soon_as_a_kubelet_says_that_they_are_gone(kubelet, start_agent, shows):
+    """Also where no kubelet was there at the agent's start: it asks when one is, and not only after a while."""
+    agent = await start_agent(config())
+    await kubelet.run_pod(manifest("holder", {NPU: 1}))
+    await kubelet.crash()
+    await agent.stop()
+    agent = await start_agent(NEW, wait=False, look_at_holders=600.0)
+    await kubelet.wait_until(
+        lambda: any(each["event"] == "not registered; trying again" for each in agent.logs), what="an attempt in vain"
+    )
+    await kubelet.delete_pod("holder")
+    await kubelet.start()
+    await shows("new.dev/thing", 1, 1)
     await kubelet.wait_until(lambda: NPU not in agent.agent.state.served.resources, what="the resource to go")
     assert [] == kubelet.errors
 
@@ -146,7 +167,7 @@ async def test_a_record_of_another_node_is_not_used(kubelet, start_agent, shows)
     """A directory that was copied with a machine's image tells nothing of this one."""
     agent = await start_agent(config(), node="node-2")
     await agent.stop()
-    agent = await start_agent("devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n")
+    agent = await start_agent(NEW)
     await shows("new.dev/thing", 1, 1)
     assert {"new.dev/thing"} == set(agent.agent.state.served.resources)
     assert any("it is of node 'node-2'" in log.get("reason", "") for log in agent.logs)

@@ -407,6 +407,7 @@ class Agent:
         self.metrics.registered.labels(resource).set(state is State.REGISTERED)
         if state is State.REGISTERED:
             self.metrics.registrations.labels(resource).inc()
+            self._ask_holders_soon()  # it may be another kubelet, or the first one there is
         elif state is State.STOPPED and resource not in self.state.served.resources:
             self.metrics.forget(resource)
             self.desk.forget_resource(resource)
