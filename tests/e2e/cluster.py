@@ -220,8 +220,8 @@ class ClusterDriver:
             case Action.START_PLUGIN:
                 await self._select("")
                 await self._rolled_out()
-            case Action.CRASH_KUBELET | Action.START_KUBELET:
-                raise ScenarioError("a cluster's kubelet is only restarted")
+            case Action.CRASH_KUBELET | Action.START_KUBELET | Action.REBOOT_KUBELET_FIRST:
+                raise ScenarioError("a cluster's kubelet is only restarted, and its node rebooted with the agent first")
 
     async def advance_clock(self, seconds: float) -> None:
         """Not here: a real kubelet has its own time."""

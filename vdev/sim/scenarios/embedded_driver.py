@@ -92,25 +92,33 @@ class SimDriver:
             case Action.START_PLUGIN:
                 await self._plugin.start()
             case Action.REBOOT_PLUGIN_FIRST:
-                await self._reboot()
+                await self._power_off()
+                await self._plugin.start()
+                await self._plugin_serves()
+                await self.kubelet.start(wait=False)
+            case Action.REBOOT_KUBELET_FIRST:
+                await self._power_off()
+                await self.kubelet.start()
+                await self._plugin.start()
             case _:
                 assert_never(action)
 
-    async def _reboot(self) -> None:
-        """What lives in memory goes; the plugin's part of the boot is over when the kubelet starts."""
+    async def _power_off(self) -> None:
+        """What lives in memory goes."""
         await self.kubelet.power_off()
         await self._plugin.stop()
         await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
+        await asyncio.to_thread(kubelet_directory.remove_sockets, self.kubelet.device_plugin_dir)
+
+    async def _plugin_serves(self) -> None:
+        """Return once the plugin has a socket. Raises ScenarioError."""
         directory = self.kubelet.device_plugin_dir
-        await asyncio.to_thread(kubelet_directory.remove_sockets, directory)
-        await self._plugin.start()
         try:
             async with asyncio.timeout(_START_SECONDS):
                 while not await asyncio.to_thread(kubelet_directory.sockets, directory):
                     await self.change()
         except TimeoutError:
             raise ScenarioError(f"the plugin did not serve within {_START_SECONDS:g} s of its start") from None
-        await self.kubelet.start(wait=False)
 
     async def advance_clock(self, seconds: float) -> None:
         """Put the kubelet's clock forward."""

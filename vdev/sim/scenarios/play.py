@@ -30,6 +30,7 @@ _NEEDS = {
     **dict.fromkeys([Action.RESTART_KUBELET, Action.CRASH_KUBELET, Action.START_KUBELET], Capability.KUBELET),
     **dict.fromkeys([Action.RESTART_PLUGIN, Action.STOP_PLUGIN, Action.START_PLUGIN], Capability.PLUGIN),
     Action.REBOOT_PLUGIN_FIRST: Capability.REBOOT,
+    Action.REBOOT_KUBELET_FIRST: Capability.REBOOT_KUBELET_FIRST,
 }
 
 

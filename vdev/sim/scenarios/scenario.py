@@ -28,6 +28,7 @@ class Capability(Enum):
     FINDINGS = "findings"  # the embedded kubelet's findings
     REGISTRATIONS = "registrations"  # the kubelet's counter of registrations
     REBOOT = "reboot"  # let the node go down and come back, the plugin before the kubelet
+    REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, the kubelet before the plugin
     REASONS = "reasons"  # why the plugin calls a device Unhealthy
 
 
@@ -41,6 +42,7 @@ class Action(Enum):
     STOP_PLUGIN = "stopPlugin"
     START_PLUGIN = "startPlugin"
     REBOOT_PLUGIN_FIRST = "rebootPluginFirst"
+    REBOOT_KUBELET_FIRST = "rebootKubeletFirst"
 
 
 @dataclass(frozen=True, slots=True)
