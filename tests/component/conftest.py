@@ -62,7 +62,7 @@ class RunningAgent:
         """Wait until the configuration that it adopts as its `number`-th is served: the step that took it is over."""
         await kubelet.wait_until(lambda: self.agent.config.status.applied == number, what="the edit")
         before = self.agent.turned_at
-        self.agent._mark()  # a step more, in case that one is over already
+        self.agent.due.mark()  # a step more, in case that one is over already
         await kubelet.wait_until(lambda: self.agent.turned_at != before, what="the end of a step")
 
     async def stop(self) -> int:

@@ -102,7 +102,7 @@ async def test_an_api_that_comes_late_is_used(kubelet, start_agent, shows, direc
     agent.edit(virtual(1))
     await shows(NPU, 2, 1)
     late.symlink_to(kubelet.pod_resources_socket)
-    agent.agent._ask_holders()
+    agent.agent.due.ask_holders()
     await shows(NPU, 1, 1)
 
 
@@ -127,7 +127,7 @@ async def test_a_flapping_device_is_held_back_and_counted(kubelet, start_agent, 
     """Ten flickers a second reach the kubelet a few times only; the device is Healthy once it stays."""
     agent = await start_agent(GLOB, host=host.host)
     await shows(UART, 1, 1)
-    server = agent.agent.fleet.services[UART]._server.servicer
+    server = agent.agent.lists.services[UART]._server.servicer
     before = server._version
     flaps = 0
     async with asyncio.timeout(60):
@@ -204,12 +204,12 @@ async def test_a_burst_of_nodes_is_few_lists(kubelet, start_agent, shows, direct
     host = FakeHost(directory / "host")
     agent = await start_agent(GLOB, host=host.host)
     await shows(UART, 0)
-    before = agent.agent.fleet.services[UART]._server.servicer._version
+    before = agent.agent.lists.services[UART]._server.servicer._version
     dev = directory / "host" / "dev"
     for number in range(2000):  # the agent, on the same loop, sees none of them before the last
         (dev / f"ttyUSB{number}").write_text("char 188:1")
     await shows(UART, 2000, 2000)
-    assert 2 >= agent.agent.fleet.services[UART]._server.servicer._version - before
+    assert 2 >= agent.agent.lists.services[UART]._server.servicer._version - before
 
 
 async def test_the_kubelet_is_not_told_of_numa_nodes_that_are_excluded(kubelet, start_agent):
@@ -235,8 +235,8 @@ async def test_a_full_or_read_only_tmpfs_for_cdi_is_said(kubelet, start_agent, d
     try:
         text = virtual(1).replace("devices:", "flags: {plugin: {deviceListStrategy: cdi-cri}}\ndevices:")
         agent = await start_agent(text, wait=False)
-        await kubelet.wait_until(lambda: agent.agent.state.cdi.trouble, what="the trouble")
-        said = agent.agent.state.cdi.trouble
+        await kubelet.wait_until(lambda: agent.agent.cdi.trouble, what="the trouble")
+        said = agent.agent.cdi.trouble
         assert "No space left on device" in said or "Read-only file system" in said
         await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 1, what="the resource")
         await agent.stop()

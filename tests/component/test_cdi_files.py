@@ -100,10 +100,10 @@ async def test_a_foreign_file_with_our_device_is_reported(kubelet, start_agent, 
     (directory / "cdi/theirs.json").write_text(json.dumps(foreign))
     agent = await start_agent(NPU % (CRI, 2), wait=False)
     await shows("acme.dev/npu", 2, 1)
-    assert "theirs.json defines acme-0 as well" in agent.agent.state.cdi.trouble
+    assert "theirs.json defines acme-0 as well" in agent.agent.cdi.trouble
     (directory / "cdi/theirs.json").unlink()
     await shows("acme.dev/npu", 2, 2)
-    assert "" == agent.agent.state.cdi.trouble
+    assert "" == agent.agent.cdi.trouble
 
 
 async def test_a_directory_that_cannot_be_made_is_said(start_agent, directory, shows):
@@ -111,6 +111,6 @@ async def test_a_directory_that_cannot_be_made_is_said(start_agent, directory, s
     (directory / "cdi").write_text("in the way")
     agent = await start_agent(NPU % (CRI, 2), wait=False)
     await shows("acme.dev/npu", 2, 0)
-    assert "cannot make the CDI directory" in agent.agent.state.cdi.trouble
+    assert "cannot make the CDI directory" in agent.agent.cdi.trouble
     (directory / "cdi").unlink()
     await shows("acme.dev/npu", 2, 2)

@@ -48,7 +48,7 @@ async def test_what_others_leave_there_hides_nothing_and_stops_nothing(kubelet, 
     assert before < {path.name for path in cdi.iterdir()}
     (cdi / "theirs.yaml").unlink()
     await shows(NPU, 2, 2)
-    assert "" == agent.agent.state.cdi.trouble
+    assert "" == agent.agent.cdi.trouble
     assert any("bomb.yaml" in log.get("problem", "") or "pipe.json" in log.get("problem", "") for log in agent.logs)
 
 

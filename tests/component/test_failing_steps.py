@@ -88,7 +88,7 @@ async def test_an_output_that_fails(kubelet, start_agent, shows):
     """CDI files that cannot be written for a reason nobody thought of keep no list back, and come when they can."""
     strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
     agent = await start_agent(DEVICES + strategy, **SOON)
-    cdi = agent.agent.state.cdi
+    cdi = agent.agent.cdi
     cdi.settle = write = Trouble(cdi.settle, RuntimeError("who would have thought"))
     agent.edit(MORE + strategy)
     await shows(NPU, 3)
@@ -113,14 +113,14 @@ async def test_a_decision_that_fails(kubelet, start_agent, shows):
     await shows(NPU, 2, 2)
     await shows(OTHER, 1, 1)
     current.failure = None
-    await kubelet.wait_until(lambda: OTHER not in agent.agent.fleet.services, what="the edit")
+    await kubelet.wait_until(lambda: OTHER not in agent.agent.lists.services, what="the edit")
 
 
 async def test_one_resource_that_fails(kubelet, start_agent, shows):
     """A resource whose list cannot be made keeps the last one; its neighbour's changes arrive."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 2}}}}\n"
     agent = await start_agent(DEVICES + extra, **SOON)
-    service = agent.agent.fleet.services[OTHER]
+    service = agent.agent.lists.services[OTHER]
     service.update = update = Trouble(service.update, MemoryError("no room"))
     agent.edit((DEVICES + extra).replace("count: 2", "count: 3"))
     await shows(NPU, 3, 3)

@@ -46,7 +46,7 @@ def injected(agent, name):
 
 async def allocate(kubelet, agent, ids, *, deadline=20):
     """Call Allocate as the kubelet does."""
-    service = agent.agent.fleet.services[NPU]
+    service = agent.agent.lists.services[NPU]
     async with grpc.aio.insecure_channel(f"unix:{service.socket}") as channel:
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
         return await rpc.DevicePluginStub(channel).Allocate(request, timeout=deadline)
@@ -250,7 +250,7 @@ async def test_list_that_fails(start, kubelet, shows, clock):
 async def test_late_registration(start, kubelet, shows, clock):
     """The node has the resource only after the delay."""
     agent = await start("name: x, register: {delay: 45s}", wait=False)
-    await kubelet.wait_until(lambda: agent.agent.fleet and "held back" in str(status(agent.agent)["resources"]))
+    await kubelet.wait_until(lambda: "held back" in str(status(agent.agent)["resources"]))
     clock.advance(44)
     assert NPU not in kubelet.node().capacity
     clock.advance(1)
@@ -260,7 +260,7 @@ async def test_late_registration(start, kubelet, shows, clock):
 async def test_no_registration(start, kubelet, shows, clock):
     """Nothing is registered while the rule lasts."""
     agent = await start("name: x, register: {never: true}, for: 2m", wait=False)
-    await kubelet.wait_until(lambda: agent.agent.fleet and "held back" in str(status(agent.agent)["resources"]))
+    await kubelet.wait_until(lambda: "held back" in str(status(agent.agent)["resources"]))
     clock.advance(120)
     await shows(NPU, 4, 4)
 
@@ -268,7 +268,7 @@ async def test_no_registration(start, kubelet, shows, clock):
 async def test_refused_version(start, kubelet, shows, clock):
     """The kubelet refuses another version; when the fault is over the plugin tries again."""
     agent = await start("name: x, register: {version: v1alpha1}, for: 1m", wait=False)
-    await kubelet.wait_until(lambda: "is not supported" in str(agent.agent.fleet and status(agent.agent)["resources"]))
+    await kubelet.wait_until(lambda: "is not supported" in str(status(agent.agent)["resources"]))
     clock.advance(60)
     await shows(NPU, 4, 4)
 
@@ -343,9 +343,9 @@ async def test_oversized_list(start, kubelet, shows, clock):
 async def test_spoilt_socket(start, kubelet, shows, clock, fault):
     """A socket that is gone or no longer ours is made anew, and no file is left behind."""
     agent = await start(f"name: x, socket: {{{fault}: true}}, at: 10s")
-    before = agent.agent.fleet.services[NPU].socket
+    before = agent.agent.lists.services[NPU].socket
     clock.advance(10)
-    await kubelet.wait_until(lambda: agent.agent.fleet.services[NPU].socket not in ("", before))
+    await kubelet.wait_until(lambda: agent.agent.lists.services[NPU].socket not in ("", before))
     await shows(NPU, 4, 4)
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == 1)
 

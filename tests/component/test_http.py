@@ -71,7 +71,7 @@ async def test_not_ready_without_a_kubelet(kubelet, start_agent):
     """While no kubelet answers the agent lives but is not ready, and says why for each resource."""
     await kubelet.stop()
     agent = await start_agent(CONFIG, wait=False, http_address=ANY_PORT)
-    await kubelet.wait_until(lambda: agent.agent.fleet and agent.agent.fleet.services[NPU].trouble, what="the attempt")
+    await kubelet.wait_until(lambda: any(each.trouble for each in agent.agent.lists.services.values()))
     ready = await get(served(agent), "/readyz")
     assert 503 == ready.status
     assert re.fullmatch(rf"{NPU}: no kubelet answers on .*\n", ready.text)

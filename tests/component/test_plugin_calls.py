@@ -24,7 +24,7 @@ devices:
 async def client(start_agent):
     """A stub on the socket of acme.dev/npu, and the plugin behind it."""
     agent = await start_agent(CONFIG)
-    async with grpc.aio.insecure_channel(f"unix:{agent.agent.fleet.services[NPU].socket}") as channel:
+    async with grpc.aio.insecure_channel(f"unix:{agent.agent.lists.services[NPU].socket}") as channel:
         stub = rpc.DevicePluginStub(channel)
         stub.agent = agent
         yield stub

@@ -20,7 +20,12 @@ devices:
 
 
 def service(agent, name=NPU):
-    return agent.agent.fleet.services[name]
+    return agent.agent.lists.services[name]
+
+
+def is_in(agent, state):
+    """Whether the resource is served already, and in this state."""
+    return NPU in agent.agent.lists.services and service(agent).state is state
 
 
 async def test_a_kubelet_restart_is_survived(kubelet, start_agent, shows):
@@ -124,7 +129,7 @@ async def test_a_path_too_long_for_a_socket_is_said(kubelet, start_agent):
     deep = kubelet.root / ("d" * 100)
     await asyncio.to_thread(deep.mkdir)
     agent = await start_agent(CONFIG, plugin_dir=deep, wait=False)
-    await kubelet.wait_until(lambda: agent.agent.fleet and service(agent).state is State.WAITING, what="waiting")
+    await kubelet.wait_until(lambda: is_in(agent, State.WAITING), what="waiting")
     assert "the system allows 107" in service(agent).trouble
     assert 0 == await agent.stop()
 
@@ -132,7 +137,7 @@ async def test_a_path_too_long_for_a_socket_is_said(kubelet, start_agent):
 async def test_without_a_kubelet_socket_it_only_serves(kubelet, start_agent):
     """An empty --kubelet-socket serves without registering, as with NVIDIA's plugin."""
     agent = await start_agent(CONFIG, kubelet_socket=None, wait=False)
-    await kubelet.wait_until(lambda: agent.agent.fleet and service(agent).state is State.SERVING, what="serving")
+    await kubelet.wait_until(lambda: is_in(agent, State.SERVING), what="serving")
     assert {} == dict(kubelet.metrics.registrations)
     assert 0 == await agent.stop()
 
@@ -140,7 +145,7 @@ async def test_without_a_kubelet_socket_it_only_serves(kubelet, start_agent):
 async def test_sigterm_during_registration_ends_cleanly(kubelet, start_agent):
     """A plugin that is stopped while it registers leaves no socket."""
     agent = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: agent.agent.fleet is not None, what="the services")
+    await kubelet.wait_until(lambda: agent.agent.lists.services, what="the services")
     assert 0 == await agent.stop()
     assert [] == list(kubelet.device_plugin_dir.glob("vdev-*"))
 

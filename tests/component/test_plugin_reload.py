@@ -111,7 +111,7 @@ async def test_sighup_reads_again(kubelet, start_agent):
 async def test_an_unchanged_resource_gets_no_message(kubelet, start_agent, shows):
     """A resource that did not change is not touched: no registration, no list."""
     agent = await start_agent(TWO)
-    servicer = agent.agent.fleet.services[OTHER]._server.servicer
+    servicer = agent.agent.lists.services[OTHER]._server.servicer
     before = servicer._version
     agent.edit(THREE)
     await shows(NPU, 3, 3)

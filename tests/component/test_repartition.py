@@ -44,11 +44,11 @@ async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows
     agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
     await shows(LARGE, 1, 1)
     before = set(agent.agent.state.served.resources[LARGE].by_id)
-    registrations = agent.agent.fleet.services[LARGE].registrations
+    registrations = agent.agent.lists.services[LARGE].registrations
     agent.edit(MIXED.format(layout="1g.5gb@0, 3g.20gb@4"))
     await shows(SMALL, 1, 1)
     assert before == set(agent.agent.state.served.resources[LARGE].by_id)
-    assert registrations == agent.agent.fleet.services[LARGE].registrations
+    assert registrations == agent.agent.lists.services[LARGE].registrations
     assert [] == kubelet.errors
 
 

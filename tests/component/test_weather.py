@@ -140,7 +140,7 @@ async def test_a_socket_removed_before_its_registration(kubelet, start_agent, sh
 
     def remove(resource):
         if not removed:
-            path = Path(agent.agent.fleet.services[NPU].socket)
+            path = Path(agent.agent.lists.services[NPU].socket)
             asyncio.get_running_loop().run_in_executor(None, lambda: removed.append(path.unlink()))
             while not removed:
                 pass  # nothing else may happen meanwhile

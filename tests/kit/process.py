@@ -33,8 +33,11 @@ class Process:
 
     @property
     def address(self):
-        """Where its HTTP side listens, as its log says; it does before it registers."""
-        (line,) = [each for each in self.log() if each["event"] == "serving HTTP"]
+        """Where its HTTP side listens, as its log says; it does before it registers.
+
+        The log may have the lines of earlier processes of the directory as well.
+        """
+        *_, line = [each for each in self.log() if each["event"] == "serving HTTP"]
         host, _, port = line["address"].rpartition(":")
         return host, int(port)
 

@@ -1,6 +1,7 @@
-"""The running plugin: wires the parts together and turns every event into a step of the reconciler.
+"""The life of the running plugin: its parts are put together, started, and ended in order.
 
-One task, the reconciler's, takes the steps; everything else only marks what is due and wakes it.
+One task takes the turns: what is due is read and looked for, then the reconciler decides and settles. Everything that
+happens only marks what is due (see `events`).
 """
 
 import asyncio
@@ -9,9 +10,7 @@ import functools
 import platform
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,18 +22,24 @@ from ..hostfs import Watcher
 from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import State
-from . import handover_actions
 from .announcer import Announcer
+from .due import Due
+from .events import Events
 from .fault_control import Drill
 from .handover_actions import Ownership
 from .http_view import Window
-from .inputs import config_files
 from .inputs.chosen_files import Chooser
 from .inputs.config_files import ConfigSource
 from .inputs.pod_holders import HolderTracker
 from .lock import Claim
 from .options import Options
-from .outputs.device_lists import Fleet
+from .outputs.base import Output
+from .outputs.cdi_files import CdiFiles
+from .outputs.device_lists import DeviceLists
+from .outputs.measures import Measures
+from .outputs.record import Record
+from .outputs.record_form import Owner
+from .outputs.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler
 from .requests import FrontDesk
 from .status import status
@@ -43,70 +48,85 @@ from .steps import Steps, broken_in
 log = structlog.get_logger(__name__)
 
 
-_HOLDERS = "asking the kubelet who holds what"
-_KUBELET = "looking at the kubelet's socket"
-
-
-@dataclass(slots=True)
-class Due:
-    """What the reconciler has to do next; what fails stays due."""
-
-    reload: bool = False
-    scan: set[str] = field(default_factory=set)
-    faults: bool = True  # the files that faults come from or wait for
-
-
 class Agent:
-    """One node's plugin. `run()` returns the exit code; `stop()` ends it from anywhere in the loop."""
+    """One node's plugin. `run()` returns the exit code; `stop()` ends it from anywhere in the loop.
 
-    def __init__(self, options: Options, metrics: Metrics | None = None) -> None:
+    `outputs` are settled besides the agent's own, which keep the node's devices.
+    """
+
+    def __init__(self, options: Options, metrics: Metrics | None = None, *, outputs: Sequence[Output] = ()) -> None:
         self.options = options
         self.metrics = metrics or Metrics()
-        self.steps = Steps(on_change=self._mark, intervals=options.intervals)
+        self.due = Due(options.intervals)
+        self.steps = Steps(on_change=self.due.mark, intervals=options.intervals)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
+        self.claim = Claim(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
         self.ownership = Ownership(options.host, self.metrics)
         self.desk = FrontDesk(
             self.metrics,
             self.ownership,
             allocate_deadline=options.allocate_deadline,
-            on_allocated=self._ask_holders_soon,
+            on_allocated=self.due.ask_holders_soon,
         )
         chooser = Chooser(options.files, options.node, intervals=options.intervals)
         self.config = ConfigSource(chooser, options.load, self.metrics)
         self.health = HealthMonitor(options.host)
-        self.drill = Drill(options, self.metrics, wake=self._mark)
+        self.drill = Drill(options, self.metrics, wake=self.due.mark)
         self.holders = HolderTracker(
             options.pod_resources_socket,
             options.plugin_dir,
             self.desk,
             generation=lambda: self.link.generation,
             intervals=options.intervals,
-            listens=self._kubelet_listens,
+            listens=lambda: self.lists.is_listened_to,
             is_down=lambda: self.drill.engine.pod_resources_down,
         )
+        owner = f"{options.node} {options.plugin_dir}"
+        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=options.intervals)
+        self.cdi = CdiFiles(options.cdi_dir, options.intervals)
+        self.record = Record(options.state_dir, Owner(options.node, str(options.plugin_dir), options.boot_id))
+        self.lists = DeviceLists(
+            self.link,
+            self.desk,
+            on_state=self._on_state,
+            faults=self.drill.engine,
+            intervals=options.intervals,
+            steps=self.steps,
+        )
+        self.measures = Measures(self.metrics)
         self.state = Reconciler(
-            options, self.config, self.holders, self.health, self.metrics, drill=self.drill, steps=self.steps
+            options,
+            self.config,
+            self.holders,
+            self.health,
+            self.metrics,
+            drill=self.drill,
+            steps=self.steps,
+            outputs=(self.nodes, self.cdi, self.record, self.lists, self.measures, *outputs),
+        )
+        self.events = Events(
+            options,
+            self.due,
+            self.steps,
+            link=self.link,
+            claim=self.claim,
+            config=self.config,
+            health=self.health,
+            drill=self.drill,
+            holders=self.holders,
+            ownership=self.ownership,
+            state=self.state,
+            on_displaced=self._displace,
         )
         self.announcer = Announcer(
             options.service_manager, Window(self).outlook, patience=options.boot_wait, steps=self.steps
         )
-        self.claim = Claim(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
-        self.fleet: Fleet | None = None
         self.started_at = time.time()
-        self.turned_at = time.monotonic()  # when the reconciler last finished a step
+        self.turned_at = time.monotonic()  # when the last turn ended
         self.waiting = "starting"  # for what, before the work begins
-        self._due = Due()
         self._displaced = False  # another agent serves the kubelet now
-        self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._starting: asyncio.Timeout | None = None
-        self._configured: frozenset[Path] = frozenset()
-        self._watched: Mapping[Path, frozenset[str]] = {}
-        self._timers: list[asyncio.TimerHandle] = []
-        self._asking: asyncio.TimerHandle | None = None
-        self._asked = asyncio.Event()  # somebody wants to know who holds what
-        self._limits: tuple[str, ...] = ()
-        self._moved = True  # devices may be in other directories than those watched
 
     def stop(self) -> None:
         """End the agent gracefully, also while it is starting."""
@@ -118,7 +138,7 @@ class Agent:
     def reload(self) -> None:
         """Read the configuration again soon, and try at once what failed."""
         self.steps.hurry()
-        self._mark(reload=True)
+        self.due.mark(reload=True)
 
     async def run(self) -> int:
         """Start, work until stopped, shut down.
@@ -160,9 +180,9 @@ class Agent:
             http = await asyncio.to_thread(_http)
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, Window(self), hosts=hosts))
-        await self.state.start()
+        await self.state.start(await self.record.read())
         stack.callback(self.claim.release)
-        stack.callback(self.state.standins.release)
+        stack.callback(self.nodes.release)
         if not await self.claim.take(self._stop):
             return None
         if self.claim.waited:
@@ -176,26 +196,18 @@ class Agent:
         self.turned_at, self.waiting = time.monotonic(), ""
         with contextlib.suppress(TimeoutError):  # before the first list, so that nothing that a pod holds misses in it
             async with asyncio.timeout(self.options.intervals.first_reading):
-                await self.steps.take(_HOLDERS, self._read_holders)
-        steps = self.steps
+                await self.events.read_holders()
+        steps, events = self.steps, self.events
         async with asyncio.TaskGroup() as group:
-            self.fleet = fleet = Fleet(
-                group,
-                self.link,
-                self.desk,
-                on_state=self._on_state,
-                faults=self.drill.engine,
-                intervals=self.options.intervals,
-                steps=steps,
-            )
+            self.lists.start(group)
             news = self.health.changes()
             turns = {
-                "taking a turn": lambda: self._turn(watcher, fleet),
-                "watching files": lambda: self._watch(watcher),
-                "looking at the kubelet now and then": self._look_at_kubelet,
-                "looking at all devices now and then": self._look_again,
-                "looking at holders now and then": self._look_at_holders,
-                "following health": lambda: self._follow_health(news),
+                "taking a turn": lambda: self._turn(watcher),
+                "watching files": lambda: events.watch(watcher),
+                "looking at the kubelet now and then": events.look_at_kubelet,
+                "looking at all devices now and then": events.look_again,
+                "looking at holders now and then": events.look_at_holders,
+                "following health": lambda: events.follow_health(news),
             }
             lives = {
                 "doing ownership actions": self.ownership.run,
@@ -211,41 +223,29 @@ class Agent:
             log.info("stopping")
             for task in tasks:
                 task.cancel()
-            await fleet.stop()
-            await steps.take("hanging up serial lines", self.state.standins.close)
+            await self.lists.stop()
+            await steps.take("hanging up serial lines", self.nodes.close)
 
-    async def _turn(self, watcher: Watcher, fleet: Fleet) -> None:
+    async def _turn(self, watcher: Watcher) -> None:
         """Take the steps that are due, and wait until there is something to do. A step that fails stays due."""
-        due, self._due = self._due, Due(faults=False)
-        take = self.steps.take
-        if due.reload:
-            self._due.reload |= not await take("reading the configuration", self.state.reload)
-        if due.scan and not await take("looking for devices", functools.partial(self.state.rescan, due.scan)):
-            self._due.scan |= due.scan
-        self._due.scan |= self.state.scanner.failed
-        if due.faults or self.drill.due:
-            self._due.faults |= not await take("looking at the files of faults", self.drill.look_at_files)
-        again_at = await self.state.publish(fleet, ask_holders=self._ask_holders)
-        await take("injecting faults", functools.partial(self.drill.act, fleet))
+        work, take, state = self.due.take(), self.steps.take, self.state
+        if work.reload and not await take("reading the configuration", state.reload):
+            self.due.work.reload = True
+        if work.scan and not await take("looking for devices", functools.partial(state.rescan, work.scan)):
+            self.due.work.scan |= work.scan
+        self.due.work.scan |= state.scanner.failed
+        if work.faults or self.drill.due:
+            self.due.work.faults |= not await take("looking at the files of faults", self.drill.look_at_files)
+        again_at = await state.settle(ask_holders=self.due.ask_holders)
+        await take("injecting faults", functools.partial(self.drill.act, self.lists))
         if self.drill.engine.stirred:
-            self._asked.set()  # the answers to that may have been taken away, or come back
-        self._moved |= due.reload or bool(due.scan)
-        if self._moved:
-            self._moved = not await take("finding the directories of devices", self._find_directories)
-        self.steps.do("watching directories", functools.partial(self._watch_all, watcher))
-        self._look_again_at(again_at)
+            self.due.asked.set()  # the answers to that may have been taken away, or come back
+        await self.events.follow_devices(moved=work.reload or bool(work.scan))
+        self.steps.do("watching directories", functools.partial(self.events.arm, watcher))
+        self.due.wake_at(again_at, self.steps.again_at)
         self.turned_at = time.monotonic()
-        self.announcer.turned(reloaded=not self._due.reload)
-        await self._wake.wait()
-        self._wake.clear()
-
-    async def _find_directories(self) -> None:
-        self._watched = await asyncio.to_thread(self.state.scanner.watched, self.state.scan)
-
-    async def _read_holders(self) -> None:
-        await self.holders.refresh()
-        if self.holders.holders is not None:
-            self.ownership.read(self.holders.holders, self.holders.granted(), self.state.served)
+        self.announcer.turned(reloaded=not self.due.work.reload)
+        await self.due.wait()
 
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(status, self)
@@ -254,19 +254,9 @@ class Agent:
         self.waiting = what
         self.announcer.look()
 
-    # --- events -------------------------------------------------------------------------------------------------------
-
-    def _mark(
-        self,
-        *,
-        reload: bool = False,
-        scan: frozenset[str] = frozenset(),
-        faults: bool = False,
-    ) -> None:
-        self._due.faults |= faults
-        self._due.reload |= reload
-        self._due.scan |= scan
-        self._wake.set()
+    def _displace(self) -> None:
+        self._displaced = True
+        self.stop()
 
     def _hang_up(self) -> None:
         self.reload()
@@ -289,125 +279,12 @@ class Agent:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    async def _watch(self, watcher: Watcher) -> None:
-        files = {*self.options.files, *self.config.chooser.chosen.files}
-        self._configured = await asyncio.to_thread(config_files.directories, files)
-        self._watch_all(watcher)
-        changed = await watcher.changes()
-        if self.link.directories & changed.keys():
-            await self.steps.take(_KUBELET, self._look_at_directory)
-        self.health.wake(changed)
-        if self.state.standins.directories & changed.keys():
-            self.state.standins.recheck()
-            self._mark()
-        if any(self.state.cdi.recheck(changed[each]) for each in self.state.cdi.directories & changed.keys()):
-            self._mark()
-        if self.drill.directories & changed.keys():
-            self._mark(faults=True)
-        if self._configured & changed.keys():
-            self._mark(reload=True)
-        entries = self.state.scanner.concerned(changed)
-        if entries:
-            self._mark(scan=entries)
-
-    def _watch_all(self, watcher: Watcher) -> None:
-        """Watch what is to be watched now and no more; the content of files matters to configurations and probes."""
-        wanted = {
-            *self.link.directories,
-            *self._configured,
-            *self._watched,
-            *self.health.directories,
-            *self.drill.directories,
-            *self.state.standins.directories,
-            *self.state.cdi.directories,
-        }
-        for directory in watcher.paths - wanted:
-            watcher.unwatch(directory)
-        if not self._configured <= watcher.paths:
-            self._mark(reload=True)  # an edit may have come after the last reading and before this watch
-        if not self.drill.directories <= watcher.paths:
-            self._mark(faults=True)  # a file may have come after the last look and before this watch
-        if not self.state.cdi.directories <= watcher.paths and self.state.cdi.recheck():
-            self._mark()  # likewise
-        contents = self._configured | self.health.contents | self.drill.directories | self.state.cdi.directories
-        for directory in wanted:
-            watcher.watch(directory, content=directory in contents)
-        for limit in watcher.limits:
-            if limit not in self._limits:
-                log.warning("file events are limited", reason=limit)
-        self._limits = watcher.limits
-
-    async def _look_at_kubelet(self) -> None:
-        await asyncio.sleep(self.options.intervals.look_at_kubelet)
-        await self.steps.take(_KUBELET, self._look_at_directory)
-
-    async def _look_at_directory(self) -> None:
-        """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
-        if not await self.claim.keep():
-            directory = str(self.options.plugin_dir)
-            log.error("the directory was made anew and another vdev serves it; this one ends", directory=directory)
-            self._displaced = True
-            self.stop()
-        await self.link.look()
-
-    async def _look_again(self) -> None:
-        await asyncio.sleep(self.options.intervals.look_at_devices)
-        self.state.standins.recheck()
-        self.state.cdi.recheck()
-        self._mark(scan=frozenset(self.state.scan.entries), faults=True)
-
-    async def _look_at_holders(self) -> None:
-        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
-        intervals = self.options.intervals
-        acts = handover_actions.concerns(self.state.spec)
-        pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pace):
-                await self._asked.wait()
-        await asyncio.sleep(self.steps.pause(_HOLDERS))
-        self._asked.clear()
-        await self.steps.take(_HOLDERS, self._read_holders)
-        self._mark()
-
-    def _kubelet_listens(self) -> bool:
-        return self.fleet is not None and any(service.streams for service in self.fleet.services.values())
-
-    def _ask_holders_soon(self) -> None:
-        """Ask who holds what once the pods of this moment's requests are admitted: one question for all of them."""
-        if self._asking is None:
-            loop = asyncio.get_running_loop()
-            self._asking = loop.call_later(self.options.intervals.admission, self._ask_holders)
-
-    def _ask_holders(self) -> None:
-        self._asking = None
-        self._asked.set()
-
-    def _look_again_at(self, moment: float | None) -> None:
-        """At that moment ask who holds what, since something retired may have become free, and take a step.
-
-        What failed is tried again when its pause is over.
-        """
-        for timer in self._timers:
-            timer.cancel()
-        loop, now = asyncio.get_running_loop(), time.monotonic()
-        times = ((moment, self._on_time), (self.steps.again_at, self._mark))
-        self._timers = [loop.call_later(max(0.0, at - now), then) for at, then in times if at is not None]
-
-    def _on_time(self) -> None:
-        self._asked.set()
-        self._mark()  # the kubelet may take its time to answer
-
-    async def _follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
-        devices = await anext(news)
-        self._mark()
-        self.state.verdicts.reported(devices)
-
     def _on_state(self, resource: str, state: State) -> None:
         self.announcer.look()
         self.metrics.registered.labels(resource).set(state is State.REGISTERED)
         if state is State.REGISTERED:
             self.metrics.registrations.labels(resource).inc()
-            self._ask_holders_soon()  # it may be another kubelet, or the first one there is
+            self.due.ask_holders_soon()  # it may be another kubelet, or the first one there is
         elif state is State.STOPPED and resource not in self.state.served.resources:
             self.metrics.forget(resource)
             self.desk.forget_resource(resource)

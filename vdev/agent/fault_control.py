@@ -27,7 +27,7 @@ from ..faults.rule_store import RuleStore, name_of
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
 from .options import Options
-from .outputs.device_lists import Fleet
+from .outputs.device_lists import DeviceLists
 
 log = structlog.get_logger(__name__)
 
@@ -98,18 +98,18 @@ class Drill:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(self, fleet: Fleet) -> None:
+    async def act(self, lists: DeviceLists) -> None:
         """Let happen what must happen now, tell those who wait, and see to it that the agent looks again in time."""
         for strike in self.engine.take_strikes():
             if isinstance(strike.fault, Process):
                 log.error("ending as demanded", rule=strike.rule.name, code=strike.fault.exit, injected=True)
                 self._exit(strike.fault.exit)
                 continue
-            for name, service in list(fleet.services.items()):
+            for name, service in list(lists.services.items()):
                 if strike.rule.concerns(name):
                     await service.strike(strike.fault)
         if self.engine.stirred:
-            for service in fleet.services.values():
+            for service in lists.services.values():
                 service.poke()
         if self._timer is not None:
             self._timer()

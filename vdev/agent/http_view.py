@@ -3,25 +3,32 @@
 import time
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
 from ..core.boot import Boot, absent
+from ..observe.metrics import Metrics
 from ..plugin.service import State
 from .announcer import Outlook
-from .status import not_ready, status
-
-if TYPE_CHECKING:
-    from .agent import Agent
+from .lock import Claim
+from .status import Running, not_ready, status
 
 _STALLED = 120.0  # seconds; the reconciler takes a step at least every 30 s, and none of them should take a minute
+
+
+class Measured(Running, Protocol):
+    """What is looked at, with its metrics, the time of its last turn, and its right to serve the kubelet."""
+
+    claim: Claim
+    metrics: Metrics
+    turned_at: float
 
 
 class Window:
     """A view of the agent that changes nothing."""
 
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, agent: Measured) -> None:
         self._agent = agent
 
     def status(self) -> dict[str, Any]:
@@ -30,14 +37,13 @@ class Window:
 
     def registry(self) -> CollectorRegistry:
         """The metrics; the streams are counted now."""
-        fleet = self._agent.fleet
-        for name, service in tuple(fleet.services.items()) if fleet else ():
+        for name, service in tuple(self._agent.lists.services.items()):
             self._agent.metrics.streams.labels(name).set(service.streams)
         return self._agent.metrics.registry
 
     def stalled(self) -> str:
         """Why nothing moves any more; empty while the reconciler takes its steps, or has not begun."""
-        if self._agent.fleet is None:
+        if not self._agent.lists.running:
             return ""
         silent = time.monotonic() - self._agent.turned_at
         return f"the reconciler has not finished a step for {silent:.0f} s" if silent > _STALLED else ""
@@ -49,11 +55,10 @@ class Window:
     def outlook(self, look_for_absent: bool) -> Outlook:  # noqa: FBT001 - the only argument of a callback
         """How the agent stands, for the service manager."""
         agent, state = self._agent, self._agent.state
-        services = agent.fleet.services.values() if agent.fleet else ()
+        services = agent.lists.services.values()
         missing: tuple[str, ...] = ()
         if look_for_absent and state.published:
-            verdicts = {**state.verdicts.current(), **state.standins.failed, **state.cdi.failed}
-            ailing = {raw for raw, health in verdicts.items() if not health.healthy}
+            ailing = {raw for raw, health in state.current_verdicts().items() if not health.healthy}
             missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
         boot = Boot(
             served=state.published and not any(each.state is State.STARTING for each in services),

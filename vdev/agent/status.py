@@ -1,17 +1,45 @@
 """What the running plugin serves, as a document for people and machines: `vdev status` and `/status` show the same."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .. import __version__
 from ..core.inventory.resources import Resource
 from ..core.model.documents import device_document, problem_document
+from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import ResourceService, State
+from .fault_control import Drill
+from .handover_actions import Ownership
+from .inputs.config_files import ConfigSource
+from .inputs.pod_holders import HolderTracker
+from .options import Options
+from .outputs.cdi_files import CdiFiles
+from .outputs.device_lists import DeviceLists
+from .outputs.measures import Measures
+from .outputs.record import Record
+from .reconcile import Reconciler
+from .steps import Steps
 
-if TYPE_CHECKING:
-    from .agent import Agent
+
+class Running(Protocol):
+    """The parts of the running plugin that are looked at."""
+
+    options: Options
+    link: KubeletSocket
+    config: ConfigSource
+    holders: HolderTracker
+    state: Reconciler
+    lists: DeviceLists
+    cdi: CdiFiles
+    record: Record
+    measures: Measures
+    ownership: Ownership
+    drill: Drill
+    steps: Steps
+    started_at: float
+    waiting: str
 
 
-def status(agent: "Agent") -> dict[str, Any]:
+def status(agent: Running) -> dict[str, Any]:
     """The whole status; keys are stable and documented."""
     reload = agent.config.status
     return {
@@ -30,10 +58,10 @@ def status(agent: "Agent") -> dict[str, Any]:
             "doubted": len(agent.holders.knowledge.doubted),
         },
         "record": {
-            "file": str(agent.state.record.path) if agent.state.record.path else None,
-            "problem": agent.state.record.problem.message if agent.state.record.problem else "",
+            "file": str(agent.record.path) if agent.record.path else None,
+            "problem": agent.record.problem.message if agent.record.problem else "",
         },
-        "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.state.cdi.trouble},
+        "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.cdi.trouble},
         "config": {
             "files": [str(path) for path in agent.config.in_force.files],
             "choice": "; ".join(f"{each.file}: {each.reason}" for each in agent.config.in_force.why),
@@ -51,21 +79,21 @@ def status(agent: "Agent") -> dict[str, Any]:
     }
 
 
-def ready(agent: "Agent") -> bool:
+def ready(agent: Running) -> bool:
     """Whether nothing is missing."""
     return not not_ready(agent)
 
 
-def not_ready(agent: "Agent") -> list[str]:
+def not_ready(agent: Running) -> list[str]:
     """Why the agent is not ready, a sentence each; empty when it is.
 
     It is when every resource is registered, the kubelet listens to it, and containers can get the devices.
     """
-    if agent.waiting or agent.fleet is None or not agent.state.published:
+    if agent.waiting or not agent.lists.running or not agent.state.published:
         return [agent.waiting or "starting", *map(str, agent.steps.problems)]
-    services = agent.fleet.services.values()
+    services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
-    return [*missing, agent.state.cdi.trouble] if agent.state.cdi.trouble else missing
+    return [*missing, agent.cdi.trouble] if agent.cdi.trouble else missing
 
 
 def _why(service: ResourceService) -> str:
@@ -73,8 +101,8 @@ def _why(service: ResourceService) -> str:
     return "registered, but the kubelet has not opened its stream" if silent else service.state
 
 
-def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
-    service = agent.fleet.services.get(resource.name) if agent.fleet else None
+def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
+    service = agent.lists.services.get(resource.name)
     holders = agent.holders.holders or {}
     return {
         "name": resource.name,
@@ -93,7 +121,7 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
                 "reason": slot.health.reason,
                 "injected": slot.health.injected or agent.drill.engine.removed_by((resource.name, slot.id)),
                 "flaps": agent.state.verdicts.flaps(slot.device.raw.id),
-                "changedAt": agent.state.changed_at.get((resource.name, slot.id)),
+                "changedAt": agent.measures.changed_at.get((resource.name, slot.id)),
                 "holder": holders.get((resource.name, slot.id)),
             }
             for slot in resource.slots

@@ -115,14 +115,13 @@ class HolderTracker:
         self._desk.forget(settled)
         return granted
 
-    def press(self, keys: Iterable[Key]) -> frozenset[str]:
-        """Something waits for these: the resources whose list, sent again, makes the kubelet write its checkpoint.
+    def press(self, keys: Iterable[Key]) -> None:
+        """Something waits for these, and the kubelet is being made to write its checkpoint.
 
-        Only that settles what is doubted because the checkpoint has it: it may be from a pod that has ended.
+        That settles what is doubted because the checkpoint has it: it may be from a pod that has ended.
         """
         waiting = self.knowledge.doubted & set(keys) if self.readable else frozenset()
         self._pressed |= {key: self._pressed.get(key, time.monotonic()) for key in waiting}
-        return frozenset(resource for resource, _ in waiting)
 
     def _tell(self, reading: Reading) -> None:
         known, trouble = self.readable, self._checkpoint.trouble
@@ -148,7 +147,15 @@ class HolderTracker:
             allocated=dict(self._desk.allocated_at),
             doubted=self.knowledge.doubted,
             blind_since=self._blind_since,
+            complete=self._is_complete(),
+            silent=self.knowledge.silent_since is not None,
         )
+
+    def _is_complete(self) -> bool:
+        known = self.knowledge
+        if known.heard:
+            return known.silent_since is None and not known.is_young(known.answered_at)
+        return time.monotonic() - self._blind_since >= self._patience.blind
 
 
 def _source(knowledge: Knowledge, reading: Reading) -> str:

@@ -18,19 +18,18 @@ from typing import Any
 import structlog
 
 from ...core.allocation import cdi, edits
+from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory
-from ...core.model.device import Health, base_id
+from ...core.model.device import Health
 from ...core.model.fault_effects import CdiFault
-from ...core.retention.holders import Holdings
+from .base import Output, Stage
 from .cdi_foreign import ForeignFiles, Name
 from .cdi_own import OwnFiles, is_unfinished
 
 log = structlog.get_logger(__name__)
 
 _MOST_SAID = 3  # troubles in one text
-
-NO_CDI_FAULTS: Mapping[str, CdiFault] = {}
 
 
 @dataclass(slots=True)
@@ -43,72 +42,82 @@ class _Outcome:
     again: tuple[float | None, ...] = ()
 
 
-class CdiFiles:
+class CdiFiles(Output):
     """One directory's files of ours, and what they say.
 
-    A device that is not wanted stays as long as `intervals` says of one that vanished. `failed` holds the devices (by
-    raw id) that a runtime cannot resolve, and why: they must not be advertised as Healthy. `trouble` is the same for
-    the directory as a whole, or empty. `again_at` is the (monotonic) time at which to settle again, or None.
+    `undeliverable` holds the devices that a runtime cannot resolve: they must not be advertised as Healthy. `trouble`
+    is the same for the directory as a whole, or empty.
     """
+
+    name = "writing CDI specifications"
+    stage = Stage.PREPARE
 
     def __init__(self, directory: Path, intervals: Intervals) -> None:
         self.directory = directory
-        self.failed: Mapping[str, Health] = {}
         self.trouble = ""
-        self.again_at: float | None = None
         self._intervals = intervals
         self._own = OwnFiles(directory, intervals)
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
         self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made anew
-        self._since: dict[Name, float] = {}  # when a device was first not wanted
+        self._left: frozenset[str] = frozenset()  # ids of devices that only pods need
+        self._plan: Plan | None = None
+        self._failed: Mapping[str, Health] = {}
+        self._again_at: float | None = None
         self._look = True  # whether to compare with the disk
 
     @property
+    def undeliverable(self) -> Mapping[str, Health]:
+        """The devices, by raw device id, that a runtime cannot resolve, and why."""
+        return self._failed
+
+    @property
     def directories(self) -> frozenset[Path]:
-        """The directory whose changes are worth a `recheck`, while there is anything of ours in it."""
+        """The directory, while there is anything of ours in it."""
         return frozenset({self.directory}) if self._present else frozenset()
 
     @property
-    def due(self) -> bool:
-        """Whether `settle` has something to do even if the inventory stays as it is."""
-        return self._look or bool(self._since) or (self.again_at is not None and time.monotonic() >= self.again_at)
+    def again_at(self) -> float | None:
+        """When to look again at what could not be written, or at what pods may still need."""
+        return self._again_at
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Let the next `settle` compare with the disk; False when only files changed that say nothing.
-
-        `changed` are names in the directory; none mean that anything may have changed.
-        """
+        """Compare with the disk at the next `settle`; our own unfinished files say nothing."""
         if changed and all(map(is_unfinished, changed)):
             return False
         self._look = True
         return True
 
-    async def settle(
-        self, inventory: Inventory, holdings: Holdings, faults: Mapping[str, CdiFault] = NO_CDI_FAULTS
-    ) -> None:
-        """Make the files say what the inventory and pods need. What cannot be written is reported, not raised.
-
-        `faults` spoil files, by name, on demand.
-        """
+    async def settle(self, plan: Plan) -> None:
+        """Make the files say what the plan and pods need. What cannot be written is told by `undeliverable`."""
+        now = time.monotonic()
+        due = self._again_at is not None and now >= self._again_at
+        if not (self._look or due or self._differs(plan)):
+            return
         look, self._look = self._look, False
         outcome = _Outcome()
-        if self._present != [] or edits.uses_cdi(inventory):
-            outcome = await asyncio.to_thread(self._work, inventory, holdings, faults, time.monotonic(), look=look)
-        self.failed = _failed(inventory, outcome)
-        self.again_at = min((each for each in outcome.again if each is not None), default=None)
+        try:
+            if self._present != [] or plan.specifications:
+                outcome = await asyncio.to_thread(self._work, plan, now, look=look)
+        except BaseException:
+            self._look = True
+            raise
+        self._plan = plan
+        self._failed = _failed(plan.inventory, outcome)
+        self._again_at = min((each for each in outcome.again if each is not None), default=None)
         self._say(outcome.troubles)
 
-    def _work(
-        self,
-        inventory: Inventory,
-        holdings: Holdings,
-        faults: Mapping[str, CdiFault],
-        now: float,
-        *,
-        look: bool,
-    ) -> _Outcome:
-        wanted = edits.cdi_documents(inventory)
+    def _differs(self, plan: Plan) -> bool:
+        before = self._plan
+        return (
+            before is None
+            or plan.specifications is not before.specifications
+            or plan.cdi_faults != before.cdi_faults
+            or any(map(plan.is_free, self._left))
+        )
+
+    def _work(self, plan: Plan, now: float, *, look: bool) -> _Outcome:
+        wanted = plan.specifications
         if self._present is None:
             try:
                 self._present = self._own.read()
@@ -116,16 +125,15 @@ class CdiFiles:
                 reason = f"cannot read the CDI directory {self.directory}: {cause.strerror}"
                 files = {cdi.file_name(kind): reason for kind in wanted}
                 return _Outcome(files, troubles=(reason,) * bool(files), again=(now + self._intervals.retry_cdi,))
-        unneeded = self._unneeded(wanted, holdings, now)
-        documents = cdi.with_leftovers(wanted, self._present, lambda kind, name: (kind, name) not in unneeded)
+        documents = cdi.with_leftovers(wanted, self._present, lambda device: not plan.is_free(device))
         texts = self._rendered(documents)
-        self._own.settle(_spoilt(texts, faults), now, look=look)
+        self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
         self._present = list(documents.values())
-        self._since = {name: since for name, since in self._since.items() if name not in unneeded}
-        again = [self._look_again(since, holdings, now) for since in self._since.values()]
+        self._left = frozenset(_ids(documents) - _ids(wanted))
+        again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
         twice = self._twice(documents, texts)
         troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble, *twice.values()))
-        return _Outcome(self._own.failed, twice, tuple(troubles), (self._own.again_at, *again))
+        return _Outcome(self._own.failed, twice, tuple(troubles), (self._own.again_at, again))
 
     def _rendered(self, documents: Mapping[str, cdi.Document]) -> dict[str, bytes]:
         before, self._texts = self._texts, {}
@@ -133,33 +141,6 @@ class CdiFiles:
             known = before.get(kind)
             self._texts[kind] = known if known and known[0] == document else (document, _text(document))
         return {cdi.file_name(kind): text for kind, (_, text) in self._texts.items()}
-
-    def _unneeded(self, wanted: Mapping[str, cdi.Document], holdings: Holdings, now: float) -> set[Name]:
-        """Which present devices nobody needs any more; notes since when the others are not wanted."""
-        names = {(kind, device["name"]) for kind, document in wanted.items() for device in document["devices"]}
-        held = {base_id(each) for _, each in holdings.all()}
-        unneeded: set[Name] = set()
-        since: dict[Name, float] = {}
-        for document in self._present or ():
-            for device in document["devices"]:
-                name = (document["kind"], device["name"])
-                if name in names or device["name"] == cdi.ALL:
-                    continue
-                since[name] = self._since.get(name, now)
-                settled = self._is_settled(since[name], holdings, now)
-                if settled and (holdings.holders is None or cdi.device_id(device) not in held):
-                    unneeded.add(name)
-        self._since = since
-        return unneeded
-
-    def _is_settled(self, since: float, holdings: Holdings, now: float) -> bool:
-        if holdings.holders is None:
-            return now - since >= self._intervals.retire_blind
-        return holdings.read_at - since >= self._intervals.retire_settle
-
-    def _look_again(self, since: float, holdings: Holdings, now: float) -> float:
-        due = since + (self._intervals.retire_settle if holdings.holders is not None else self._intervals.retire_blind)
-        return due if due > now else now + self._intervals.retire_recheck
 
     def _twice(self, documents: Mapping[str, cdi.Document], texts: Mapping[str, bytes]) -> dict[Name, str]:
         """The devices that a file of somebody else has as well, and how to say it: a runtime resolves neither."""
@@ -193,6 +174,12 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
         if reason and raw not in failed:
             failed[raw] = Health(healthy=False, reason=f"no container could be given it by its CDI name: {reason}")
     return failed
+
+
+def _ids(documents: Mapping[str, cdi.Document]) -> set[str]:
+    """The ids of the devices in these documents."""
+    devices = (device for document in documents.values() for device in document["devices"])
+    return {cdi.device_id(device) for device in devices if device["name"] != cdi.ALL}
 
 
 def _some(names: list[str]) -> str:

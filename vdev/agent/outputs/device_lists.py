@@ -2,10 +2,12 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 
 import structlog
 
+from ...core.decide import Plan
 from ...core.intervals import PRODUCTION, Intervals
 from ...core.inventory.resources import Added, Change, Changed, Inventory, Removed, Resource, diff
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
@@ -13,21 +15,24 @@ from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, State
 from ...plugin.servicer import Desk
 from ..steps import Steps
+from .base import Output, Stage
 
 log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
 
 
-class Fleet:
-    """The services of one node. Tasks live in the task group that is given; each is named after its resource.
+class DeviceLists(Output):
+    """The services of one node, from `start` on. Tasks live in the group given; each is named after its resource.
 
     What goes wrong with one resource is the problem of a step of its own, and the others are served all the same.
     """
 
+    name = "telling the kubelet"
+    stage = Stage.LIST
+
     def __init__(
         self,
-        group: asyncio.TaskGroup,
         link: KubeletSocket,
         desk: Desk,
         *,
@@ -37,7 +42,7 @@ class Fleet:
         steps: Steps | None = None,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
-        self._group = group
+        self._group: asyncio.TaskGroup | None = None
         self._link = link
         self._desk = desk
         self._on_state = on_state
@@ -46,14 +51,39 @@ class Fleet:
         self._steps = steps or Steps()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
+        self._pressed_at: dict[str, float] = {}
 
-    def settle(self, inventory: Inventory) -> None:
-        """Serve this inventory; a resource that did not change is not touched, and one that fails is tried again."""
-        for change in diff(Inventory(self._settled), inventory):
+    @property
+    def running(self) -> bool:
+        """Whether anything can be served."""
+        return self._group is not None
+
+    @property
+    def is_listened_to(self) -> bool:
+        """Whether a kubelet has opened a stream."""
+        return any(service.streams for service in self.services.values())
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Serve in this group from now on."""
+        self._group = group
+
+    async def settle(self, plan: Plan) -> None:
+        """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
+
+        Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
+        pod that is not named still has the device.
+        """
+        for change in diff(Inventory(self._settled), plan.inventory):
             self._steps.do(_update(_resource(change).name), functools.partial(self._apply, change))
+        now = time.monotonic()
+        for name in plan.unsettled & self.services.keys():
+            if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
+                self._pressed_at[name] = now
+                self.services[name].list_again()
 
     def _apply(self, change: Change) -> None:
         resource = _resource(change)
+        assert self._group is not None, "started before anything is settled"
         match change:
             case Added():
                 log.info("resource added", resource=resource.name, devices=len(resource.slots))
@@ -80,12 +110,6 @@ class Fleet:
     async def _retire(self, service: ResourceService) -> None:
         await self._steps.take(_update(service.name), service.retire)
 
-    def list_again(self, resources: Iterable[str]) -> None:
-        """Send these resources' lists once more, though nothing in them is new."""
-        for name in resources:
-            if name in self.services:
-                self.services[name].list_again()
-
     def _start(self, name: str, service: ResourceService) -> None:
         previous = self._tasks.get(name)
         self.services[name] = service
@@ -99,6 +123,7 @@ class Fleet:
             for step in (_serve(name), _update(name)):
                 self._steps.forget(step)
 
+        assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
 
     async def stop(self) -> None:

@@ -1,7 +1,7 @@
 """The file that tells the next process what this one listed; what stands in it is decided in `record_form`.
 
 It is written before what it describes is listed. A process that is killed at any moment thus leaves a record that names
-at least what the kubelet was told. It survives a power cut a moment later: `sync` is not waited for.
+at least what the kubelet was told; that it also survives a power cut is seen to a moment later.
 """
 
 import asyncio
@@ -13,11 +13,13 @@ from pathlib import Path
 
 import structlog
 
+from ...core.decide import Plan
 from ...core.inventory.resources import EMPTY, Inventory, Resource
 from ...core.model.problem import Problem, warning
 from ...errors import HostError
 from ...hostfs import read_plain, write_atomic
 from . import record_form
+from .base import Output, Stage
 from .record_form import Owner, RecordError
 
 log = structlog.get_logger(__name__)
@@ -25,18 +27,23 @@ log = structlog.get_logger(__name__)
 _PATIENCE = 1.0  # seconds that a start waits for the file: a device list must not wait for a dead file server
 
 
-class Record:
-    """One node's record in a directory; None: there is none, and nothing is written.
+class Record(Output):
+    """One node's record in a directory; None: there is none, and nothing is written."""
 
-    `problem` says what is wrong with it at the moment. It never stops anything.
-    """
+    name = "recording what is listed"
+    stage = Stage.PREPARE
 
     def __init__(self, directory: Path | None, owner: Owner) -> None:
         self.path = None if directory is None else directory / _file_name(owner)
         self.problem: Problem | None = None
         self._owner = owner
         self._encoded: dict[str, tuple[frozenset[str], str]] = {}  # by resource: the ids, and their rows
-        self._written: bytes | None = None
+        self._recorded: Mapping[str, frozenset[str]] | None = None  # the ids that are on disk
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why what an earlier process listed is not known."""
+        return (self.problem,) if self.problem else ()
 
     async def read(self) -> Inventory:
         """What an earlier process listed; empty where that cannot be known."""
@@ -63,37 +70,41 @@ class Record:
         )
         log.warning("record not used", file=str(self.path), reason=why)
 
-    async def write(self, wanted: Inventory) -> None:
-        """Write down what is about to be listed, where that differs from the last time. Raises HostError."""
-        if self.path is not None:
-            await asyncio.to_thread(self._write, self.path, wanted.resources)
+    async def settle(self, plan: Plan) -> None:
+        """Write down what is about to be listed, where other ids are than the last time. Raises HostError."""
+        resources = plan.inventory.resources
+        if self.path is None or self._is_recorded(resources):
+            return
+        self._recorded = None
+        await asyncio.to_thread(self._write, self.path, resources)
+        self.problem, self._recorded = None, {name: each.ids for name, each in resources.items()}
+        asyncio.get_running_loop().run_in_executor(None, _sync, self.path)  # nobody waits for a power cut
+
+    def _is_recorded(self, resources: Mapping[str, Resource]) -> bool:
+        known = self._recorded
+        return (
+            known is not None
+            and known.keys() == resources.keys()
+            and all(known[name] is each.ids or known[name] == each.ids for name, each in resources.items())
+        )
 
     def _write(self, path: Path, resources: Mapping[str, Resource]) -> None:
         self._encoded = {name: self._rows(resource) for name, resource in resources.items()}
         text = record_form.document(self._owner, {name: rows for name, (_, rows) in self._encoded.items()})
-        if text == self._written:
-            return
-        self._written = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-            write_atomic(path, text, mode=0o600)
         except OSError as failed:
-            raise HostError(
-                f"cannot make {path.parent}: {failed.strerror}; is --state-dir right, and writable?"
-            ) from failed
-        self.problem, self._written = None, text
+            why = f"cannot make {path.parent}: {failed.strerror}; is --state-dir right, and writable?"
+            raise HostError(why) from failed
+        write_atomic(path, text, mode=0o600)
 
     def _rows(self, resource: Resource) -> tuple[frozenset[str], str]:
         known = self._encoded.get(resource.name)
         return known if known is not None and known[0] == resource.ids else (resource.ids, record_form.encode(resource))
 
-    async def sync(self) -> None:
-        """Bring the file to the disk itself, so that it outlives a power cut."""
-        if self.path is not None:
-            await asyncio.to_thread(_sync, self.path)
-
 
 def _sync(path: Path) -> None:
+    """Bring the file to the disk itself."""
     for each in (path, path.parent):
         with contextlib.suppress(OSError):
             handle = os.open(each, os.O_RDONLY | os.O_CLOEXEC)

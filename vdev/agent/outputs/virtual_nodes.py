@@ -21,6 +21,7 @@ from typing import assert_never
 import structlog
 
 from ...core.allocation import edits
+from ...core.decide import Plan
 from ...core.intervals import PRODUCTION, Intervals
 from ...core.inventory.resources import Inventory
 from ...core.model import virtual_node as standin
@@ -34,6 +35,7 @@ from ...errors import HostError
 from ...hostfs import HostRoot, write_atomic
 from ...hostfs.look import listed
 from ...hostfs.pty import Pty, open_pty
+from .base import Output, Stage
 from .serial_lines import Line
 from .virtual_node_record import FILE, StandInRecord, names
 
@@ -59,56 +61,70 @@ class _Wanted:
 class _Outcome:
     lines: dict[str, Pty] = field(default_factory=dict)  # opened now, by device
     failed: dict[str, str] = field(default_factory=dict)
-    again_at: float | None = None  # when to look at leftovers again
 
 
-class StandIns:
-    """The stand-ins of one agent. `failed` holds the devices whose stand-in is missing, and why.
+class VirtualNodes(Output):
+    """The stand-ins of one agent. `undeliverable` holds the devices whose stand-in is missing."""
 
-    `again_at` is the (monotonic) time at which to call `settle` again, or None.
-    """
+    name = "making virtual nodes"
+    stage = Stage.PREPARE
 
     def __init__(self, directory: Path, host: HostRoot, *, owner: str, intervals: Intervals = PRODUCTION) -> None:
         self.directory = directory
-        self.failed: Mapping[str, Health] = {}
-        self.again_at: float | None = None
+        self._failed: Mapping[str, Health] = {}
+        self._again_at: float | None = None
         self._host = host
         self._intervals = intervals
         self._record = StandInRecord(directory, owner)
         self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
-        self._left: dict[str, float] = {}  # leftovers of earlier processes, by raw device id: since when they are known
+        self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
         self._wanted: Mapping[str, _Wanted] = {}
         self._lines: dict[str, Line] = {}
-        self._seen: tuple[Inventory, ...] | None = None
+        self._seen: Plan | None = None
 
     @property
     def directories(self) -> frozenset[Path]:
         """The directory whose changes are worth a `recheck`, while there is anything in it."""
         return frozenset({self.directory}) if self._wanted else frozenset()
 
-    def recheck(self) -> None:
-        """Let the next `settle` look at what is on the host, though nothing is wanted differently."""
+    @property
+    def undeliverable(self) -> Mapping[str, Health]:
+        """The devices, by raw device id, whose stand-in is missing, and why."""
+        return self._failed
+
+    @property
+    def again_at(self) -> float | None:
+        """When to try again what could not be made, or to look whether leftovers are free."""
+        return self._again_at
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Look at what is on the host at the next `settle`, though nothing is wanted differently."""
+        del changed
         self._seen = None
+        return True
 
-    async def settle(self, *inventories: Inventory, holdings: Holdings) -> None:
-        """Make what the inventories need and the host lacks, remove what none of them needs; report, never raise.
+    async def settle(self, plan: Plan) -> None:
+        """Make what the plan needs and the host lacks, remove what it does not need; report, never raise.
 
-        What this process never needed goes when no pod can hold it, by `holdings`.
+        What this process never needed goes when no pod can hold it.
         """
-        due = self.again_at is not None and time.monotonic() >= self.again_at
-        if not due and self._seen is not None and all(a is b for a, b in zip(self._seen, inventories, strict=True)):
+        now = time.monotonic()
+        due = self._again_at is not None and now >= self._again_at
+        seen = self._seen
+        if not due and seen is not None and seen.base is plan.base and seen.inventory is plan.inventory:
             return
-        wanted = _wanted(inventories)
-        if not due and self._seen is not None and wanted == self._wanted:
-            self._seen = inventories
+        wanted = _wanted((plan.base, plan.inventory))
+        if not due and seen is not None and wanted == self._wanted:
+            self._seen = plan
             return
         lines = {key: line.pty.path for key, line in self._lines.items()}
-        outcome = await asyncio.to_thread(self._work, wanted, lines, holdings, time.monotonic())
-        self._seen, self._wanted = inventories, wanted
+        outcome = await asyncio.to_thread(self._work, wanted, lines, plan.holdings)
+        self._seen, self._wanted = plan, wanted
         self._connect(outcome.lines)
         self._say(outcome.failed)
-        retry_at = time.monotonic() + self._intervals.retry_virtual_node if outcome.failed else None
-        self.again_at = min((each for each in (retry_at, outcome.again_at) if each is not None), default=None)
+        retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None
+        free_at = now + self._intervals.retire_settle if self._left else None
+        self._again_at = min((each for each in (retry_at, free_at) if each is not None), default=None)
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""
@@ -136,19 +152,17 @@ class StandIns:
 
     def _say(self, failed: Mapping[str, str]) -> None:
         reasons = set(failed.values())
-        for reason in sorted(reasons - {health.reason for health in self.failed.values()}):
+        for reason in sorted(reasons - {health.reason for health in self._failed.values()}):
             devices = sorted(device for device, why in failed.items() if why == reason)
             log.error("stand-in not made", reason=reason, device=devices[0], devices=len(devices))
-        self.failed = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
+        self._failed = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
 
     # --- files, in a thread -------------------------------------------------------------------------------------------
 
     def _path(self, device: str) -> Path:
         return Path(standin.host_path(str(self.directory), device))
 
-    def _work(
-        self, wanted: Mapping[str, _Wanted], lines: Mapping[str, str], holdings: Holdings, now: float
-    ) -> _Outcome:
+    def _work(self, wanted: Mapping[str, _Wanted], lines: Mapping[str, str], holdings: Holdings) -> _Outcome:
         outcome = _Outcome()
         try:
             if not self._take(needed=bool(wanted)):
@@ -156,13 +170,12 @@ class StandIns:
         except HostError as failed:
             outcome.failed = dict.fromkeys(wanted, str(failed))
             return outcome
-        self._clear(wanted, holdings, now)
+        self._clear(wanted, holdings)
         left = {device: slots for device, slots in (self._record.slots or {}).items() if device in self._left}
         self._record.write({**left, **{device: each.slots for device, each in wanted.items()}})
         self._made = frozenset(wanted)
         if not wanted and not self._left:
             self._record.release()
-        outcome.again_at = self._look_again(holdings, now)
         for device, each in wanted.items():
             before = self._wanted.get(device)
             changed = before is not None and before.standin != each.standin
@@ -186,32 +199,21 @@ class StandIns:
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
-    def _clear(self, wanted: Mapping[str, _Wanted], holdings: Holdings, now: float) -> None:
+    def _clear(self, wanted: Mapping[str, _Wanted], holdings: Holdings) -> None:
         """Remove what nobody needs; what this process did not make stays while a pod may hold it."""
         found = names(self.directory)
-        self._left = {
-            device: self._left.get(device, now) for device in found if device not in wanted and device not in self._made
-        }
-        for device in [each for each, since in self._left.items() if self._is_free(each, since, holdings, now)]:
-            del self._left[device]
+        others = {device for device in found if device not in wanted and device not in self._made}
+        free = {device for device in others if holdings.complete and not self._record.may_hold(device, holdings)}
+        for device in sorted(free):
             log.info("virtual node of an earlier process removed", path=str(found[device]))
-        for device in found.keys() - wanted.keys() - self._left.keys():
+        self._left = frozenset(others - free)
+        for device in found.keys() - wanted.keys() - self._left:
             with contextlib.suppress(OSError):  # a directory that cannot be written
                 _clear(found[device])
         for path in listed(self.directory):
             if path.name.startswith(_UNFINISHED) and path.suffix == ".tmp":
                 with contextlib.suppress(OSError):
                     _clear(path)
-
-    def _is_free(self, device: str, since: float, holdings: Holdings, now: float) -> bool:
-        if holdings.holders is None:
-            return now - since >= self._intervals.retire_blind
-        return holdings.read_at - since >= self._intervals.retire_settle and not self._record.may_hold(device, holdings)
-
-    def _look_again(self, holdings: Holdings, now: float) -> float | None:
-        wait = self._intervals.retire_blind if holdings.holders is None else self._intervals.retire_settle
-        moments = (since + wait for since in self._left.values())
-        return min((due if due > now else now + self._intervals.retire_recheck for due in moments), default=None)
 
     def _make(self, path: Path, each: _Wanted, line: str | None, *, changed: bool) -> Pty | None:
         """Make one where it is not as it should be; the new line of a serial one."""

@@ -80,9 +80,9 @@ def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_leftovers(
-    wanted: Mapping[str, Document], present: Iterable[Document], needed: Callable[[str, str], bool]
+    wanted: Mapping[str, Document], present: Iterable[Document], needed: Callable[[str], bool]
 ) -> dict[str, Document]:
-    """`wanted`, with devices of `present` that it lacks and that are `needed` (by kind and name).
+    """`wanted`, with devices of `present` that it lacks and that are `needed` (by the device's id).
 
     A container that restarts is given the same CDI names again, so a device that a pod still holds must stay
     resolvable when the configuration lost it. The device `all` stands for what is wanted alone.
@@ -91,7 +91,7 @@ def with_leftovers(
     for old in present:
         kind = old["kind"]
         names = {device["name"] for device in merged[kind]["devices"]} if kind in merged else set()
-        kept = [each for each in old["devices"] if each["name"] not in {*names, ALL} and needed(kind, each["name"])]
+        kept = [each for each in old["devices"] if each["name"] not in {*names, ALL} and needed(device_id(each))]
         if kept:
             base = merged.get(kind, {**old, "devices": []})
             version = max(base["cdiVersion"], old["cdiVersion"], key=lambda text: [int(n) for n in text.split(".")])

@@ -237,7 +237,8 @@ class Holdings:
     `holders` maps (resource, id) to the pod, as far as one is known by name; None where the kubelet never said.
     `doubted` may be held as well. `read_at` is when the last answer was asked for. `in_flight` are ids that an
     unfinished RPC names; `allocated` those of our own Allocates that no answer has settled yet. `blind_since` is when
-    it turned out that this kubelet does not tell at all (infinite while there is none to ask).
+    it turned out that this kubelet does not tell at all (infinite while there is none to ask). `complete`: whoever is
+    not named here holds nothing, for certain. `silent`: the kubelet did not answer the last question.
     """
 
     holders: Mapping[Key, str] | None = None
@@ -246,6 +247,8 @@ class Holdings:
     allocated: Mapping[Key, float] = field(default_factory=dict)
     doubted: frozenset[Key] = frozenset()
     blind_since: float = float("-inf")
+    complete: bool = True
+    silent: bool = False
 
     def may_hold(self, key: Key) -> bool:
         """Whether a pod may hold it, as far as is known now."""

@@ -1,0 +1,182 @@
+"""What happened, and what is due therefore: file events, the passing of time, news of health, the kubelet's coming and
+going.
+
+Nothing is decided or done here. Each method is one round of an endless loop, taken as a step (see `steps`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import structlog
+
+from ..health import HealthMonitor
+from ..hostfs import Watcher
+from ..plugin.kubelet_socket import KubeletSocket
+from . import handover_actions
+from .due import Due
+from .fault_control import Drill
+from .handover_actions import Ownership
+from .inputs import config_files
+from .inputs.config_files import ConfigSource
+from .inputs.pod_holders import HolderTracker
+from .lock import Claim
+from .options import Options
+from .reconcile import Reconciler
+from .steps import Steps
+
+log = structlog.get_logger(__name__)
+
+_HOLDERS = "asking the kubelet who holds what"
+_KUBELET = "looking at the kubelet's socket"
+
+
+class Events:
+    """The events of one agent. `on_displaced` is called when another agent has come to serve the kubelet."""
+
+    def __init__(
+        self,
+        options: Options,
+        due: Due,
+        steps: Steps,
+        *,
+        link: KubeletSocket,
+        claim: Claim,
+        config: ConfigSource,
+        health: HealthMonitor,
+        drill: Drill,
+        holders: HolderTracker,
+        ownership: Ownership,
+        state: Reconciler,
+        on_displaced: Callable[[], None],
+    ) -> None:
+        self._options = options
+        self._due = due
+        self._steps = steps
+        self._link = link
+        self._claim = claim
+        self._config = config
+        self._health = health
+        self._drill = drill
+        self._holders = holders
+        self._ownership = ownership
+        self._state = state
+        self._on_displaced = on_displaced
+        self._configured: frozenset[Path] = frozenset()
+        self._watched: frozenset[Path] = frozenset()  # the directories in which devices may appear
+        self._moved = True  # devices may be in other directories than those watched
+        self._limits: tuple[str, ...] = ()
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    async def watch(self, watcher: Watcher) -> None:
+        """Wait for changes of files, and mark what they make due."""
+        files = {*self._options.files, *self._config.chooser.chosen.files}
+        self._configured = await asyncio.to_thread(config_files.directories, files)
+        self.arm(watcher)
+        changed = await watcher.changes()
+        if self._link.directories & changed.keys():
+            await self._steps.take(_KUBELET, self._see_kubelet)
+        self._health.wake(changed)
+        for output in self._state.outputs:
+            if any(output.recheck(changed[each]) for each in output.directories & changed.keys()):
+                self._due.mark()
+        if self._drill.directories & changed.keys():
+            self._due.mark(faults=True)
+        if self._configured & changed.keys():
+            self._due.mark(reload=True)
+        if entries := self._state.scanner.concerned(changed):
+            self._due.mark(scan=entries)
+
+    async def follow_devices(self, *, moved: bool) -> None:
+        """Find out in which directories devices may appear, where that may have changed."""
+        self._moved |= moved
+        if self._moved:
+            self._moved = not await self._steps.take("finding the directories of devices", self._find_directories)
+
+    async def _find_directories(self) -> None:
+        self._watched = frozenset(await asyncio.to_thread(self._state.scanner.watched, self._state.scan))
+
+    def arm(self, watcher: Watcher) -> None:
+        """Watch what is to be watched now and no more; the content of files matters to configurations and probes.
+
+        What is watched from now on may have changed after it was last looked at, so it is looked at once more.
+        """
+        of_outputs = {each for output in self._state.outputs for each in output.directories}
+        wanted = {
+            *self._link.directories,
+            *self._configured,
+            *self._watched,
+            *self._health.directories,
+            *self._drill.directories,
+            *of_outputs,
+        }
+        for directory in watcher.paths - wanted:
+            watcher.unwatch(directory)
+        if not self._configured <= watcher.paths:
+            self._due.mark(reload=True)
+        if not self._drill.directories <= watcher.paths:
+            self._due.mark(faults=True)
+        for output in self._state.outputs:
+            if not output.directories <= watcher.paths and output.recheck():
+                self._due.mark()
+        contents = self._configured | self._health.contents | self._drill.directories | of_outputs
+        for directory in wanted:
+            watcher.watch(directory, content=directory in contents)
+        for limit in watcher.limits:
+            if limit not in self._limits:
+                log.warning("file events are limited", reason=limit)
+        self._limits = watcher.limits
+
+    async def look_again(self) -> None:
+        """Look at everything now and then, for what sends no events."""
+        await asyncio.sleep(self._options.intervals.look_at_devices)
+        for output in self._state.outputs:
+            output.recheck()
+        self._due.mark(scan=frozenset(self._state.scan.entries), faults=True)
+
+    # --- the kubelet --------------------------------------------------------------------------------------------------
+
+    async def look_at_kubelet(self) -> None:
+        """Look at its socket now and then."""
+        await asyncio.sleep(self._options.intervals.look_at_kubelet)
+        await self._steps.take(_KUBELET, self._see_kubelet)
+
+    async def _see_kubelet(self) -> None:
+        """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
+        if not await self._claim.keep():
+            directory = str(self._options.plugin_dir)
+            log.error("the directory was made anew and another vdev serves it; this one ends", directory=directory)
+            self._on_displaced()
+        await self._link.look()
+
+    async def look_at_holders(self) -> None:
+        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
+        intervals = self._options.intervals
+        acts = handover_actions.concerns(self._state.spec)
+        pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pace):
+                await self._due.asked.wait()
+        await asyncio.sleep(self._steps.pause(_HOLDERS))
+        self._due.asked.clear()
+        await self.read_holders()
+        self._due.mark()
+
+    async def read_holders(self) -> None:
+        """Ask who holds what now."""
+        await self._steps.take(_HOLDERS, self._read_holders)
+
+    async def _read_holders(self) -> None:
+        await self._holders.refresh()
+        if self._holders.holders is not None:
+            self._ownership.read(self._holders.holders, self._holders.granted(), self._state.served)
+
+    # --- health -------------------------------------------------------------------------------------------------------
+
+    async def follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
+        """Wait for the next verdicts."""
+        devices = await anext(news)
+        self._due.mark()
+        self._state.verdicts.reported(devices)

@@ -1,0 +1,71 @@
+"""What follows from a plan: an `Output` makes its part of it true, and knows nothing of the others.
+
+A new one is a class with a name and `settle`, in the list that `Agent` makes. When it is called, that a failure is
+tried again, and that it shows in log, status and metrics is the reconciler's business.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+
+from ...core.decide import Plan
+from ...core.model.device import Health
+from ...core.model.problem import Problem
+
+NOTHING: Mapping[str, Health] = {}
+
+
+class Stage(IntEnum):
+    """When an output is settled; those of one stage are settled in the order of their list.
+
+    PREPARE is for what must be there before the kubelet is told, because a runtime or the next process will look for
+    it; LIST tells the kubelet; FOLLOW is for everything that only says what is so.
+    """
+
+    PREPARE = 1
+    LIST = 2
+    FOLLOW = 3
+
+
+class Output(ABC):
+    """One thing that is kept as the plan says."""
+
+    name: str
+    """A phrase that goes before "failed" in a problem, such as "writing CDI specifications"."""
+    stage: Stage = Stage.FOLLOW
+
+    @abstractmethod
+    async def settle(self, plan: Plan) -> None:
+        """Make it so; cheap when nothing differs. What it raises is a problem, and it is called again after a pause.
+
+        One of stage LIST awaits nothing, so that no request of the kubelet comes between the decision and the lists.
+        """
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Let the next `settle` look at what is really there; False when `changed` (names in a directory) says nothing.
+
+        An empty `changed` means that anything may have changed.
+        """
+        del changed
+        return False
+
+    @property
+    def undeliverable(self) -> Mapping[str, Health]:
+        """The devices, by raw device id, that containers could not be given because of this output, and why."""
+        return NOTHING
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What a person should know, besides failures of `settle`."""
+        return ()
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The directories whose changes are worth a `recheck`."""
+        return frozenset()
+
+    @property
+    def again_at(self) -> float | None:
+        """The (monotonic) time at which to settle again though nothing happens, or None."""
+        return None

@@ -1,0 +1,61 @@
+"""What the plan comes to in numbers: metrics, and when each device changed last."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from ...core.decide import Plan
+from ...core.inventory.resources import EMPTY, Added, Change, Changed, Inventory, Removed, diff
+from ...core.retention.holders import Key
+from ...observe.metrics import Metrics
+from .base import Output
+
+
+class Measures(Output):
+    """Counts what is listed; `changed_at` has the times of changes, in seconds since the epoch."""
+
+    name = "measuring"
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.changed_at: dict[Key, float] = {}
+        self._metrics = metrics
+        self._seen: Inventory = EMPTY
+
+    async def settle(self, plan: Plan) -> None:
+        """Count what differs from the last plan, and measure this one."""
+        before, self._seen = self._seen, plan.inventory
+        self._stamp(diff(before, plan.inventory))
+        self._measure(plan)
+
+    def _stamp(self, changes: Iterable[Change]) -> None:
+        now = time.time()
+        for change in changes:
+            match change:
+                case Added(resource):
+                    self.changed_at |= {(resource.name, slot.id): now for slot in resource.slots}
+                case Changed(new=new):
+                    self.changed_at |= {(new.name, each): now for each in change.added}
+                    self.changed_at |= {(new.name, each): now for each, _ in change.health}
+                    for each in change.removed:
+                        self.changed_at.pop((new.name, each), None)
+                    self._count_health(change)
+                case Removed(resource):
+                    for slot in resource.slots:
+                        self.changed_at.pop((resource.name, slot.id), None)
+
+    def _count_health(self, change: Changed) -> None:
+        for each, health in change.health:
+            if change.old.by_id[each].health.healthy != health.healthy:
+                word = "Healthy" if health.healthy else "Unhealthy"
+                self._metrics.health_changes.labels(change.new.name, word).inc()
+                self._metrics.health_changed.labels(change.new.name).set_to_current_time()
+
+    def _measure(self, plan: Plan) -> None:
+        named: Mapping[Key, str] = plan.holdings.holders or {}
+        held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
+        for name, resource in plan.inventory.resources.items():
+            self._metrics.devices.labels(name, "Healthy").set(resource.healthy)
+            self._metrics.devices.labels(name, "Unhealthy").set(len(resource.slots) - resource.healthy)
+            self._metrics.list_bytes.labels(name).set(resource.list_bytes)
+            self._metrics.retired.labels(name).set(retired[name])
+            self._metrics.held.labels(name).set(held[name])

@@ -1,0 +1,138 @@
+"""The one decision: what is known of a node goes in as a `World`, what shall be comes out as a `Plan`.
+
+    arrange    configuration + devices found          -> Inventory   owners, partitions, names, replicas
+    decide     that + health + faults + pods          -> Plan        health ─► faults ─► retention ─► CDI specifications
+
+Both are functions of their arguments: no clock (the time is in the World), no I/O. A `Decider` remembers what it made
+the last time, which saves work and changes no result. Every output of the agent follows from the Plan and from nothing
+else, and so will everything that simulates a node.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .allocation import edits
+from .allocation.cdi import Document
+from .faults import targets
+from .faults.targets import Afflictions
+from .intervals import PRODUCTION, Intervals
+from .inventory import resources
+from .inventory.resources import EMPTY, Inventory
+from .memory import Memory
+from .model.device import Health, RawDevice, base_id
+from .model.fault_effects import CdiFault
+from .retention import retain
+from .retention.holders import Holdings, Key
+from .retention.retain import Retired
+from .spec import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything that a decision depends on, at one moment.
+
+    `base` is what the configuration and the host say, as `arrange` puts it. `verdicts` are those of probes and of
+    flapping, by raw device id; `undeliverable` are devices that an output cannot bring to containers, and why.
+    `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `listed` is what the kubelet was told
+    last, by this process or the one before, and `retired` what of that only pods keep in the list. `now` is monotonic.
+    """
+
+    base: Inventory = EMPTY
+    verdicts: Mapping[str, Health] = field(default_factory=dict)
+    undeliverable: Mapping[str, Health] = field(default_factory=dict)
+    afflictions: Afflictions = targets.NONE
+    cdi_faults: Mapping[str, CdiFault] = field(default_factory=dict)
+    holdings: Holdings = Holdings()  # noqa: RUF009 - frozen
+    listed: Inventory = EMPTY
+    retired: Mapping[Key, Retired] = field(default_factory=dict)
+    now: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What shall be: every output makes its part of it true.
+
+    `inventory` is what to list. `specifications` are the CDI documents of what is wanted, by kind. `held` are the ids
+    of devices (without a replica's number) that a pod may hold or that are retired: what belongs to one of them stays.
+    `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
+    """
+
+    base: Inventory
+    inventory: Inventory
+    retired: Mapping[Key, Retired]
+    holdings: Holdings
+    held: frozenset[str]
+    specifications: Mapping[str, Document]
+    cdi_faults: Mapping[str, CdiFault]
+    again_at: float | None
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """The resources with a retired device of which only the kubelet's checkpoint says that a pod has it."""
+        if self.holdings.silent:
+            return frozenset()
+        return frozenset(key[0] for key in self.retired if key in self.holdings.doubted)
+
+    def is_free(self, device: str) -> bool:
+        """Whether no pod can have anything of the device of this id (without a replica's number)."""
+        return self.holdings.complete and device not in self.held
+
+    def is_overtaken(self, holdings: Holdings) -> bool:
+        """Whether a pod may hold something by now that this plan drops, or of which it gives others a part."""
+        return any(self._gives_up(key) for key in holdings.all() - self.holdings.all())
+
+    def _gives_up(self, key: Key) -> bool:
+        name, slot = key
+        resource = self.inventory.resources.get(name)
+        return key in self.retired or resource is None or slot not in resource.ids
+
+
+class Decider:
+    """Decides for one node again and again."""
+
+    def __init__(self, intervals: Intervals = PRODUCTION) -> None:
+        self._intervals = intervals
+        self._arranged, self._judged, self._specified = Memory(), Memory(), Memory()
+
+    def arrange(self, spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
+        """What the configuration and the devices that were found (by entry) come to on this node."""
+        return resources.arrange(spec, node, found, self._arranged)
+
+    def decide(self, world: World) -> Plan:
+        """What shall be, in this world."""
+        verdicts = {**world.verdicts, **world.undeliverable}
+        healthy = resources.with_health(world.base, verdicts, self._judged)
+        fresh = targets.afflict(healthy, world.afflictions)
+        kept = retain.retain(
+            world.listed,
+            fresh,
+            world.retired,
+            world.holdings,
+            world.now,
+            settle=self._intervals.retire_settle,
+            blind=self._intervals.retire_blind,
+            recheck=self._intervals.retire_recheck,
+        )
+        listed = resources.settled(world.listed, targets.drop(kept.inventory, world.afflictions.dropped))
+        if not resources.diff(world.listed, listed):
+            listed = world.listed
+        return Plan(
+            base=world.base,
+            inventory=listed,
+            retired=kept.retired,
+            holdings=world.holdings,
+            held=_devices((*world.holdings.all(), *kept.retired)),
+            specifications=self._specifications(listed),
+            cdi_faults=world.cdi_faults,
+            again_at=kept.again_at,
+        )
+
+    def _specifications(self, inventory: Inventory) -> Mapping[str, Document]:
+        """The same object as long as every resource is."""
+        self._specified.begin()
+        of = tuple(inventory.resources.values())
+        return self._specified.recall("cdi", "", of, lambda _last: edits.cdi_documents(inventory))
+
+
+def _devices(keys: Iterable[Key]) -> frozenset[str]:
+    return frozenset(base_id(slot) for _, slot in keys)
