@@ -150,7 +150,7 @@ async def test_clear_all(agent, vdev, shows):
         (("device", "set", "acme-0", "--health", "Unhealthy", "--for", "soon"), "expected a duration"),
         (("fault", "clear", "nope"), "there is no fault 'nope'; there are: planned"),
         (("fault", "trigger", "nope"), "there is no fault 'nope'"),
-        (("fault", "clear"), "which fault?"),
+        (("fault", "clear"), "give the name of a fault, or --all"),
         (("fault", "add", "{name: x}"), "says not what fails"),
         (("fault", "add", "{name: x, devices: [nope/1], health: Unhealthy}"), "<live>:1:21"),
         (("fault", "add", "{name: x, devices: [acme], drop: true}"), "allowHarmful"),

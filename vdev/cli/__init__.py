@@ -1,9 +1,9 @@
-"""The `vdev` command: finds the sub-command, imports it alone, and turns exceptions into exit codes.
+"""The `vdev` command: imports the module of the sub-command, runs it, and turns exceptions into exit codes.
 
-Each command is a module of its own with `add_parser(subparsers)` and `run(args) -> int`, listed in `COMMANDS`. A module
-is imported only when its command is asked for, so that the offline ones start fast, and everywhere.
+Each command is a module of its own with `DESCRIPTION`, `EPILOG`, `add_arguments` and `run(args) -> int`, listed in
+`COMMANDS`. A module is imported only if its command is called, so that the offline ones start fast, and everywhere.
 
-Exit codes: 0 fine, 1 runtime failure, 2 configuration or usage.
+Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
 """
 
 import argparse
@@ -21,29 +21,29 @@ from ..core.model.problem import did_you_mean
 from ..errors import ConfigError, UsageError, VdevError
 
 COMMANDS = {
-    "run": "the plugin: serve the devices of a configuration to the kubelet",
-    "sim": "the embedded kubelet alone, for any device plugin",
-    "demo": "plugin and embedded kubelet, a story of a few seconds",
+    "run": "run the plugin: serve a configuration's devices to the kubelet",
+    "sim": "run the embedded kubelet alone, for any device plugin",
+    "demo": "run plugin and embedded kubelet through a checked story",
     "validate": "check configuration files and show every error",
-    "plan": "what a node would advertise, and what a reload would change",
-    "allocate": "the exact response that a container would get",
-    "config": "the effective configuration, and where each value came from",
-    "schema": "JSON Schema of the configuration file, for editors",
-    "status": "what the running plugin serves",
-    "fault": "inject, list and end failures in the running plugin",
+    "plan": "show what a node would advertise, or a reload change",
+    "allocate": "show the exact response to an allocation",
+    "config": "show the effective configuration, with each value's origin",
+    "schema": "print the configuration file's JSON Schema, for editors",
+    "status": "show what the running plugin serves",
+    "fault": "inject, list and end faults in the running plugin",
     "device": "set a device's health in the running plugin",
 }
-"""Every command with its line in the help; its module has the same name."""
+"""Every command with its line in the help. Its module has the same name."""
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 EPILOG = """examples:
-  vdev validate vdev.yaml        is the file right?
-  vdev plan vdev.yaml            what would this node advertise?
-  vdev run --config-file vdev.yaml
+  vdev validate vdev.yaml            check a file
+  vdev plan vdev.yaml                show what this node would advertise
+  vdev run --config-file vdev.yaml   advertise it
 
-vdev COMMAND --help says more about each.
+vdev COMMAND --help describes a command.
 """
 
 
@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a file's name may be no text of the terminal's
+        # As on stderr: the terminal's encoding may lack characters of a file's name.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         chosen = parsed(arguments)
         code = int(chosen.run(chosen) or 0)
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; Python's own flush at exit must not complain about it either.
+        # The reader of our output has closed it. Without this, Python's own flush at exit would complain.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
@@ -93,14 +94,14 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that leaves the exit to `main`."""
+    """A parser that raises its errors, for `main` to print."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def _parser(chosen: str) -> tuple[_Parser, Any]:
-    """The parser with the chosen command in full and the others by name, and the chosen command's module."""
+    """A parser that knows all commands by name and the chosen one in full, and the chosen command's module."""
     parser = _Parser(
         prog="vdev",
         description="Make a Kubernetes node advertise any device that a YAML file declares.",
@@ -112,16 +113,16 @@ def _parser(chosen: str) -> tuple[_Parser, Any]:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
     module = None
     for name, summary in COMMANDS.items():
+        command = subparsers.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name == chosen:
             module = importlib.import_module(f".{name}", __name__)
-            module.add_parser(subparsers)
-        else:
-            subparsers.add_parser(name, help=summary)
+            command.description, command.epilog = module.DESCRIPTION, module.EPILOG
+            module.add_arguments(command)
     return parser, module
 
 
 class _Command(_Parser):
-    """A command's parser: flags are given in full."""
+    """The parser of a command: flags cannot be abbreviated."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})

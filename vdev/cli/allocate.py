@@ -1,4 +1,4 @@
-"""`vdev allocate`: the exact answer that a container's request would get."""
+"""`vdev allocate`: the exact response to an allocation."""
 
 import argparse
 import json
@@ -16,42 +16,36 @@ from ..preview import Answer
 from . import common
 
 EXTRA = "ids"
-"""Where the positional arguments after `--resource` go."""
+"""The argument that takes the positional arguments after `--resource`."""
 
+DESCRIPTION = "Show what a container gets if the kubelet allocates these devices to it."
 EPILOG = """examples:
   vdev allocate vdev.yaml --resource example.com/uart uart-ttyUSB0
-  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by their index
-  vdev allocate vdev.yaml --resource nvidia.com/gpu --size 2   what the preferred allocation would choose
-  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the answer under each device-list strategy
+  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by index
+  vdev allocate vdev.yaml --resource nvidia.com/gpu --size 2   the devices that the preferred allocation chooses
+  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the response under each device-list strategy
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "allocate",
-        usage="vdev allocate [option ...] --resource NAME FILE [FILE ...] [ID ...]",
-        help="the exact response that a container would get",
-        description="Show what a container gets when the kubelet allocates these devices to it.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.usage = "vdev allocate [option ...] --resource NAME FILE [FILE ...] [ID ...]"
     common.add_node(parser)
-    parser.add_argument("--resource", required=True, metavar="NAME", help="the extended resource that is asked for")
+    parser.add_argument("--resource", required=True, metavar="NAME", help="the extended resource")
     parser.add_argument(
-        "--size", type=int, metavar="N", help="instead of ids: let the preferred allocation choose N devices"
+        "--size", type=int, metavar="N", help="let the preferred allocation choose N devices; instead of IDs"
     )
     parser.add_argument(
         "--all-strategies",
         action="store_true",
-        help="show the answer under each device-list strategy, instead of those that are on",
+        help="show the response under every device-list strategy, not only the configured ones",
     )
     common.add_flags(parser)
     common.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer; 2 for a bad configuration or an unknown resource, 1 when the request is refused."""
+    """Print the response; 2 for a wrong configuration or an unknown resource, 1 if the allocation is refused."""
     files, ids = _split(args.files, args.ids)
     seen = common.previewed(args, files)
     if code := common.exit_code(seen.problems):
@@ -85,13 +79,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
-    """Files and ids; when the ids were given straight after the files, what is or looks like a file is one."""
+    """Files and ids, if the ids were given straight after the files: what is or looks like a file is one."""
     files = [each for each in arguments if _is_file(each)] or arguments[:1]
     return files, [*(str(each) for each in arguments if each not in files), *ids]
 
 
 def _is_file(path: Path) -> bool:
-    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # noqa: PTH110  # which raises for ids
+    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # noqa: PTH110  # pathlib raises for some ids
 
 
 def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""What several commands share: output options, tables, the documents that `--output json` promises."""
+"""What several commands share: arguments, exit codes and tables."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,14 @@ from ..preview import Preview, preview
 from ..settings import Group
 from . import options
 
-SHOWN = 40  # rows of a table before the rest is only counted
+SHOWN = 40  # rows of a table; the rest is only counted
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """`--output text|json`."""
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="output format [default: text]"
+    )
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

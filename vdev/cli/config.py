@@ -1,40 +1,35 @@
-"""`vdev config`: the effective configuration, and where each value came from."""
+"""`vdev config`: the effective configuration, and where each value comes from."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from .. import config
 from ..core.inventory import imagined_nodes
 from . import common, options
 
+DESCRIPTION = (
+    "Print the effective configuration, each value with its origin: a flag, an environment variable, a place in a "
+    "file, or the default."
+)
 EPILOG = """examples:
-  vdev config vdev.yaml                          as YAML, the origins as comments
-  vdev config vdev.yaml their-nvidia-config.yaml two files, joined by their sections
-  MIG_STRATEGY=mixed vdev config vdev.yaml       flag > environment > file > default
+  vdev config vdev.yaml                          as YAML, with origins as comments
+  vdev config vdev.yaml their-nvidia-config.yaml two files, joined by sections
+  MIG_STRATEGY=mixed vdev config vdev.yaml       flags > environment > file > defaults
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "config",
-        help="the effective configuration, and where each value came from",
-        description="Print the effective configuration. Its values come from flags, the environment, the files, or are "
-        "defaults, in this order; each is shown with where it came from.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
-    options.add_one(parser, "node_name", "show what is wrong on the node of this name; default: on any node")
+    common.add_output(parser)
+    options.add_one(parser, "node_name", "check for the node of this name; default: for any node")
     common.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the configuration; problems go to stderr. 2 when no node could serve it. Raises ConfigError."""
+    """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
     chosen = options.read(args)
     loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if args.output == "json":

@@ -1,6 +1,6 @@
-"""`vdev demo`: the plugin and the embedded kubelet in a story of a few seconds, each step of it checked.
+"""`vdev demo`: plugin and embedded kubelet run through a story of a few seconds, with each step checked.
 
-The plugin is `vdev run` in a process of its own, as a user would start it; the kubelet lives in this one.
+The plugin is `vdev run` in a process of its own; the kubelet runs in this one.
 """
 
 import argparse
@@ -17,28 +17,22 @@ from typing import Any
 
 from . import common
 
+DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
 EPILOG = """examples:
-  vdev demo           a story of a few seconds; exit 0 only when all of it came true
-  vdev demo --keep    the same, and leave the plugin's log behind
+  vdev demo           run the story; exit code 0 only if every check holds
+  vdev demo --keep    the same, and keep the plugin's log
 """
 NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
 _PATIENCE = 30.0  # seconds that a step may take before it counts as failed
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="plugin and embedded kubelet, a story of a few seconds",
-        description="Run the plugin against the embedded kubelet and tell what happens; needs no cluster and no root.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--keep", action="store_true", help="keep the demo's directory, with the plugin's log")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("--keep", action="store_true", help="keep the directory with the file and the plugin's log")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tell the story; 0 when every check in it held."""
+    """Run the story; 1 if a check fails."""
     directory = Path(tempfile.mkdtemp(prefix="vdev-demo-"))
     try:
         return asyncio.run(_tell(directory))
@@ -103,7 +97,7 @@ async def _tell(directory: Path) -> int:
                 await _removal(story, kubelet, config)
             await _end(story, kubelet)
     except (_Failed, TimeoutError) as failed:
-        print(f"   ✗ {failed}\n\nThe plugin's last words:", file=sys.stderr)
+        print(f"   ✗ {failed}\n\nThe end of the plugin's log:", file=sys.stderr)
         print("\n".join((directory / "plugin.log").read_text().splitlines()[-15:]), file=sys.stderr)
         return 1
     print(
@@ -135,7 +129,7 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
 
 
 async def _until(kubelet: Any, condition: Callable[[], bool], what: str) -> float:
-    """Wait for the node to look so; the milliseconds that it took."""
+    """Wait until the condition holds; the milliseconds that it took."""
     begun = time.monotonic()
     await kubelet.wait_until(condition, timeout=_PATIENCE, what=what)
     return (time.monotonic() - begun) * 1000
@@ -247,10 +241,8 @@ async def _removal(story: Story, kubelet: Any, config: Path) -> None:
 
 
 async def _end(story: Story, kubelet: Any) -> None:
-    story.step("SIGTERM: the plugin says goodbye")
+    story.step("SIGTERM: the plugin ends")
     await _until(kubelet, lambda: not any(kubelet.node().allocatable.values()), "nothing allocatable")
     left = sorted(path.name for path in kubelet.device_plugin_dir.glob("vdev-*"))
     story.check("no socket is left behind", expected=[], actual=left)
-    story.check(
-        "the kubelet found nothing to complain about", expected=[], actual=[str(each) for each in kubelet.errors]
-    )
+    story.check("the kubelet saw no error of the plugin", expected=[], actual=[str(each) for each in kubelet.errors])

@@ -1,4 +1,4 @@
-"""`vdev fault`: see, inject, end and trigger failures in the running plugin."""
+"""`vdev fault`: list, inject, end and trigger faults in the running plugin."""
 
 import argparse
 import asyncio
@@ -11,37 +11,31 @@ from ..control import command_socket
 from ..errors import UsageError
 from . import common, options, timeline
 
+DESCRIPTION = "Inject faults into the running plugin."
 EPILOG = """examples:
   vdev fault list
   vdev fault add '{name: sick, devices: ["acme/0"], health: Unhealthy, reason: "XID 79", for: 30s}'
   vdev fault add --file drill.yaml     a file with `rules: [...]`; - reads standard input
-  vdev fault trigger dead-gpu          let a rule's fault happen now
-  vdev fault clear sick                end it, and heal what it broke
+  vdev fault trigger dead-gpu          start a rule's fault now
+  vdev fault clear sick                end it, and undo what it did
   vdev fault clear --all
 
-The plugin takes faults from people only when it runs with --enable-fault-injection. Rules are written as under `faults`
-in the configuration; docs/failure-testing.md shows how.
+The plugin accepts this only if it runs with --enable-fault-injection. Rules have the form of those under `faults` in
+the configuration file; see docs/failure-testing.md.
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "fault",
-        help="inject, list and end failures in the running plugin",
-        description="Failures on demand in the running plugin.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
-    _action(actions, "list", "show every rule, and whether it is in force")
-    add = _action(actions, "add", "add rules to those in force")
+    _action(actions, "list", "show every rule and its state")
+    add = _action(actions, "add", "add rules to the present ones")
     add.add_argument("rule", nargs="?", metavar="YAML", help="one rule, or a mapping with `rules`")
-    add.add_argument("-f", "--file", type=Path, metavar="FILE", help="read it from this file; - is standard input")
-    clear = _action(actions, "clear", "end a rule, and heal what it broke")
+    add.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the rules from this file; - is stdin")
+    clear = _action(actions, "clear", "end a rule, and undo what it did")
     clear.add_argument("name", nargs="?", metavar="NAME", help="the rule")
     clear.add_argument("--all", action="store_true", help="end all of them")
-    trigger = _action(actions, "trigger", "let a rule's fault happen now")
+    trigger = _action(actions, "trigger", "start a rule's fault now")
     trigger.add_argument("name", metavar="NAME", help="the rule")
 
 
@@ -53,9 +47,9 @@ def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the running plugin; 0 when it did as asked."""
+    """Send the request to the running plugin, and print its answer."""
     if args.action is None:
-        raise UsageError("which action? expected list, add, clear or trigger; see vdev fault --help")
+        raise UsageError("no action given; expected list, add, clear or trigger; see vdev fault --help")
     answer = asyncio.run(command_socket.ask(options.read(args).run_dir, _request(args)))
     if args.output == "json":
         print(json.dumps(answer, indent=2))
@@ -72,7 +66,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
             return {"do": "fault-add", "rules": _rules(args)}
         case "clear":
             if args.all == bool(args.name):
-                raise UsageError("which fault? give its name, or --all")
+                raise UsageError("give the name of a fault, or --all")
             return {"do": "fault-clear", "all": True} if args.all else {"do": "fault-clear", "name": args.name}
         case "trigger":
             return {"do": "fault-trigger", "name": args.name}
@@ -94,14 +88,14 @@ def _rules(args: argparse.Namespace) -> str:
 
 
 def done(answer: dict[str, Any]) -> str:
-    """What was done, in a line."""
+    """One line about what was done."""
     (verb, names), *_ = answer.items()
     listed = names if isinstance(names, list) else [names]
     return f"{verb}: {', '.join(listed) or 'nothing'}"
 
 
 def _injected(times: dict[str, int]) -> str:
-    """How many times, by resource where there are several: each of them counts."""
+    """How many times, in all and for each resource if there are several."""
     total = str(sum(times.values()))
     return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"  # noqa: PLR2004  # several
 
@@ -109,7 +103,7 @@ def _injected(times: dict[str, int]) -> str:
 def show(faults: dict[str, Any]) -> None:
     """Print the rules as a table."""
     if not faults["rules"]:
-        print("no fault rules" + ("" if faults["enabled"] else "; this plugin takes none from people"))
+        print("no fault rules" + ("" if faults["enabled"] else "; --enable-fault-injection is off"))
         return
     rows = [
         (

@@ -1,11 +1,11 @@
-"""The limits of the process that the commands which serve set for themselves."""
+"""Limits that the long-running commands set for their own process."""
 
 import contextlib
 import resource
 
 MOST_FILES = 65536
-"""Far more than is ever needed. Containers may have a limit of a thousand million, and the commands of probes and
-actions, which inherit it, include programs that close every number below it one by one.
+"""Far more than is ever needed. A container's limit may be a thousand million, which the programs of probes and actions
+inherit; some programs close every number up to their limit, one by one.
 """
 
 
@@ -14,5 +14,5 @@ def raise_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(OSError, ValueError):  # forbidden: work with what there is
+        with contextlib.suppress(OSError, ValueError):  # not permitted: the old limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

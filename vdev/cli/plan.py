@@ -14,39 +14,33 @@ from ..core.model.documents import device_document, problem_document
 from ..preview import Preview
 from . import common, timeline
 
+DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
-  vdev plan vdev.yaml --node npu-7             what the node npu-7 would
-  vdev plan new.yaml --against old.yaml        what replacing old.yaml by new.yaml would change
-  vdev plan vdev.yaml --timeline 10m           what its fault rules will do, and when
+  vdev plan vdev.yaml --node npu-7             what the node npu-7 would advertise
+  vdev plan new.yaml --against old.yaml        what replacing old.yaml with new.yaml would change
+  vdev plan vdev.yaml --timeline 10m           what its fault rules do, and when
   vdev plan vdev.yaml --explain                why each candidate device matched or did not
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "plan",
-        help="what a node would advertise, and why",
-        description="Show what a node would advertise for a configuration, without a kubelet, changing nothing.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_node(parser)
     parser.add_argument(
         "--against",
         nargs="+",
         metavar="OLD",
-        help="the configuration now in force: show what would change from it to FILE",
+        help="the configuration in force now: show what a change from it to FILE does",
     )
-    parser.add_argument("--explain", action="store_true", help="show every candidate, and which condition it failed")
-    parser.add_argument("--timeline", metavar="TIME", help="show what fault rules will do in that time, such as 10m")
+    parser.add_argument("--explain", action="store_true", help="show every candidate, and the condition that it failed")
+    parser.add_argument("--timeline", metavar="TIME", help="show what fault rules do in this time, such as 10m")
     common.add_flags(parser)
     common.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; 2 when the configuration has errors."""
+    """Print the plan; 2 if the configuration has errors."""
     new = common.previewed(args, args.files)
     old = common.previewed(args, args.against) if args.against else None
     until = None if args.timeline is None else config.duration(args.timeline, "--timeline")
@@ -124,7 +118,7 @@ def _print_resource(new: Preview, resource: Resource) -> None:
     count, healthy = len(resource.slots), resource.healthy
     print(
         f"\n{resource.name}: {count} device{'s' * (count != 1)}, {healthy} healthy, "
-        f"{resource.list_bytes} bytes on the wire"
+        f"{resource.list_bytes} bytes per list"
     )
     reasons = {new.inventory.reasons.get(slot.device.id, "") for slot in resource.slots}
     for reason in sorted(reasons - {""}):
@@ -151,7 +145,7 @@ def _print_changes(old: Preview, new: Preview) -> None:
             case Added(resource):
                 print(f"  + {resource.name}: new, {len(resource.slots)} devices")
             case Removed(resource):
-                print(f"  - {resource.name}: removed; its devices stay listed as Unhealthy while a pod may hold them")
+                print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
             case Changed():
                 _print_changed(change)
 
@@ -166,4 +160,4 @@ def _print_changed(change: Changed) -> None:
     for each, health in change.health[: common.SHOWN]:
         print(f"      ~ {each}: {'healthy' if health.healthy else f'unhealthy ({health.reason})'}")
     if not (change.added or change.removed or change.health):
-        print("      the same devices; what their containers get differs")
+        print("      the same devices, but containers get something else from them")

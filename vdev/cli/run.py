@@ -5,37 +5,32 @@ import asyncio
 import functools
 import os
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ..errors import UsageError
 from . import options
 from .limits import raise_open_files
 
+DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
   vdev run --config-file vdev.yaml                                on a node, as root
-  vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim    beside `vdev sim`, as anybody
+  vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
 
-A changed file is applied at once, as a difference; a bad one changes nothing. SIGHUP reads again, SIGTERM ends.
+A changed file is applied at once; only what differs changes. A file with errors changes nothing. SIGHUP reads the
+files again, SIGTERM ends the plugin.
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "run",
-        help="the plugin: serve the devices of a configuration to the kubelet",
-        description="Serve the devices of a configuration to the kubelet of this node until SIGTERM.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     options.add_all(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until told to stop."""
+    """Run until stopped by a signal."""
     raise_open_files()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its core writes lines of its own between ours, for what we report
-    from .. import config  # the running plugin's parts are not needed for --help
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
+    from .. import config  # not needed for --help
     from ..agent import Agent, Options
     from ..hostfs import HostRoot
     from ..hostfs.boot_id import boot_id
@@ -44,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = options.read(args)
     if not chosen.config_files:
         raise UsageError(
-            "no configuration: give --config-file FILE (env CONFIG_FILE); configs/quickstart.yaml is a start"
+            "no configuration file: give --config-file FILE, or set CONFIG_FILE; configs/quickstart.yaml is an example"
         )
     log.configure(level=chosen.log_level, form=chosen.log_format)
     load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
@@ -73,14 +68,14 @@ def run(args: argparse.Namespace) -> int:
         _leave(await Agent(agent_options).run())
 
     asyncio.run(main())
-    raise AssertionError("the process has ended")
+    raise AssertionError("unreachable: the process has ended")
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process, once the agent has put everything in order.
+    """End the process after the agent has cleaned up.
 
-    What the interpreter would do first can only disturb: it takes the signal handlers away, and waits for threads, of
-    which one may hang in the kernel.
+    The interpreter's own shutdown would remove the signal handlers and wait for threads, one of which may hang in the
+    kernel.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -9,27 +9,21 @@ from typing import Any
 from ..control import command_socket
 from . import common, options
 
+DESCRIPTION = "Show the resources, devices, health, holders and last reload of the running plugin."
 EPILOG = """example:
   vdev status                        the plugin of this node
-  vdev status --run-dir /tmp/vdev    the plugin that runs with that --run-dir
+  vdev status --run-dir /tmp/vdev    a plugin that was started with this --run-dir
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "status",
-        help="what the running plugin serves",
-        description="Show resources, devices, their health and holders, and the last reload of the running plugin.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     options.add_one(parser, "run_dir")
     common.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the status; 0 when the plugin is ready, 1 when it is not or does not answer."""
+    """Print the status; 1 if the plugin is not ready or does not answer."""
     status = asyncio.run(command_socket.ask(options.read(args).run_dir, {"do": "status"}))
     if args.output == "json":
         print(json.dumps(status, indent=2))
@@ -39,16 +33,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_holders(source: dict[str, Any], record: dict[str, Any]) -> None:
-    """Where the knowledge of who holds what comes from."""
+    """How the plugin knows which pod holds which device."""
     print(f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}", end="")
-    print(f"; {source['doubted']} devices may be held by pods that it does not name" if source["doubted"] else "")
+    print(f"; {source['doubted']} devices may be held by pods it does not know" if source["doubted"] else "")
     if source["checkpointProblem"]:
         print(f"  not used: {source['checkpointProblem']}")
     print(f"record {record['file'] or 'off'}{': ' if record['problem'] else ''}{record['problem']}")
 
 
 def _print(status: dict[str, Any]) -> None:
-    kubelet = "present" if status["kubelet"]["present"] else "not there"
+    kubelet = "present" if status["kubelet"]["present"] else "absent"
     print(f"node {status['node']}, vdev {status['version']}, {'ready' if status['ready'] else 'NOT READY'}")
     for reason in status["notReady"]:
         print(f"  {reason}")
@@ -59,7 +53,7 @@ def _print(status: dict[str, Any]) -> None:
     print(
         ""
         if config["lastReloadSuccessful"]
-        else f"; a later one was REFUSED {_ago(config['failedAt'])}, the last good one stays"
+        else f"; a later one was REFUSED {_ago(config['failedAt'])}, this one stays in force"
     )
     if config["choice"]:
         print(f"  chosen: {config['choice']}")
@@ -67,7 +61,7 @@ def _print(status: dict[str, Any]) -> None:
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
         print(
-            f"DRILL: {faults['active']} injected fault{'s' * (faults['active'] != 1)} in force ({names}); "
+            f"DRILL: {faults['active']} injected fault{'s' * (faults['active'] != 1)} active ({names}); "
             "see vdev fault list"
         )
     for problem in status["problems"]:

@@ -1,4 +1,4 @@
-"""`vdev plan --timeline`: what fault rules will do to a node, and when, as text and JSON."""
+"""`vdev plan --timeline`: what fault rules do to a node, and when, as text and JSON."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def show(outlook: Outlook, until: float) -> None:
 
 
 def clock(seconds: float) -> str:
-    """A time as people read it: `1h02m03s`, `4m05s`, `7.5s`."""
+    """A duration for people: `1h02m03s`, `4m05s`, `7.5s`."""
     whole = int(seconds)
     if whole >= 3600:  # noqa: PLR2004
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m{whole % 60:02d}s"

@@ -1,11 +1,10 @@
-"""`vdev validate`: every error and warning that the files alone can prove."""
+"""`vdev validate`: every error and warning that follows from the files alone."""
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from .. import config
 from ..core.inventory import imagined_nodes
@@ -13,33 +12,27 @@ from ..core.model.problem import Problem
 from ..errors import ConfigError
 from . import common, options
 
+DESCRIPTION = "Check configuration files, joined as vdev run joins them, and show every error with its place."
 EPILOG = """examples:
   vdev validate vdev.yaml
-  vdev validate vdev.yaml their-nvidia-config.yaml    two files, joined by their sections
-  vdev validate vdev.yaml --node-name gpu-7           for one node, whose name ids of NVIDIA presets depend on
+  vdev validate vdev.yaml their-nvidia-config.yaml    two files, joined by sections
+  vdev validate vdev.yaml --node-name gpu-7           for one node: ids of NVIDIA presets depend on its name
   vdev validate --output json vdev.yaml               for programs
 
-Exit code 0 when the configuration can be served, 2 when it has errors.
+Exit code 0 if the configuration can be served, 2 if it has errors.
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Describe the command."""
-    parser = subparsers.add_parser(
-        "validate",
-        help="check configuration files and show every error",
-        description="Check configuration files, as they would be served together, and show every error with its place.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (default: text)")
-    options.add_one(parser, "node_name", "check it for the node of this name alone; default: for any node")
+    common.add_output(parser)
+    options.add_one(parser, "node_name", "check for the node of this name; default: for any node")
     common.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the problems; 2 when one of them is an error."""
+    """Print the problems; 2 if one of them is an error."""
     chosen = options.read(args)
     problems: Sequence[Problem]
     try:
