@@ -151,7 +151,7 @@ async def test_clear_all(agent, vdev, shows):
         (("fault", "clear", "nope"), "there is no fault 'nope'; there are: planned"),
         (("fault", "trigger", "nope"), "there is no fault 'nope'"),
         (("fault", "clear"), "give the name of a fault, or --all"),
-        (("fault", "add", "{name: x}"), "says not what fails"),
+        (("fault", "add", "{name: x}"), "has no effect"),
         (("fault", "add", "{name: x, devices: [nope/1], health: Unhealthy}"), "<live>:1:21"),
         (("fault", "add", "{name: x, devices: [acme], drop: true}"), "allowHarmful"),
         (("fault", "add", "{name: planned, devices: [acme], health: Unhealthy}"), "exists already, from configuration"),

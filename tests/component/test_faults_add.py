@@ -29,7 +29,7 @@ async def run(start_agent):
 async def test_a_rule_against_one_in_force_is_refused(run):
     """The sentence names both rules."""
     _, add = run
-    with pytest.raises(UsageError, match="'sick', from configuration, and 'well' say the contrary"):
+    with pytest.raises(UsageError, match="'sick', from configuration, and 'well' contradict each other"):
         await add("{name: well, devices: [acme-0], health: Healthy}")
 
 

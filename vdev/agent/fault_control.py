@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 
 from .. import config
-from ..config.checks.fault_targets import contrary
 from ..core.allocation import cdi
+from ..core.faults.contradictions import contradiction
 from ..core.faults.forecast import words
-from ..core.faults.meaning import NOWHERE, scene
+from ..core.faults.meaning import imagined
 from ..core.inventory.resources import Inventory
 from ..core.model.fault_effects import CdiFault, FaultKind, Process
 from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
@@ -151,10 +151,10 @@ class Drill:
         new = self._parse(text, "<live>").rules
         names, now = {rule.name for rule in new}, self.engine.clock.now()
         runs = [run for name, run in self.engine.runs.items() if run.live and name not in names]
-        stage = scene(self.spec, (*new, *(run.rule for run in runs))) if runs else NOWHERE
+        nodes = imagined(self.spec, (*new, *(run.rule for run in runs)))
         for run in runs:
             for rule in new:
-                why = contrary(run.rule, rule, stage, later=now - run.loaded_at)
+                why = contradiction(run.rule, rule, nodes, later=now - run.loaded_at)
                 if why:
                     raise UsageError(
                         f"the rules {run.rule.name!r}, from {run.source}, and {rule.name!r} {why}; "

@@ -23,7 +23,7 @@ from ..core.inventory.resources import Inventory, Resource
 from ..core.model.device import Device
 from ..core.retention import handovers
 from ..core.retention.holders import Key
-from ..core.spec import ActionSpec, EntrySpec, Spec
+from ..core.spec import PRE_START_LIMIT, ActionSpec, EntrySpec, Spec
 from ..errors import ActionFailed
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
@@ -31,7 +31,6 @@ from .actions import Doer, named
 
 log = structlog.get_logger(__name__)
 
-PRE_START = 25.0  # seconds for all that is done before one container; the kubelet waits 30
 _REMEMBERED = 20  # failures
 
 
@@ -135,7 +134,7 @@ class Ownership:
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
         """Do what must be done before a container with these slots starts. Raises ActionFailed at the first failure."""
-        deadline = time.monotonic() + PRE_START
+        deadline = time.monotonic() + PRE_START_LIMIT
         devices = {slot.device.id: slot.device for each in ids if (slot := resource.by_id.get(each)) is not None}
         for device in devices.values():
             entry = resource.entries.get(device.raw.entry)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .. import config
 from ..core.inventory import imagined_nodes
+from ..core.model.documents import problem_document
 from ..core.model.problem import Problem
 from ..errors import ConfigError
 from . import common, options
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         problems = [problem for problem in bad.problems if isinstance(problem, Problem)]
     valid = not any(problem.is_error for problem in problems)
     if args.output == "json":
-        print(json.dumps({"valid": valid, "problems": [config.problem_document(each) for each in problems]}, indent=2))
+        print(json.dumps({"valid": valid, "problems": [problem_document(each) for each in problems]}, indent=2))
     else:
         for problem in problems:
             print(problem, file=sys.stderr)

@@ -5,37 +5,27 @@
     validation  tree to models; what is broken is left out and reported by `messages`
     checks/     what must fit together
     compile/    models to `core.spec.Spec`, with what `presets/` describe
+    pipeline    all of it, in order
     origins     where each value came from      editor_schema   the JSON Schema
 
-This module is the only face: nobody outside imports the others.
+Other packages import this module only; an import-linter contract enforces it.
 """
 
-import hashlib
-import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from ..core.model.fault_rules import FaultSpec
 from ..core.model.origin import Override
-from ..core.model.problem import Problem, error
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
-from . import origins as effective
-from .checks import entries
-from .compile import entry_spec, fault_spec
-from .document.loader import Document, join, overlaid, read_file, read_text
+from .document.loader import Document, join, read_file, read_text
 from .document.parser import Plain
-from .document.position import in_order, problem_document
 from .editor_schema import json_schema, json_schema_text
-from .messages import MAX_FINDINGS
 from .origins import Origin, render
-from .schema import nvidia_forms  # the module's name is its verb
+from .pipeline import Loaded, built, built_rules
 from .schema.scalars import Duration
-from .validation import Report, read, stands_alone
 
 __all__ = [
     "Loaded",
@@ -47,36 +37,11 @@ __all__ = [
     "load",
     "load_rules",
     "load_text",
-    "problem_document",
     "render",
 ]
 
 DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 NO_OVERRIDES: Mapping[str, Override] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A configuration that can be served.
-
-    `problems` holds warnings and, when loaded in part, the errors of what was left out. `origins` tells for each value
-    where it came from. `fingerprint` is equal for files of equal content under equal overrides.
-    """
-
-    spec: Spec
-    problems: tuple[Problem, ...] = ()
-    origins: tuple[Origin, ...] = ()
-    fingerprint: str = ""
-
-    @property
-    def warnings(self) -> tuple[Problem, ...]:
-        """The problems that stop nothing."""
-        return tuple(problem for problem in self.problems if not problem.is_error)
-
-    @property
-    def errors(self) -> tuple[Problem, ...]:
-        """Why items were left out; empty unless loaded in part."""
-        return tuple(problem for problem in self.problems if problem.is_error)
 
 
 def load(
@@ -102,8 +67,8 @@ def load(
     if problems:
         raise ConfigError(tuple(problems))
     if not any(document.root for document in documents):
-        read_file(Path(paths[0]))  # which says what is wrong with a configuration that says nothing
-    return _build(join(documents), overrides, preset_dirs, partial=partial)
+        read_file(Path(paths[0]))  # raises the error that says so
+    return built(join(documents), overrides, preset_dirs, partial=partial)
 
 
 def load_text(
@@ -115,55 +80,7 @@ def load_text(
     partial: bool = False,
 ) -> Loaded:
     """As `load`, for the text of one file. Raises ConfigError."""
-    return _build(read_text(text, name), overrides, preset_dirs, partial=partial)
-
-
-def _build(
-    document: Document, overrides: Mapping[str, Override], preset_dirs: Sequence[Path], *, partial: bool
-) -> Loaded:
-    over: dict[tuple[str | int, ...], Override] = {
-        tuple(path.split(".")): override for path, override in overrides.items()
-    }
-    document = overlaid(document, over)
-    report = Report(document)
-    reading = read(document, report)
-    devices = list(reading.items(("devices",), reading.file.devices))
-    dirs = [*preset_dirs, *_presets_dir(reading.file.presets_dir, report)]
-    for path, model in devices:
-        entries.entry(model, path, report)
-    entries.entries(devices, report)
-    compiled = {path: entry_spec.entry(model, path, dirs, report) for path, model in devices}
-    flags = entry_spec.flags(reading.file.flags)
-    entries.flags(reading, devices, report)
-    entries.sharing(reading, devices, entry_spec.partition_names(compiled.values(), flags), report)
-    entries.sizes(reading, compiled, report)
-    entries.emptiness(reading, report)
-    report.findings += nvidia_forms.unused(document)
-    whole = Spec(
-        entries=tuple(compiled.values()),
-        flags=flags,
-        sharing=entry_spec.sharing(reading, report, frozenset()),
-        gpu_patterns=entry_spec.patterns(reading, "gpus", report, frozenset()),
-        mig_patterns=entry_spec.patterns(reading, "mig", report, frozenset()),
-    )
-    faults = fault_spec.section(reading, whole, report)
-
-    problems = in_order(report.findings, document.files)
-    if len(problems) > MAX_FINDINGS:
-        more = error(document.files[0], f"there are {len(problems) - MAX_FINDINGS} more problems")
-        problems = (*problems[:MAX_FINDINGS], more)
-    broken = report.broken()
-    if broken and not (partial and all(stands_alone(unit) for unit in broken)):
-        raise ConfigError(problems)
-    spec = Spec(
-        entries=tuple(entry for path, entry in compiled.items() if path not in broken),
-        flags=flags,
-        sharing=entry_spec.sharing(reading, report, broken),
-        gpu_patterns=entry_spec.patterns(reading, "gpus", report, broken),
-        mig_patterns=entry_spec.patterns(reading, "mig", report, broken),
-        faults=faults,
-    )
-    return Loaded(spec, problems, effective.origins(reading, document, over), _fingerprint(document))
+    return built(read_text(text, name), overrides, preset_dirs, partial=partial)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
@@ -171,13 +88,7 @@ def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
 
     Without a seed of its own it has that of the configuration. Raises ConfigError.
     """
-    document = fault_spec.as_section(read_text(text, name))
-    report = Report(document)
-    reading = read(document, report)
-    rules = fault_spec.section(reading, spec, report)
-    if report.broken():
-        raise ConfigError(in_order(report.findings, document.files))
-    return rules if "seed" in reading.file.faults.model_fields_set else replace(rules, seed=spec.faults.seed)
+    return built_rules(read_text(text, name), spec)
 
 
 def duration(text: str, what: str) -> float:
@@ -187,18 +98,3 @@ def duration(text: str, what: str) -> float:
     except ValidationError as bad:
         details = bad.errors(include_url=False)[0]["ctx"]
         raise UsageError(f"{what}: {details['message']}; {details['hint']}") from bad
-
-
-def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:
-    """The directory that the file names, which is relative to the file."""
-    if name is not None:
-        path = ("presetsDir",)
-        directory = Path(report.document.value_place(path).file).parent / name
-        if os.path.isdir(directory):  # noqa: PTH112  # is_dir raises where the name cannot be looked at
-            yield directory
-        else:
-            report.error(path, f"{directory} is no directory")
-
-
-def _fingerprint(document: Document) -> str:
-    return hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Pydantic's errors as findings a person can act on: place, what is wrong, what is allowed, what was probably meant."""
+"""Pydantic's errors in a person's words: what is wrong and where, what is allowed, what was probably meant."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -8,100 +8,98 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from ..core.model.place import KeyPath, show
+from ..core.model.problem import Problem
 from .document.loader import Document
 from .document.parser import Tree
-from .document.position import Finding, Path, finding, show
+from .document.position import problem_at
 from .schema import field_docs
 from .schema.config_file import ConfigFile
-from .schema.scalars import PROBLEM, Section, described
+from .schema.section import PROBLEM, Section, described
 
-MAX_FINDINGS = 1000
-_FAR = 0.8  # how like a key of another section must be to be suggested; 1 is the same
+MAX_PROBLEMS = 1000
+_ALIKE = 0.8  # how like a key of another section must be to be suggested; 1 is the same
 
 
-def findings(error: ValidationError, document: Document) -> Iterator[Finding]:
-    """One finding for each error, as far as anybody reads."""
+def explained(error: ValidationError, document: Document, root: type[Section]) -> Iterator[Problem]:
+    """One problem for each error, as many as anybody reads. `root` is the model of the whole document."""
     details = error.errors(include_url=False)
-    for detail in details[:MAX_FINDINGS]:
-        yield _finding(detail, document)
-    if len(details) > MAX_FINDINGS:
-        yield finding(document.value_place(()), (), f"there are {len(details) - MAX_FINDINGS} more errors")
+    for detail in details[:MAX_PROBLEMS]:
+        yield _explained(detail, document, root)
+    if len(details) > MAX_PROBLEMS:
+        yield problem_at(document.value_place(()), (), f"there are {len(details) - MAX_PROBLEMS} more errors")
 
 
-def empty_values(document: Document) -> Iterator[Finding]:
-    """A finding for each key of `devices` and `faults` that has nothing behind it.
+def empty_values(document: Document) -> Iterator[Problem]:
+    """A problem for each key of `devices` and `faults` that has no value.
 
     A whole section may be empty, and NVIDIA's own sections are read as NVIDIA's plugin reads them.
     """
     for section in ("devices", "faults"):
-        for path in _nothing(document.root.get(section), (section,)):
-            key, model = str(path[-1]), model_at(path[:-1])
-            if len(path) > 1 and model and key in _fields(model) and key not in _may_be_empty(model):
+        for path in _without_value(document.root.get(section), (section,)):
+            key, model = str(path[-1]), _model_at(path[:-1], ConfigFile)
+            if len(path) > 1 and model and key in _fields(model) and key not in model.may_be_empty:
                 hint = "remove the key or give it one"
-                yield finding(document.value_place(path), path, f"{key!r} has no value", hint=hint)
+                yield problem_at(document.value_place(path), path, f"{key!r} has no value", hint=hint)
 
 
-def _nothing(tree: Tree, path: Path) -> Iterator[Path]:
-    """The paths at which there is no value."""
+def _without_value(tree: Tree, path: KeyPath) -> Iterator[KeyPath]:
     match tree:
         case None:
             yield path
         case list():
             for index, item in enumerate(tree):
-                yield from _nothing(item, (*path, index))
+                yield from _without_value(item, (*path, index))
         case dict():
             for key, value in tree.items():
-                yield from _nothing(value, (*path, key))
+                yield from _without_value(value, (*path, key))
 
 
-def _may_be_empty(model: type[BaseModel]) -> frozenset[str]:
-    return model.may_be_empty if issubclass(model, Section) else frozenset()
-
-
-def _finding(detail: ErrorDetails, document: Document) -> Finding:
+def _explained(detail: ErrorDetails, document: Document, root: type[Section]) -> Problem:
     path, is_key = document.located(detail["loc"])
     known = document.known(path)
+    got = f"got {described(detail['input'])}"
     match detail["type"]:
         case "extra_forbidden":
-            return unknown_key(document, path)
+            return _unknown_key(document, path, root)
         case "missing":
-            field = model_at(path[:-1])
-            what = _described(field, str(path[-1])) if field else ""
+            model = _model_at(path[:-1], root)
+            what = _first_sentence(model, str(path[-1])) if model else ""
             hint = f"needed: {what[:1].lower()}{what[1:]}" if what else ""
-            return finding(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
+            return problem_at(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
         case kind if kind == PROBLEM:
-            ctx = detail["ctx"]
-            message, hint = ctx["message"], ctx["hint"]
+            message, hint = detail["ctx"]["message"], detail["ctx"]["hint"]
         case "list_type":
-            message, hint = f"expected a list, got {described(detail['input'])}", ""
+            message, hint = f"expected a list, {got}", ""
         case "dict_type" | "model_type" | "model_attributes_type":
-            message, hint = f"expected a mapping, got {described(detail['input'])}", _keys_hint(path)
+            model = _model_at(path, root)
+            message, hint = f"expected a mapping, {got}", f"its keys: {', '.join(_fields(model))}" if model else ""
         case _:
-            message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {described(detail['input'])}", ""
+            message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, {got}", ""
     place = document.key_place(known) if is_key else document.value_place(known)
-    return finding(place, known, message, hint=hint)
+    return problem_at(place, known, message, hint=hint)
 
 
-def unknown_key(document: Document, path: Path) -> Finding:
-    """A finding for a key that its mapping does not have, with where it belongs."""
+def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Problem:
+    """A problem for a key that its mapping does not have, with where it belongs."""
     key = str(path[-1])
-    model = model_at(path[:-1])
+    model = _model_at(path[:-1], root)
     allowed = list(_fields(model)) if model else []
     hints = ["allowed: " + ", ".join(allowed)] if allowed else []
-    homes = _homes()
-    near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_FAR)], n=1)
+    homes = _homes(root)
+    near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_ALIKE)], n=1)
     if key in homes:
         hints.append(f"it belongs under {' or '.join(homes[key])}")
     elif near and near[0] in allowed:
         hints.append(f"did you mean {near[0]!r}?")
     elif near:
         hints.append(f"did you mean {near[0]!r} under {' or '.join(homes[near[0]])}?")
-    return finding(document.key_place(path), path, f"unknown key {key!r}", hint="; ".join(hints))
+    return problem_at(document.key_place(path), path, f"unknown key {key!r}", hint="; ".join(hints))
 
 
-def model_at(path: Path) -> type[BaseModel] | None:
+def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
     """The model of the mapping at that path, or None where keys are free."""
-    annotation: Any = ConfigFile
+    annotation: Any = root
     for step in path:
         model = _model(annotation)
         if isinstance(step, int):
@@ -119,7 +117,7 @@ def _fields(model: type[BaseModel]) -> dict[str, Any]:
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
-def _described(model: type[BaseModel], key: str) -> str:
+def _first_sentence(model: type[BaseModel], key: str) -> str:
     """The first sentence about a field."""
     for name, field in model.model_fields.items():
         if key == (field.alias or name):
@@ -128,22 +126,12 @@ def _described(model: type[BaseModel], key: str) -> str:
     return ""
 
 
-def _keys_hint(path: Path) -> str:
-    model = model_at(path)
-    return "its keys: " + ", ".join(_fields(model)) if model else ""
-
-
-def _model(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _model(annotation: Any) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    return next(
-        (
-            found
-            for part in get_args(annotation)
-            if getattr(annotation, "__origin__", None) not in (list, dict) and (found := _model(part))
-        ),
-        None,
-    )
+    if getattr(annotation, "__origin__", None) in (list, dict):
+        return None
+    return next((found for part in get_args(annotation) if (found := _model(part))), None)
 
 
 def _inner(annotation: Any, kind: type, argument: int) -> Any:
@@ -154,11 +142,11 @@ def _inner(annotation: Any, kind: type, argument: int) -> Any:
 
 
 @cache
-def _homes() -> dict[str, list[str]]:
-    """Every key of the schema, with the sections that have it."""
+def _homes(root: type[Section]) -> dict[str, list[str]]:
+    """Every key below the top of the file, with the sections that have it."""
     homes: dict[str, list[str]] = {}
 
-    def visit(model: type[BaseModel], path: Path) -> None:
+    def visit(model: type[BaseModel], path: KeyPath) -> None:
         for key, annotation in _fields(model).items():
             if path:
                 homes.setdefault(key, []).append(show(path).replace("[0]", "[]"))
@@ -168,5 +156,5 @@ def _homes() -> dict[str, list[str]]:
             elif listed and (inner := _model(listed)):
                 visit(inner, (*path, key, 0))
 
-    visit(ConfigFile, ())
+    visit(root, ())
     return homes

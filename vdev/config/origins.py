@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..core.model.origin import Override
+from ..core.model.place import KeyPath, show
 from .document.loader import Document
 from .document.parser import Plain
-from .document.position import Path, show
 from .schema.sources import Test
-from .validation import Reading
+from .validation import Validated
 
 DEFAULT = "default"
 _SHORTHANDS = ("path", "names", "p50", "max")  # keys that a value without a mapping stands for
@@ -33,21 +33,21 @@ class Origin:
     path: str
     value: Any
     source: str
-    steps: Path = ()
+    steps: KeyPath = ()
 
 
-def origins(reading: Reading, document: Document, overrides: Mapping[Path, Override]) -> tuple[Origin, ...]:
+def origins(validated: Validated, document: Document, overrides: Mapping[KeyPath, Override]) -> tuple[Origin, ...]:
     """Every value of the configuration, in the schema's order; empty defaults are left out."""
-    sources = _Sources(reading, document, overrides)
-    found = (Origin(show(path), value, sources.of(path), path) for path, value in _leaves(_plain(reading.file), ()))
+    sources = _Sources(validated, document, overrides)
+    found = (Origin(show(path), value, sources.of(path), path) for path, value in _leaves(_plain(validated.file), ()))
     return tuple(origin for origin in found if origin.source != DEFAULT or origin.value not in ("", [], {}))
 
 
 class _Sources:
-    def __init__(self, reading: Reading, document: Document, overrides: Mapping[Path, Override]) -> None:
-        self._reading, self._document, self._overrides = reading, document, overrides
+    def __init__(self, validated: Validated, document: Document, overrides: Mapping[KeyPath, Override]) -> None:
+        self._reading, self._document, self._overrides = validated, document, overrides
 
-    def of(self, path: Path) -> str:
+    def of(self, path: KeyPath) -> str:
         written = self._written(path)
         for end in range(len(written), 0, -1):
             if override := self._overrides.get(written[:end]):
@@ -58,7 +58,7 @@ class _Sources:
         short = inside and not isinstance(_at(self._document.root, known), dict)
         return str(self._document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
 
-    def _written(self, path: Path) -> Path:
+    def _written(self, path: KeyPath) -> KeyPath:
         """The path in the file, where items that were left out are counted."""
         for items, numbers in self._reading.places.items():
             if path[: len(items)] == items and len(path) > len(items):
@@ -66,7 +66,7 @@ class _Sources:
         return path
 
 
-def _at(tree: Any, path: Path) -> Any:
+def _at(tree: Any, path: KeyPath) -> Any:
     for step in path:
         tree = tree[step]
     return tree
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _leaves(item, (*path, key))
@@ -105,7 +105,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 def render(values: tuple[Origin, ...]) -> str:
     """The values as YAML that loads to the same configuration, each with its origin as a comment."""
     lines: list[str] = []
-    before: Path = ()
+    before: KeyPath = ()
     for origin in values:
         path = origin.steps
         common = next(

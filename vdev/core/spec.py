@@ -306,6 +306,10 @@ class ActionSpec:
     timeout: float = 10.0
 
 
+PRE_START_LIMIT = 25.0
+"""Seconds for all that is done before one container starts; the kubelet waits 30."""
+
+
 # --- entries, sharing, names ----------------------------------------------------------------------------------------
 
 

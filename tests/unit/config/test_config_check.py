@@ -24,19 +24,19 @@ def errors(text: str) -> list[str]:
     [
         ("    virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
         ("    virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
-        ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; the entry has 3"),
+        ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; expected 0 to 2"),
         ("    virtual: {count: 3, links: [[1, 1]]}", "links[0][1]: device 1 is in this group twice"),
         ("    virtual: {count: 3, links: [[1]]}", "links[0]: a group of linked devices needs at least two indices"),
         ("    virtual: {count: 2, links: [[0, 1], [2, 0]]}", "links[1][0]: the score of 1 with 0 is 2"),
         ("    virtual: {count: 2, links: [[5, 1], [1, 0]]}", "links[0][0]: device 0 is linked to itself"),
-        ("    virtual: {count: 300, links: [[0, 1]]}", "links: links are for at most 256 devices"),
+        ("    virtual: {count: 300, links: [[0, 1]]}", "links: there are 300 devices; links are for at most 256"),
         ("    virtual: {preset: a100-sxm4-40g}", "unknown preset 'a100-sxm4-40g'; did you mean 'a100-sxm4-40gb'?"),
         ("    virtual: {preset: dgx-a100, count: 9}", "count: the preset 'dgx-a100' has 8 devices, fewer than 9"),
         ("    virtual: {memory: 16Q}", "virtual.memory: '16Q' has the unknown suffix 'Q'"),
-        ("    virtual: {}\n    glob: /dev/x", "devices[0]: the entry has virtual and glob; expected exactly one of"),
-        ("    exclude: [/dev/x]", "devices[0]: the entry says not where its devices come from"),
-        ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy goes with glob only"),
-        ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared goes with glob, sysfs and usb only"),
+        ("    virtual: {}\n    glob: /dev/x", "devices[0]: virtual and glob exclude each other; give exactly one of"),
+        ("    exclude: [/dev/x]", "devices[0]: no device source"),
+        ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy is for glob only"),
+        ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
         (
             '    glob: [{path: /dev/a*, containerPath: "/c/*"}]',
             "containerPath: '/c/*' has a '*', which is no wildcard here but part of a name; end a containerPath in '/'",
@@ -47,14 +47,14 @@ def errors(text: str) -> list[str]:
             "deviceNodes[0].hostPath: '/dev/tty*' has a '*'",
         ),
         ("    glob: ttyUSB*", "f:4:11: devices[0].glob: 'ttyUSB*' is not an absolute path"),
-        ("    glob: /dev/../etc/*", "climbs with '..'"),
+        ("    glob: /dev/../etc/*", "contains '..'"),
         ('    usb: {vendor: "1050", containerPath: "/c\\n"}', "'/c\\n' has a line break or another control character"),
         ("    glob: []", "devices[0].glob: the list is empty"),
-        ("    glob: [{path: /dev/a, permissions: rwx}]", "permissions: 'rwx' are no permissions"),
-        ("    glob: [{path: /dev/a, permissions: rr}]", "permissions: 'rr' are no permissions"),
-        ('    glob: [{path: /dev/a, permissions: ""}]', "permissions: '' are no permissions"),
-        ("    glob: [{path: /d, type: mount, permissions: r}]", "permissions: permissions go with type device only"),
-        ("    glob: [{path: /d, readOnly: true}]", "readOnly: readOnly goes with type mount only"),
+        ("    glob: [{path: /dev/a, permissions: rwx}]", "permissions: 'rwx' is not a set of permissions"),
+        ("    glob: [{path: /dev/a, permissions: rr}]", "permissions: 'rr' is not a set of permissions"),
+        ('    glob: [{path: /dev/a, permissions: ""}]', "permissions: '' is not a set of permissions"),
+        ("    glob: [{path: /d, type: mount, permissions: r}]", "permissions: permissions are for type device only"),
+        ("    glob: [{path: /d, readOnly: true}]", "readOnly: readOnly is for type mount only"),
         (
             "    glob: [{path: /d, type: Device}]",
             "type: the text 'Device' is not allowed here; expected device or mount",
@@ -79,7 +79,7 @@ def errors(text: str) -> list[str]:
         ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
         (
             "    glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",
-            "mounts[0].hostPath: /x is taken in the container already, at f:4:43",
+            "mounts[0].hostPath: /x is already taken in the container, at f:4:43",
         ),
         (
             "    virtual: {count: }",
@@ -103,7 +103,7 @@ def errors(text: str) -> list[str]:
         ('    virtual: {attributes: {a: "\\0"}}', "virtual.attributes.a: the text has a NUL"),
         (
             "    virtual: {}\n    container: {mounts: [{hostPath: /a, containerPath: /}]}",
-            "f:5:56: devices[0].container.mounts[0].containerPath: / is the container's own root",
+            "f:5:56: devices[0].container.mounts[0].containerPath: / is the root of the container",
         ),
         ('    virtual: {}\n    container: {annotations: {"bad key": x}}', "f:5:31: devices[0].container.annotations"),
         ('    virtual: {}\n    container: {annotations: {"a_b/c": x}}', "'a_b' before '/' is no DNS name"),
@@ -112,7 +112,10 @@ def errors(text: str) -> list[str]:
         ("    glob: /dev/a*\n    exclude: ['/dev/[b-a]']", "exclude[0]: [b-a] matches nothing: its range runs"),
         ("    virtual: {}\n    onNodes: ['[']", "onNodes[0]: the '[' in '[' is never closed"),
         ("    virtual: {}\n    onNodes: 'n-[z-a]'", "onNodes: [z-a] matches nothing"),
-        ("    sysfs: {}", "devices[0].sysfs: expected exactly one of class and bus"),
+        (
+            "    sysfs: {}",
+            "devices[0].sysfs: nothing says where in sysfs the devices are; give exactly one of class, bus",
+        ),
         (
             "    sysfs: {class: drm, match: {a: 1}}",
             'match.a: expected a pattern, got the number 1; write it in quotes: "1"',
@@ -128,7 +131,7 @@ def errors(text: str) -> list[str]:
         ("    usb: {vendor: xyz}", "usb.vendor: 'xyz' is not allowed; expected up to four hexadecimal digits"),
         ("    glob: /dev/a\n    health: {probe: file}", "devices[0].health: probe file needs path"),
         ("    glob: /dev/a\n    health: {probe: command}", "devices[0].health: probe command needs command"),
-        ("    glob: /dev/a\n    health: {probe: exists, path: /x}", "path: path goes with probe file only"),
+        ("    glob: /dev/a\n    health: {probe: exists, path: /x}", "path: path is for probe file only"),
         ("    glob: /dev/a\n    health: {}", "devices[0].health: 'probe' is missing"),
         (
             "    glob: /dev/a\n    partitions: {all: [x]}",
@@ -139,7 +142,7 @@ def errors(text: str) -> list[str]:
         ("    virtual: {preset: a30, count: 3}\n    partitions: {2-1: [1g.6gb]}", "the range 2-1 is empty"),
         (
             "    virtual: {preset: a30, count: 3}\n    partitions: {0-1: [1g.6gb], 1: [1g.6gb]}",
-            "device 1 has its partitions from '0-1' already",
+            "device 1 already gets its partitions from '0-1'",
         ),
         (
             "    virtual: {preset: a30}\n    partitions: {0: [1g.6gb, 9g.6gb]}",
@@ -287,7 +290,7 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
 @pytest.mark.parametrize(
     ("count", "sharing", "expected"),
     [
-        ("count: 150000", "", "f:7:14: devices[1].virtual: example.com/a has 300000 devices; the kubelet takes"),
+        ("count: 150000", "", "f:7:14: devices[1].virtual: example.com/a has 300000 devices; the kubelet accepts"),
         (
             "count: 5",
             "{name: example.com/a, replicas: 30000}",
@@ -389,7 +392,7 @@ def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
     assert isinstance(source, VirtualSource)
     assert 2**30 == source.memory
     file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
-    with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is no directory"):
+    with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is not a directory"):
         config.load([file])
 
 

@@ -154,7 +154,7 @@ def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         config.load([one, two])
     text = str(caught.value)
-    assert f"{two}:2:1: devices: section 'devices' stands in two files; the other is at {one}:2:1" in text
+    assert f"{two}:2:1: devices: section 'devices' is in two files; the other is at {one}:2:1" in text
     assert f"{two}:1:10: version: version v2 differs from v1" in text
 
 

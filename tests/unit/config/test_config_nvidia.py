@@ -164,8 +164,8 @@ def item(fields: str) -> str:
         (item("name: gpu, replicas: 2, devices: some"), "f:4:41: ", "devices set as 'some', and the only word"),
         (item("name: gpu, replicas: 2, devices: 0"), "f:4:41: ", "a count of devices must be at least 1, got 0"),
         (item("name: gpu, replicas: 2, devices: -3"), "f:4:41: ", "a count of devices must be at least 1, got -3"),
-        (item("name: gpu, replicas: 2, devices: 2.5"), "f:4:41: ", "the number 2.5 is no choice of devices"),
-        (item("name: gpu, replicas: 2, devices: {a: b}"), "f:4:41: ", "a mapping is no choice of devices"),
+        (item("name: gpu, replicas: 2, devices: 2.5"), "f:4:41: ", "the number 2.5 does not choose devices"),
+        (item("name: gpu, replicas: 2, devices: {a: b}"), "f:4:41: ", "a mapping does not choose devices"),
         (item("name: gpu, replicas: 2, devices: [1.5]"), "f:4:42: ", "the number 1.5 refers to no device"),
         (item("name: gpu, replicas: 2, devices: [[1]]"), "f:4:42: ", "a list refers to no device"),
         (item('name: gpu, replicas: 2, devices: ["a b"]'), "f:4:42: ", "the text 'a b' refers to no device"),
@@ -189,7 +189,7 @@ def item(fields: str) -> str:
         (
             "flags: {migStrategy: mixed, mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
             "f:2:11: sharing.mps: ",
-            "does not go with migStrategy mixed",
+            "does not work with migStrategy mixed",
         ),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "f:1:11: sharing.mps: ", "needs mpsRoot"),
         (
@@ -221,13 +221,13 @@ def test_every_rule_has_its_message_and_place(text: str, place: str, words: str)
 @pytest.mark.parametrize(
     ("one", "other", "words"),
     [
-        ("all", "all", "every device of nvidia.com/gpu is shared already, at f:4:7"),
-        ("all", "[3]", "device 3 of nvidia.com/gpu is shared already"),
-        ("[3]", "all", "every device of nvidia.com/gpu is shared already"),
-        ("2", "3", "device 0 of nvidia.com/gpu is shared already"),
-        ("2", "[1]", "device 1 of nvidia.com/gpu is shared already"),
-        ("[0, 7]", "1", "device 0 of nvidia.com/gpu is shared already"),
-        ("[0, 1]", "[2, 1]", "device 1 of nvidia.com/gpu is shared already"),
+        ("all", "all", "every device of nvidia.com/gpu is already shared, at f:4:7"),
+        ("all", "[3]", "device 3 of nvidia.com/gpu is already shared"),
+        ("[3]", "all", "every device of nvidia.com/gpu is already shared"),
+        ("2", "3", "device 0 of nvidia.com/gpu is already shared"),
+        ("2", "[1]", "device 1 of nvidia.com/gpu is already shared"),
+        ("[0, 7]", "1", "device 0 of nvidia.com/gpu is already shared"),
+        ("[0, 1]", "[2, 1]", "device 1 of nvidia.com/gpu is already shared"),
     ],
 )
 def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:

@@ -66,13 +66,13 @@ def test_defaults_of_a_stand_in() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "virtual.node: the node says not what it is; expected exactly one of like, pty, file, directory"),
-        ("like: null, file: x", "virtual.node: the node has like and file"),
+        ("", "virtual.node: nothing says what the node is; give exactly one of like, pty, file, directory"),
+        ("like: null, file: x", "virtual.node: like and file exclude each other"),
         ("like: full", "virtual.node.like: the text 'full' is not allowed here; expected null, zero or random"),
-        ("pty: script", "virtual.node.pty: a script needs answers, or otherwise"),
-        ("pty: echo, answers: {A: B}", "virtual.node.pty: answers go with pty script only"),
-        ("file: x, permissions: rw", "virtual.node.permissions: permissions goes with like only, and this is file"),
-        ("like: zero, readOnly: true", "virtual.node.readOnly: readOnly goes with file and directory only"),
+        ("pty: script", "virtual.node.pty: pty script needs answers, or otherwise"),
+        ("pty: echo, answers: {A: B}", "virtual.node.pty: answers are for pty script only"),
+        ("file: x, permissions: rw", "virtual.node.permissions: permissions is for like only, and this is file"),
+        ("like: zero, readOnly: true", "virtual.node.readOnly: readOnly is for file and directory only"),
         ("directory: {a/b: c}", "'a/b' is not allowed; expected a file's name, without '/'"),
         ("directory: {..: c}", "'..' is not allowed"),
         ("file: '{bogus}'", "virtual.node.file: unknown placeholder {bogus}"),
@@ -87,7 +87,7 @@ def test_a_wrong_stand_in_is_refused(text: str, expected: str) -> None:
 def test_too_many_lines_are_refused() -> None:
     """The machine has few pseudo terminals."""
     text = (NODE % "pty: echo").replace("count: 2", "count: 2000")
-    assert any("2000 serial lines; at most 1024" in problem for problem in problems(text))
+    assert any("2000 serial lines; an entry may have at most 1024" in problem for problem in problems(text))
 
 
 def test_actions_are_taken() -> None:
@@ -106,16 +106,16 @@ def test_actions_are_taken() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("onAllocate: [{}]", "onAllocate[0]: the action says not what to do"),
-        ("onAllocate: [{command: [a], chmod: /b}]", "onAllocate[0]: the action has command and chmod"),
-        ("onRelease: [{truncate: /a, mode: '0600'}]", "onRelease[0].mode: mode goes with chmod only"),
-        ("onRelease: [{truncate: /a, timeout: 1s}]", "onRelease[0].timeout: timeout goes with command only"),
+        ("onAllocate: [{}]", "onAllocate[0]: the action does nothing"),
+        ("onAllocate: [{command: [a], chmod: /b}]", "onAllocate[0]: command and chmod exclude each other"),
+        ("onRelease: [{truncate: /a, mode: '0600'}]", "onRelease[0].mode: mode is for chmod only"),
+        ("onRelease: [{truncate: /a, timeout: 1s}]", "onRelease[0].timeout: timeout is for command only"),
         ("preStart: [{chmod: /a, mode: 0600}]", 'write it in quotes: "0600"'),
         ("preStart: [{chmod: /a, mode: '4755'}]", "'4755' is not allowed"),
         ("preStart: [{command: [a], timeout: 26s}]", "26 seconds are too long"),
-        ("onAllocate: [{command: [a], timeout: 0s}]", "0 seconds are out of range"),
+        ("onAllocate: [{command: [a], timeout: 0s}]", "0 s is out of range"),
         ("onAllocate: [{truncate: a}]", "'a' is not an absolute path; it must start with '/' or {path}"),
-        ("onAllocate: [{truncate: /a/../b}]", "climbs with '..'"),
+        ("onAllocate: [{truncate: /a/../b}]", "contains '..'"),
         ("onAllocate: [{command: a b}]", "expected a list"),
     ],
 )

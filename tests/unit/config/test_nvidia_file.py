@@ -146,8 +146,8 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
                 ("some", "the only word allowed is 'all'"),
                 ("0", "a count of devices must be at least 1, got 0"),
                 ("[1.5]", "the number 1.5 refers to no device"),
-                ("2.5", "the number 2.5 is no choice of devices"),
-                ("{a: 1}", "a mapping is no choice of devices"),
+                ("2.5", "the number 2.5 does not choose devices"),
+                ("{a: 1}", "a mapping does not choose devices"),
                 ("[0, 0]", "device 0 is listed twice"),
             ]
         ],
@@ -164,7 +164,7 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
         ("flags: {renameByDefault: true}", "unknown key 'renameByDefault'"),
         (
             "flags: {migStrategy: mixed, mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
-            "sharing with MPS does not go with migStrategy mixed",
+            "MPS does not work with migStrategy mixed",
         ),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing with MPS needs mpsRoot"),
         (
@@ -178,7 +178,7 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
         ),
         (
             "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: gpu, replicas: 3}]}}",
-            "every device of nvidia.com/gpu is shared already",
+            "every device of nvidia.com/gpu is already shared",
         ),
     ],
 )

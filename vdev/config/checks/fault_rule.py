@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from ...core.model.fault_effects import Rpc
-from ..document.position import Path
+from ...core.model.place import KeyPath
+from ..report import Report
 from ..schema import fault_section as schema
-from ..schema.scalars import Section
-from ..validation import Report
+from ..schema.section import Section
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _ANSWERED = (Rpc.ALLOCATE, Rpc.PREFERRED)  # calls whose answers can be wrong
@@ -15,18 +15,18 @@ _CALL_KEYS = ("delay", "hang", "error", "answer")
 _KINDS = (*_DEVICE_KEYS, "rpc", "register", "stream", "socket", "cdi", "podResources", "process")
 
 
-def rule(model: schema.FaultRule, path: Path, report: Report) -> None:
+def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
     """One rule by itself."""
     given = _given(model)
     kinds = [key for key in _KINDS if key in given]
     if not kinds:
         if any(key in given for key in _CALL_KEYS):
-            report.error(path, "the rule says not which calls it disturbs", "add rpc, such as rpc: Allocate")
+            report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
         else:
-            report.error(path, "the rule says not what fails", f"expected one of {', '.join(_KINDS)}")
+            report.error(path, "the rule has no effect", f"give one of {', '.join(_KINDS)}")
     elif len(kinds) > 1:
         hint = "one rule has one effect: make several rules"
-        report.key_error((*path, kinds[1]), f"{kinds[0]} and {kinds[1]} contradict each other", hint)
+        report.key_error((*path, kinds[1]), f"{kinds[0]} and {kinds[1]} exclude each other", hint)
     else:
         _kind(model, kinds[0], given, path, report)
     _times(model, kinds, path, report)
@@ -46,17 +46,17 @@ def _given(model: schema.FaultRule) -> frozenset[str]:
 # --- what happens ----------------------------------------------------------------------------------------------------
 
 
-def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: Path, report: Report) -> None:
+def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: KeyPath, report: Report) -> None:
     if kind not in _DEVICE_KEYS and "devices" in given and not model.on_allocate:
-        report.key_error((*path, "devices"), f"devices go with device faults, and this is {kind}", "use resource")
+        report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
     if kind not in ("health", "flap") and "reason" in given:
-        report.key_error((*path, "reason"), "reason goes with health and flap")
+        report.key_error((*path, "reason"), "reason is for health and flap only")
     if kind == "rpc":
         _call(model, given, path, report)
     else:
         for key in _CALL_KEYS:
             if key in given:
-                report.key_error((*path, key), f"{key} goes with rpc, and this is {kind}")
+                report.key_error((*path, key), f"{key} is for rpc only, and this is {kind}")
     blocks: dict[str, Section | None] = {
         "register": model.register_,
         "stream": model.stream,
@@ -66,7 +66,7 @@ def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: Path,
     }
     block = blocks.get(kind)
     if block is not None:
-        _exactly_one(block, (*path, kind), report)
+        _one_key(block, (*path, kind), report)
     if kind in ("podResources", "process") and "resource" in given:
         report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
     if model.devices is not None:
@@ -75,42 +75,39 @@ def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: Path,
         report.error((*path, "onNodes", "share"), "a share of no nodes can never fire")
 
 
-def _call(model: schema.FaultRule, given: frozenset[str], path: Path, report: Report) -> None:
+def _call(model: schema.FaultRule, given: frozenset[str], path: KeyPath, report: Report) -> None:
     ways = [key for key in _CALL_KEYS if key in given]
     if not ways:
-        report.error(path, "the rule says not what happens to the calls", f"expected {', '.join(_CALL_KEYS)}")
+        report.error(path, "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
     last = [key for key in ways if key != "delay"]
     if len(last) > 1 or ("hang" in ways and "delay" in ways):
         one, other = last[:2] if len(last) > 1 else ("hang", "delay")
-        report.key_error((*path, other), f"{one} and {other} contradict each other", "a call ends in one way")
+        report.key_error((*path, other), f"{one} and {other} exclude each other", "a call ends in one way")
     if model.delay is not None and model.delay.p50 > model.delay.max:
         report.error((*path, "delay"), f"p50 {model.delay.p50:g} s is longer than max {model.delay.max:g} s")
     if model.answer is None:
         return
-    _exactly_one(model.answer, (*path, "answer"), report)
+    _one_key(model.answer, (*path, "answer"), report)
     for rpc in model.rpc:
         if rpc not in _ANSWERED:
             hint = "for wrong lists there is stream" if rpc is Rpc.LIST else "use error, hang or delay"
-            report.error((*path, "answer"), f"a wrong answer goes with {' and '.join(_ANSWERED)}, not {rpc}", hint)
+            report.error((*path, "answer"), f"only {' and '.join(_ANSWERED)} can have a wrong answer, not {rpc}", hint)
 
 
-def _exactly_one(block: Section, path: Path, report: Report) -> None:
+def _one_key(block: Section, path: KeyPath, report: Report) -> None:
     fields = type(block).model_fields
-    keys = [fields[name].alias or name for name in fields if getattr(block, name) not in (None, False)]
-    if len(keys) != 1:
-        allowed = ", ".join(field.alias or name for name, field in fields.items())
-        what = f"{keys[0]} and {keys[1]} contradict each other" if keys else "nothing fails"
-        report.error(path, what, f"expected exactly one of {allowed}")
+    values = {field.alias or name: getattr(block, name) or None for name, field in fields.items()}
+    report.exactly_one(path, values, "nothing fails")
 
 
-def _select(model: schema.Select, path: Path, report: Report) -> None:
+def _select(model: schema.Select, path: KeyPath, report: Report) -> None:
     conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(model, key)]
     if model.names and conditions:
-        report.key_error((*path, conditions[0]), f"names and {conditions[0]} contradict each other", "use one of them")
+        report.key_error((*path, conditions[0]), f"names and {conditions[0]} exclude each other", "use one of them")
     if model.pick is not None and model.share is not None:
-        report.key_error((*path, "share"), "pick and share contradict each other", "use one of them")
+        report.key_error((*path, "share"), "pick and share exclude each other", "use one of them")
     if model.count is not None and model.pick is not None and model.pick > model.count:
-        report.error((*path, "pick"), f"{model.pick} cannot be picked of {model.count}")
+        report.error((*path, "pick"), f"it cannot pick {model.pick} of {model.count} devices")
     if model.share == 0:
         report.error((*path, "share"), "a share of nothing can never fire")
 
@@ -118,7 +115,7 @@ def _select(model: schema.Select, path: Path, report: Report) -> None:
 # --- when ------------------------------------------------------------------------------------------------------------
 
 
-def _times(model: schema.FaultRule, kinds: list[str], path: Path, report: Report) -> None:
+def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Report) -> None:
     momentary = kinds == ["process"] or (
         model.lasts is None and (kinds == ["socket"] or (model.stream is not None and model.stream.close))
     )
@@ -127,11 +124,11 @@ def _times(model: schema.FaultRule, kinds: list[str], path: Path, report: Report
         report.key_error((*path, "for"), "a process ends at once", "use every to end it again and again")
     if model.every is None:
         if model.times is not None:
-            report.key_error((*path, "times"), "times goes with every only")
+            report.key_error((*path, "times"), "times needs every")
         if model.jitter and not model.at and flap is None:
-            report.key_error((*path, "jitter"), "there is nothing to move: neither every, nor at, nor flap")
+            report.key_error((*path, "jitter"), "jitter needs every, at or flap")
     elif model.lasts is None and not momentary:
-        report.key_error((*path, "every"), "without `for` it never ends, so it cannot come again", "add for")
+        report.key_error((*path, "every"), "without `for` it never ends, so it cannot repeat", "add for")
     if model.jitter > MAX_JITTER:
         report.error((*path, "jitter"), f"{model.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")
     elif model.every is not None and model.lasts is not None:
@@ -145,11 +142,11 @@ def _times(model: schema.FaultRule, kinds: list[str], path: Path, report: Report
         report.error((*path, "for"), f"the rule can never fire: {message}", "make for longer, or up shorter")
 
 
-def _chance(model: schema.FaultRule, kinds: list[str], path: Path, report: Report) -> None:
+def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Report) -> None:
     if model.probability == 0:
         report.error((*path, "probability"), "a rule of probability 0 can never fire")
     if model.nth and model.every_nth:
-        report.key_error((*path, "everyNth"), "nth and everyNth contradict each other", "use one of them")
+        report.key_error((*path, "everyNth"), "nth and everyNth exclude each other", "use one of them")
     counts = model.on_allocate or model.on_file or model.manual or kinds in (["rpc"], ["register"])
     if counts:
         return
@@ -161,21 +158,21 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: Path, report: Repor
         report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
 
 
-def _trigger(given: frozenset[str], path: Path, report: Report) -> None:
+def _trigger(given: frozenset[str], path: KeyPath, report: Report) -> None:
     triggers = [key for key in ("since", "onAllocate", "onFile", "manual") if key in given]
     if len(triggers) > 1:
-        hint = "times count from one thing"
-        report.key_error((*path, triggers[1]), f"{triggers[0]} and {triggers[1]} contradict each other", hint)
+        hint = "use one of them"
+        report.key_error((*path, triggers[1]), f"{triggers[0]} and {triggers[1]} exclude each other", hint)
 
 
-def _consent(model: schema.FaultRule, path: Path, report: Report) -> None:
+def _consent(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
     for at, why in _harms(model, path):
         if not model.allow_harmful:
-            hint = "add allowHarmful: true to the rule if that is meant"
+            hint = "add allowHarmful: true to the rule if that is intended"
             report.error(at, f"this can harm a real kubelet: {why}", hint)
 
 
-def _harms(model: schema.FaultRule, path: Path) -> Iterator[tuple[Path, str]]:
+def _harms(model: schema.FaultRule, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if model.drop:
         yield (*path, "drop"), "dropping an id while its Allocate is in flight makes 1.36 panic"
     if model.stream is not None and model.stream.oversized:

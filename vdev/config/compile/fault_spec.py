@@ -1,8 +1,4 @@
-"""The section `faults` to the core's values: checked as a whole, so that no timeline is ever half applied.
-
-Whether a rule makes sense is judged in `checks.fault_rule`, whether it fits the rest in
-`checks.fault_targets`.
-"""
+"""Fault rules to the core's values."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -32,42 +28,23 @@ from ...core.model.fault_rules import (
     DeviceFilter,
     DeviceSelection,
     FaultRuleSpec,
-    FaultSpec,
     NodeSelection,
     Start,
     When,
 )
-from ...core.spec import Spec
-from ..checks import fault_rule, fault_targets
+from ...core.model.place import KeyPath
 from ..document.loader import Document
 from ..document.parser import Tree
-from ..document.position import Path
 from ..schema import fault_section as schema
-from ..validation import Reading, Report
 
 _TEXT = "drill"  # the rule that injects it is said beside it
-
-
-def section(reading: Reading, spec: Spec, report: Report) -> FaultSpec:
-    """The section's rules for the devices of `spec`. With errors in the report, the value is of no use."""
-    around = fault_targets.world(spec)
-    entries = [entry.name for entry in spec.entries]
-    rules: list[tuple[Path, FaultRuleSpec]] = []
-    for path, model in reading.items(("faults", "rules"), reading.file.faults.rules):
-        fault_rule.rule(model, path, report)
-        made = rule(model, entries, report.where(path))
-        if made is not None:
-            rules.append((path, made))
-    if not any(each.is_error and each.path[:1] != ("faults",) for each in report.findings):
-        fault_targets.check(rules, around, report)
-    return FaultSpec(seed=reading.file.faults.seed, rules=tuple(each for _, each in rules))
 
 
 def as_section(document: Document) -> Document:
     """A document of rules, or of a single rule, as one that has a section `faults`."""
     if "faults" in document.root:
         return document
-    lead: Path = ("faults",) if "rules" in document.root else ("faults", "rules", 0)
+    lead: KeyPath = ("faults",) if "rules" in document.root else ("faults", "rules", 0)
     root: dict[str, Tree] = {"faults": document.root if lead == ("faults",) else {"rules": [document.root]}}
     top = document.value_place(())
     values = {lead[:end]: top for end in range(len(lead))} | {
@@ -78,8 +55,8 @@ def as_section(document: Document) -> Document:
     return replace(document, root=root, values=values, keys=keys, problems=problems)
 
 
-def rule(model: schema.FaultRule, entries: Collection[str], where: str) -> FaultRuleSpec | None:
-    """The rule, or None for one that says not what fails. `entries` are the names by which devices may be meant."""
+def fault_rule(model: schema.FaultRule, entries: Collection[str], where: str) -> FaultRuleSpec | None:
+    """The rule, or None for one without an effect. `entries` are the names by which devices may be meant."""
     effect = _effect(model)
     if effect is None:
         return None

@@ -5,21 +5,19 @@ What the entry says wins over its preset. Partitions are placed here only to ref
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
-from pathlib import Path as FilePath
+from pathlib import Path
 
 from ...core.model.device import IdStyle
-from ...core.model.template import parse
+from ...core.model.place import KeyPath
 from ...core.partitions.geometry import Geometry, layout
 from ...core.partitions.placement import LayoutError, place
-from ...core.spec import NodeTemplate, VirtualSource
+from ...core.spec import VirtualSource
 from ...errors import ConfigError
-from ..document.position import Path
-from ..presets.library import Preset, PresetNode, UnknownPresetError, load_preset
+from ..links import Links, device_links
+from ..presets.library import Preset, UnknownPresetError, load_preset
+from ..report import Report
 from ..schema import sources
-from ..validation import Report
 
-FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
 _REST = ("*", "all")  # the keys for all devices that no other key names
 
 
@@ -33,7 +31,7 @@ class Resolved:
     gpu_names: tuple[str, ...] = ()
 
 
-def virtual(model: sources.Virtual, path: Path, dirs: Sequence[FilePath], report: Report) -> Resolved:
+def virtual(model: sources.Virtual, path: KeyPath, dirs: Sequence[Path], report: Report) -> Resolved:
     """The source of a `virtual` block at `path`, its preset looked for in `dirs` first."""
     preset = _preset(model.preset, (*path, "preset"), dirs, report)
     count = model.count or preset.count or 1
@@ -45,10 +43,9 @@ def virtual(model: sources.Virtual, path: Path, dirs: Sequence[FilePath], report
     at = (*path, "numa")
     numa = preset.numa[:count] if model.numa is None else _numa(model.numa, count, at, report)
     if model.links is None:
-        links = {pair: score for pair, score in preset.links.items() if max(pair) < count}
-        links |= {(other, one): score for (one, other), score in links.items()}
+        links: Links = {pair: score for pair, score in preset.links.items() if max(pair) < count}
     else:
-        links = _links(model.links, count, (*path, "links"), report)
+        links = device_links(model.links, count, (*path, "links"), report)
     source = VirtualSource(
         count=count,
         memory=preset.memory if model.memory is None else model.memory,
@@ -57,8 +54,8 @@ def virtual(model: sources.Virtual, path: Path, dirs: Sequence[FilePath], report
         links=links,
         id_style=preset.id_style,
         preset=preset.name,
-        driver_nodes=tuple(map(_node, preset.device_nodes)),
-        partition_nodes=tuple(map(_node, preset.partition_nodes)),
+        driver_nodes=preset.device_nodes,
+        partition_nodes=preset.partition_nodes,
     )
     return Resolved(
         source,
@@ -68,7 +65,7 @@ def virtual(model: sources.Virtual, path: Path, dirs: Sequence[FilePath], report
     )
 
 
-def _preset(name: str | None, path: Path, dirs: Sequence[FilePath], report: Report) -> Preset:
+def _preset(name: str | None, path: KeyPath, dirs: Sequence[Path], report: Report) -> Preset:
     """The preset, or one that says nothing."""
     try:
         return load_preset(name, dirs) if name else Preset(name="")
@@ -80,11 +77,6 @@ def _preset(name: str | None, path: Path, dirs: Sequence[FilePath], report: Repo
     return Preset(name="")
 
 
-def _node(node: PresetNode) -> NodeTemplate:
-    template = parse(node.path)
-    return NodeTemplate(template, template, node.permissions, node.first_index)
-
-
 def _gpu_names(preset: Preset) -> tuple[str, ...]:
     """What patterns for NVIDIA's devices are compared with: the model as NVML and as the node's label name it."""
     if preset.id_style is not IdStyle.NVIDIA:
@@ -92,55 +84,14 @@ def _gpu_names(preset: Preset) -> tuple[str, ...]:
     return tuple(preset.attributes[key] for key in ("model", "product") if key in preset.attributes)
 
 
-def _numa(nodes: list[int], count: int, path: Path, report: Report) -> tuple[int, ...]:
+def _numa(nodes: list[int], count: int, path: KeyPath, report: Report) -> tuple[int, ...]:
     if len(nodes) not in (1, count):
         report.error(path, f"{len(nodes)} NUMA nodes for {count} devices", "one number for all, or one per device")
     return tuple(nodes)
 
 
-def _links(rows: list[list[int]], count: int, path: Path, report: Report) -> dict[tuple[int, int], int]:
-    """Scores of pairs, both ways. `count` rows of `count` numbers are scores, anything else groups of indices.
-
-    No group list of that shape would say anything: each of its groups would hold every device.
-    """
-    if rows and count > sources.MAX_LINKED:
-        report.error(path, f"links are for at most {sources.MAX_LINKED} devices, and the entry has {count}")
-        return {}
-    if len(rows) == count and all(len(row) == count for row in rows):
-        return _scores(rows, path, report)
-    links: dict[tuple[int, int], int] = {}
-    for number, group in enumerate(rows):
-        members: set[int] = set()
-        for position, index in enumerate(group):
-            here = (*path, number, position)
-            if index >= count:
-                report.error(here, f"there is no device {index}; the entry has {count}", f"expected 0 to {count - 1}")
-            elif index in members:
-                report.error(here, f"device {index} is in this group twice", "name each device once")
-            else:
-                members.add(index)
-        if len(group) < 2:  # noqa: PLR2004  # a link has two ends
-            report.error((*path, number), "a group of linked devices needs at least two indices")
-        links |= dict.fromkeys(permutations(members, 2), FAST_LINK)
-    return links
-
-
-def _scores(rows: list[list[int]], path: Path, report: Report) -> dict[tuple[int, int], int]:
-    hint = "as many lists of as many numbers as there are devices are scores of pairs, not groups of indices"
-    for one, row in enumerate(rows):
-        if row[one]:
-            report.error((*path, one, one), f"device {one} is linked to itself; the diagonal must be 0", hint)
-        for other in range(one):
-            if row[other] != rows[other][one]:
-                back = rows[other][one]
-                message = f"the score of {one} with {other} is {row[other]}, and of {other} with {one} it is {back}"
-                report.error((*path, one, other), message, hint)
-    scores = {(one, other): score for one, row in enumerate(rows) for other, score in enumerate(row)}
-    return {(one, other): score for (one, other), score in scores.items() if score and one != other}
-
-
 def partitions(
-    wanted: Mapping[str, str | tuple[str, ...]], geometry: Geometry | None, count: int, path: Path, report: Report
+    wanted: Mapping[str, str | tuple[str, ...]], geometry: Geometry | None, count: int, path: KeyPath, report: Report
 ) -> dict[int, tuple[str, ...]]:
     """Profiles by device index, with layouts resolved. `all` is for those that no other key names."""
     result: dict[int, tuple[str, ...]] = {}
@@ -165,7 +116,7 @@ def partitions(
             report.key_error(here, message, f"expected 0 to {count - 1}")
         for index in indices[:count]:
             if index in named:
-                message = f"device {index} has its partitions from {named[index]!r} already"
+                message = f"device {index} already gets its partitions from {named[index]!r}"
                 report.key_error(here, message, "name each device once")
                 break
             named[index] = key
@@ -173,7 +124,7 @@ def partitions(
     return result
 
 
-def _profiles(geometry: Geometry, value: str | tuple[str, ...], path: Path, report: Report) -> tuple[str, ...]:
+def _profiles(geometry: Geometry, value: str | tuple[str, ...], path: KeyPath, report: Report) -> tuple[str, ...]:
     """The profiles that a key asks for; a list that cannot be placed is reported where it fails."""
     try:
         profiles = layout(geometry, value) if isinstance(value, str) else value

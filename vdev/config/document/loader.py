@@ -9,15 +9,17 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path as FilePath
+from pathlib import Path
 
 import yaml
 
 from ...core.model.origin import Override
+from ...core.model.place import KeyPath, Place, show
+from ...core.model.problem import Problem
 from ...errors import ConfigError, HostError
 from . import go_scalars
 from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
-from .position import Finding, Path, Place, finding, refusal, show
+from .position import problem_at, refusal
 
 _NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
@@ -43,18 +45,18 @@ class Document:
     """
 
     root: dict[str, Tree] = field(default_factory=dict)
-    keys: Mapping[Path, Place] = field(default_factory=dict)
-    values: Mapping[Path, Place] = field(default_factory=dict)
+    keys: Mapping[KeyPath, Place] = field(default_factory=dict)
+    values: Mapping[KeyPath, Place] = field(default_factory=dict)
     files: tuple[str, ...] = ()
-    problems: tuple[Finding, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
-    def known(self, path: Path) -> Path:
+    def known(self, path: KeyPath) -> KeyPath:
         """The longest beginning of `path` that the files hold."""
         while path and path not in self.values:
             path = path[:-1]
         return path
 
-    def located(self, loc: Path) -> tuple[Path, bool]:
+    def located(self, loc: KeyPath) -> tuple[KeyPath, bool]:
         """The path that a location of pydantic's means, and whether its key is meant rather than its value.
 
         Pydantic marks a key by a last step `[key]`; a file may have a key that is called so.
@@ -62,16 +64,16 @@ class Document:
         marked = loc[-1:] == ("[key]",) and loc not in self.values
         return (loc[:-1], True) if marked else (loc, False)
 
-    def value_place(self, path: Path) -> Place:
+    def value_place(self, path: KeyPath) -> Place:
         """Where the value of `path` stands, or the nearest value around it."""
         return self.values.get(self.known(path)) or Place(self.files[0] if self.files else "")
 
-    def key_place(self, path: Path) -> Place:
+    def key_place(self, path: KeyPath) -> Place:
         """Where the key of `path` stands, or its value when it is an item of a list."""
         return self.keys.get(path) or self.value_place(path)
 
 
-def read_file(path: FilePath, *, may_be_empty: bool = False) -> Document:
+def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
     """Read one file. Raises ConfigError when it cannot be read at all, with the reason.
 
     With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null.
@@ -151,9 +153,9 @@ def join(documents: Sequence[Document]) -> Document:
     if len(documents) == 1:
         return documents[0]
     root: dict[str, Tree] = {}
-    keys: dict[Path, Place] = {}
-    values: dict[Path, Place] = {}
-    problems: list[Finding] = []
+    keys: dict[KeyPath, Place] = {}
+    values: dict[KeyPath, Place] = {}
+    problems: list[Problem] = []
     for document in documents:
         problems += document.problems
         for section, value in document.root.items():
@@ -163,11 +165,11 @@ def join(documents: Sequence[Document]) -> Document:
             if section == "version":
                 if value != root[section]:
                     message = f"version {value} differs from {root[section]} at {values[path]}"
-                    problems.append(finding(document.values[path], path, message))
+                    problems.append(problem_at(document.values[path], path, message))
             else:
-                message = f"section {section!r} stands in two files; the other is at {keys[path]}"
-                hint = "a section may stand in one file only: move its content together"
-                problems.append(finding(document.keys[path], path, message, hint=hint))
+                message = f"section {section!r} is in two files; the other is at {keys[path]}"
+                hint = "move its content into one file"
+                problems.append(problem_at(document.keys[path], path, message, hint=hint))
         new = document.root.keys() - root.keys()
         root |= {section: value for section, value in document.root.items() if section in new}
         keys |= {path: place for path, place in document.keys.items() if path[0] in new}
@@ -176,7 +178,7 @@ def join(documents: Sequence[Document]) -> Document:
     return Document(root, keys, {(): Place(files[0], 1, 1)} | values, files, tuple(problems))
 
 
-def overlaid(document: Document, overrides: Mapping[Path, Override]) -> Document:
+def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:
     """The document with values that stand over its own; their place is their source."""
     root, values = document.root, dict(document.values)
     for path, override in overrides.items():
@@ -197,7 +199,7 @@ def _overlay(value: str | float | tuple[str, ...]) -> Tree:
     return value if isinstance(value, str) else Plain(str(value).lower())
 
 
-def _put(tree: Tree, path: Path, value: Tree) -> dict[str, Tree]:
+def _put(tree: Tree, path: KeyPath, value: Tree) -> dict[str, Tree]:
     """The mapping with the value at the path; what stands in the way gives way."""
     old = tree if isinstance(tree, dict) else {}
     key = str(path[0])

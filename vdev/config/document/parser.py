@@ -1,4 +1,4 @@
-"""YAML's events to a tree of values with positions; knows nothing of files, nor of what the values mean.
+"""YAML's events to a tree of values with positions.
 
 The tree is built from the parser's events rather than by PyYAML's composer: the C composer recurses without a limit,
 and the constructor resolves YAML 1.1's scalars, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import yaml
 
-from .position import Finding, Path, Place, finding, refusal
+from ...core.model.place import KeyPath, Place
+from ...core.model.problem import Problem
+from .position import problem_at, refusal
 
 MAX_DEPTH = 64  # the schema needs 10
 MAX_VALUES = 100_000  # after aliases are expanded
@@ -131,7 +133,7 @@ class Composer:
         if node is None:
             raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it")
         if node.open:
-            raise refusal(place, f"alias *{anchor} stands inside its own anchor, so the value would never end")
+            raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
         return node
 
     def _scalar(self, event: yaml.ScalarEvent, node: Node) -> None:
@@ -169,11 +171,11 @@ class Expansion:
 
     def __init__(self, resolve: Callable[[str], str | None] = lambda _: None) -> None:
         self._resolve = resolve
-        self.keys: dict[Path, Place] = {}
-        self.values: dict[Path, Place] = {}
-        self.problems: list[Finding] = []
+        self.keys: dict[KeyPath, Place] = {}
+        self.values: dict[KeyPath, Place] = {}
+        self.problems: list[Problem] = []
 
-    def mapping(self, pairs: Pairs, path: Path) -> dict[str, Tree]:
+    def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
         """The mapping's values; its own keys come before merged ones, and of duplicates the first is kept."""
         result: dict[str, Tree] = {}
         merged: list[Pairs] = []
@@ -185,7 +187,7 @@ class Expansion:
             here = (*path, name)
             if name in result:
                 message = f"key {name!r} is given twice; the first is at {self.keys[here]}"
-                self.problems.append(finding(key.place, here, message, hint="remove one of them"))
+                self.problems.append(problem_at(key.place, here, message, hint="remove one of them"))
                 continue
             self.keys[here] = key.place
             result[name] = self._value(value, here)
@@ -197,7 +199,7 @@ class Expansion:
                     result[name] = self._value(value, (*path, name))
         return result
 
-    def _value(self, node: Node, path: Path) -> Tree:
+    def _value(self, node: Node, path: KeyPath) -> Tree:
         if len(self.values) >= MAX_VALUES:
             raise refusal(node.place, f"aliases expand to more than {MAX_VALUES} values")
         if len(path) > MAX_DEPTH:

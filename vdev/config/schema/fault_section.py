@@ -1,6 +1,4 @@
-"""The schema of the section `faults`: failures on demand. Shapes and single values; what must fit together is in
-`checks.fault_rule`, the way to core rules in `compile.fault_spec`.
-"""
+"""The section `faults`: failures on demand."""
 
 import re
 from collections.abc import Callable
@@ -16,23 +14,20 @@ from ...core.model.fault_effects import Code, Rpc
 from ..document.parser import Plain
 from .scalars import (
     STRING,
+    Constraint,
     Duration,
-    Fault,
     FilePath,
     Flag,
     OneOrMany,
-    Rule,
-    Section,
     Text,
     Whole,
     Word,
     between,
     choice,
-    described,
+    longer_than_nothing,
     matching,
-    refuse,
-    refuse_all,
 )
+from .section import Flaw, Section, described, refuse, refuse_all
 
 MAX_RATE = 1000  # lists a second; a kubelet writes its checkpoint for each of them
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(%?)")
@@ -55,11 +50,7 @@ Part = Annotated[float, BeforeValidator(_part), WithJsonSchema(_PART_JSON)]
 """A part of a whole, such as 10% or 0.1."""
 
 
-def _longer_than_nothing(value: float) -> tuple[str, str]:
-    return ("", "") if value > 0 else ("must be longer than nothing", "such as 200ms or 30s")
-
-
-Time = Annotated[Duration, Rule(_longer_than_nothing)]
+Time = Annotated[Duration, longer_than_nothing()]
 """A duration that is longer than nothing."""
 
 
@@ -99,12 +90,12 @@ def _names(value: object) -> "Select":
     """A list of references, or a single one."""
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     faults = [
-        Fault((number,), f"expected a text, got {described(item)}", "", item)
+        Flaw((number,), f"expected a text, got {described(item)}", "", item)
         for number, item in enumerate(items)
         if not isinstance(item, str) or isinstance(item, Plain)
     ]
     faults += [
-        Fault((number,), problem, "", item)
+        Flaw((number,), problem, "", item)
         for number, item in enumerate(items)
         if type(item) is str and (problem := _reference_problem(item))
     ]
@@ -235,7 +226,7 @@ class RegisterFaults(Section):
     """Each comes so much later."""
     never: Flag = False
     """None is made."""
-    version: Annotated[Word, Rule(_refused_version)] | None = None
+    version: Annotated[Word, Constraint(_refused_version)] | None = None
     """They name this version of the API, which the kubelet refuses."""
     twice: Flag = False
     """Each is made twice, which opens a second stream."""

@@ -5,16 +5,14 @@ domain, comma lists, and the grammar of device references. Facts: NVIDIA/k8s-dev
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ...core.model.problem import Severity
-from ..document.loader import Document
 from ..document.parser import Plain
-from ..document.position import Finding, Path, finding
-from .scalars import Duration, Fault, Flag, Rule, Section, Text, Whole, described, refuse, refuse_all
+from .scalars import Constraint, Duration, Flag, Text, Whole
+from .section import Flaw, Section, described, refuse, refuse_all
 
 DOMAIN = "nvidia.com"
 
@@ -42,7 +40,7 @@ def _references(value: object) -> int | tuple[str, ...] | None:
     if isinstance(value, int) and not isinstance(value, bool):
         value = Plain(value)
     if not isinstance(value, Plain) or not re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,8})", value):
-        refuse(f"{described(value)} is no choice of devices", _EXPECTED)
+        refuse(f"{described(value)} does not choose devices", _EXPECTED)
     if int(value) < 1:
         refuse(f"a count of devices must be at least 1, got {value}", _EXPECTED)
     return int(value)
@@ -51,12 +49,12 @@ def _references(value: object) -> int | tuple[str, ...] | None:
 def _listed(items: Sequence[object]) -> tuple[str, ...]:
     if not items:
         refuse("the list of devices is empty", _EXPECTED)
-    faults = [Fault((index,), text, _EXPECTED, item) for index, item in enumerate(items) if (text := _fault(item))]
+    faults = [Flaw((index,), text, _EXPECTED, item) for index, item in enumerate(items) if (text := _fault(item))]
     texts = [str(item) for item in items]
     seen: set[str] = set()
     for index, text in enumerate(texts):
         if text in seen:
-            faults.append(Fault((index,), f"device {text} is listed twice", "list each device once", text))
+            faults.append(Flaw((index,), f"device {text} is listed twice", "list each device once", text))
         seen.add(text)
     return refuse_all("devices", faults) if faults else tuple(texts)
 
@@ -123,31 +121,7 @@ def _channels_problem(value: list[int]) -> tuple[str, str]:
 class Imex(Section):
     """NVIDIA's IMEX channels. Virtual devices have none: accepted and not used."""
 
-    channel_ids: Annotated[list[Whole], Rule(_channels_problem), Field(alias="channelIDs")] = []
+    channel_ids: Annotated[list[Whole], Constraint(_channels_problem), Field(alias="channelIDs")] = []
     """Not used: [] or [0]."""
     required: Flag = False
     """Not used."""
-
-
-_UNUSED: Mapping[Path, str] = {
-    ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
-    ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
-    ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",
-    ("flags", "plugin", "containerDriverRoot"): "no driver is looked for",
-    ("flags", "gfd"): "these are options of GPU feature discovery",
-    ("imex",): "virtual devices have no IMEX channels",
-}
-_NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
-
-
-def unused(document: Document) -> Iterator[Finding]:
-    """A warning for each NVIDIA key that is given, asks for something, and is not used."""
-    for path, reason in _UNUSED.items():
-        value: object = document.root
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
-        for each, item in given.items():
-            if item not in _NO_WISH:
-                message = f"{each[-1]} is accepted and not used: {reason}"
-                yield finding(document.key_place(each), each, message, severity=Severity.WARNING)

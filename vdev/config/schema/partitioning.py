@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import model_validator
 
 from ...core.model import names
 from ...core.partitions import geometry, placement
-from .scalars import PROBLEM, AsWritten, Flag, Memory, Section, Text, Whole, Word, between
+from .scalars import AsWritten, Flag, Memory, Text, Whole, Word, between
+from .section import Flaw, Section, refuse_all
 
 MAX_SLICES = 256  # keeps the search for an arrangement shallow; real devices have 8
 
@@ -60,7 +60,7 @@ class PartitioningModel(Section):
     def _check(self) -> "PartitioningModel":
         faults = list(self._profile_faults()) or list(self._layout_faults())
         if faults:
-            raise ValidationError.from_exception_data(type(self).__name__, faults)
+            refuse_all(type(self).__name__, faults)
         return self
 
     def to_geometry(self) -> geometry.Geometry:
@@ -86,61 +86,56 @@ class PartitioningModel(Section):
             whole_device=self.whole_device,
         )
 
-    def _profile_faults(self) -> Iterator[InitErrorDetails]:
+    def _profile_faults(self) -> Iterator[Flaw]:
         if not self.profiles:
-            yield _fault(("profiles",), "a device without profiles cannot be cut", "name at least one")
+            yield Flaw(("profiles",), "a device without profiles cannot be cut", "name at least one")
         whole = self.to_geometry()
         suffixes: dict[str, str] = {}
         for name, profile in self.profiles.items():
             here = ("profiles", name)
             suffix = geometry.resource_suffix(whole, name)
             if geometry.PIN in name or names.resource_name_problem(f"example.com/{suffix}"):
-                yield _fault(here, f"{name!r} names the resource <domain>/{suffix}, which Kubernetes would refuse")
+                yield Flaw(here, f"{name!r} names the resource <domain>/{suffix}, which Kubernetes would refuse")
             elif other := suffixes.get(suffix):
-                yield _fault(here, f"{name!r} and {other!r} would name the same resource, <domain>/{suffix}")
+                yield Flaw(here, f"{name!r} and {other!r} would name the same resource, <domain>/{suffix}")
             suffixes[suffix] = name
             if profile.slices > self.slices:
-                yield _fault((*here, "slices"), f"{profile.slices} slices do not fit a device of {self.slices}")
+                yield Flaw((*here, "slices"), f"{profile.slices} slices do not fit a device of {self.slices}")
             elif profile.placements is not None:
                 yield from _placement_faults(name, profile.placements, self.slices - profile.slices)
             yield from self._compute_faults(here, profile.compute)
 
-    def _compute_faults(self, here: tuple[str, str], compute: int | None) -> Iterator[InitErrorDetails]:
+    def _compute_faults(self, here: tuple[str, str], compute: int | None) -> Iterator[Flaw]:
         if self.compute is None and compute is not None:
-            yield _fault((*here, "compute"), "the block does not say how many compute slices the device has")
+            yield Flaw((*here, "compute"), "the block does not say how many compute slices the device has")
         elif self.compute is not None and compute is None:
-            yield _fault(
+            yield Flaw(
                 here, f"the device has {self.compute} compute slices, so each profile must say how many it takes"
             )
         elif self.compute is not None and compute is not None and compute > self.compute:
-            yield _fault((*here, "compute"), f"{compute} compute slices do not fit a device of {self.compute}")
+            yield Flaw((*here, "compute"), f"{compute} compute slices do not fit a device of {self.compute}")
 
-    def _layout_faults(self) -> Iterator[InitErrorDetails]:
+    def _layout_faults(self) -> Iterator[Flaw]:
         whole = self.to_geometry()
         own = geometry.layouts_of(replace(whole, layouts={}))
         for name, profiles in self.layouts.items():
             here: tuple[str | int, ...] = ("layouts", name)
             if name in own:
-                yield _fault(here, f"{name!r} exists for every device with this profile", "choose another name")
+                yield Flaw(here, f"{name!r} exists for every device with this profile", "choose another name")
                 continue
             try:
                 placement.place(whole, profiles)
             except placement.LayoutError as clash:
                 item = () if clash.position is None else (clash.position,)
-                yield _fault((*here, *item), str(clash), clash.hint)
+                yield Flaw((*here, *item), str(clash), clash.hint)
 
 
-def _placement_faults(name: str, placements: list[int], last: int) -> Iterator[InitErrorDetails]:
+def _placement_faults(name: str, placements: list[int], last: int) -> Iterator[Flaw]:
     here = ("profiles", name, "placements")
     if not placements:
-        yield _fault(here, f"{name} could start nowhere", "leave the key out to let it start wherever it fits")
+        yield Flaw(here, f"{name} could start nowhere", "leave the key out to let it start wherever it fits")
     for number, start in enumerate(placements):
         if start > last:
-            yield _fault((*here, number), f"{name} cannot start at slice {start}: it fits at 0 to {last}")
+            yield Flaw((*here, number), f"{name} cannot start at slice {start}: it fits at 0 to {last}")
         elif start in placements[:number]:
-            yield _fault((*here, number), f"slice {start} is listed twice")
-
-
-def _fault(where: tuple[str | int, ...], message: str, hint: str = "") -> InitErrorDetails:
-    error = PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
-    return InitErrorDetails(type=error, loc=where, input=None)
+            yield Flaw((*here, number), f"slice {start} is listed twice")

@@ -1,83 +1,30 @@
-"""The scalar types of the schema: each takes a scalar as it was written and says what it expected when it is not that.
+"""The types of single values. Each takes a scalar as it was written, and says what it expects instead of another.
 
-YAML's guess about an unquoted scalar (`parser.Plain`) is never followed silently: a text that YAML reads as a number is
-an error that says to quote it, and a number in quotes is an error that says to take them off. Native Python values are
-taken as well, so that models can be built in code.
+YAML's guess about an unquoted scalar (`parser.Plain`) is never followed silently: where a text is expected, an unquoted
+number is an error that says to quote it, and the other way round. Python's own values are accepted as well, so that
+models can be built in code.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    ValidationError,
     WithJsonSchema,
-    model_validator,
 )
-from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from ...core.model import names, path_pattern, quantity, template
 from ...core.model.problem import did_you_mean
 from ..document.parser import Plain
-from . import field_docs
-
-_SHOWN = 60  # characters of a long text in an error
-PROBLEM = "vdev"  # the type of pydantic errors whose text is ours
-
-
-def refuse(message: str, hint: str = "") -> NoReturn:
-    """Refuse the value under validation: what is wrong, and what is allowed or to be done."""
-    raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
-
-
-def described(value: object) -> str:
-    """A value in an error's words: `the number 0451`, `the text 'x'`, `a list`."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, (list, tuple, dict)):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    if isinstance(value, str) and not isinstance(value, Plain):
-        return f"the text {value[:_SHOWN] + '…' * (len(value) > _SHOWN)!r}"
-    text = str(value)
-    kind = "boolean" if text.lower() in ("true", "false") else "number"
-    return f"the {kind} {text[:_SHOWN]}{'…' * (len(text) > _SHOWN)}"
-
-
-class Section(BaseModel):
-    """A mapping of the file: its keys are known, in camel case.
-
-    A key without a value counts as absent; where it must have one, `messages.empty_values` says so.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
-    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_empty(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        known = {field.alias or name for name, field in cls.model_fields.items()}
-        return {key: value for key, value in data.items() if value is not None or key not in known}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema with the sentences below the fields as their descriptions."""
-        schema = handler(core)
-        properties = handler.resolve_ref_schema(schema)["properties"]
-        for name, text in field_docs.sentences(cls).items():
-            properties[cls.model_fields[name].alias or name]["description"] = text
-        return schema
-
+from .section import MAX_SHOWN, described, refuse
 
 # --- texts -----------------------------------------------------------------------------------------------------------
 
@@ -106,7 +53,7 @@ def _as_written(value: object) -> object:
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return _without_nul(str(value))
-    refuse(f"expected a text, a number or a boolean, got {described(value)}")
+    return refuse(f"expected a text, a number or a boolean, got {described(value)}")
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -121,7 +68,7 @@ AsWritten = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Constraint:
     """A rule on a value of the right type: `problem_of` tells what is wrong, and `json` says the same to editors."""
 
     problem_of: Callable[[Any], tuple[str, str]]
@@ -138,22 +85,22 @@ class Rule:
         return handler(schema) | dict(self.json)
 
 
-def ruled(problem_of: Callable[[str], str], **json: object) -> Rule:
+def ruled(problem_of: Callable[[str], str], **json: object) -> Constraint:
     """A rule that another module knows: it returns what is wrong, or the empty string."""
-    return Rule(lambda value: (problem_of(value), ""), tuple(json.items()))
+    return Constraint(lambda value: (problem_of(value), ""), tuple(json.items()))
 
 
-def matching(regex: str, expected: str) -> Rule:
+def matching(regex: str, expected: str) -> Constraint:
     """The text matches the whole regular expression; `expected` says it in words."""
     compiled = re.compile(regex)
 
     def problem_of(value: str) -> tuple[str, str]:
         return ("", "") if compiled.fullmatch(value) else (f"{value!r} is not allowed", f"expected {expected}")
 
-    return Rule(problem_of, (("pattern", f"^(?:{regex})$"),))
+    return Constraint(problem_of, (("pattern", f"^(?:{regex})$"),))
 
 
-def between(least: int, most: int | None = None) -> Rule:
+def between(least: int, most: int | None = None) -> Constraint:
     """The number is within bounds, both included."""
     expected = f"at least {least}" if most is None else f"{least} to {most}"
 
@@ -161,7 +108,7 @@ def between(least: int, most: int | None = None) -> Rule:
         fits = value >= least and (most is None or value <= most)
         return ("", "") if fits else (f"{value} is out of range", f"expected {expected}")
 
-    return Rule(problem_of, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
+    return Constraint(problem_of, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
 
 
 def _template_problem(value: str) -> str:
@@ -176,7 +123,7 @@ def _path_problem(value: str) -> str:
     if not value.startswith("/"):
         return f"{value!r} is not an absolute path; it must start with '/'"
     if ".." in value.split("/"):
-        return f"{value!r} climbs with '..'; write the path that it means"
+        return f"{value!r} contains '..'; write the path without it"
     if any(ord(each) < ord(" ") or each == "\x7f" for each in value):
         return f"{value!r} has a line break or another control character"
     return ""
@@ -199,7 +146,7 @@ def _wildcard_problem(value: str) -> tuple[str, str]:
 
 def _permissions_problem(value: str) -> str:
     if not value or set(value) - set("rwm") or len(set(value)) != len(value):
-        return f"{value!r} are no permissions; expected one or more of r (read), w (write) and m (mknod), each once"
+        return f"{value!r} is not a set of permissions; expected one or more of r (read), w (write), m (mknod)"
     return ""
 
 
@@ -226,17 +173,17 @@ AbsolutePath = Annotated[Text, ruled(_path_problem, pattern="^/")]
 FilePath = Annotated[Text, ruled(_file_problem, pattern="^/")]
 """The absolute path of a file."""
 
-PathPattern = Annotated[AbsolutePath, Rule(path_pattern.problem)]
+PathPattern = Annotated[AbsolutePath, Constraint(path_pattern.problem)]
 """An absolute path pattern that can match something."""
 
-NodePattern = Annotated[Word, Rule(path_pattern.problem)]
+NodePattern = Annotated[Word, Constraint(path_pattern.problem)]
 """A pattern for names of nodes."""
 
 AnnotationKey = Annotated[Word, ruled(names.annotation_key_problem)]
 """The key of an annotation, as Kubernetes takes it."""
 
 PathTemplate = Annotated[
-    TemplateText, ruled(_path_problem, pattern="^/"), Rule(_wildcard_problem, (("pattern", "^/[^*]*$"),))
+    TemplateText, ruled(_path_problem, pattern="^/"), Constraint(_wildcard_problem, (("pattern", "^/[^*]*$"),))
 ]
 """An absolute path with placeholders."""
 
@@ -260,7 +207,7 @@ def _whole(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     hint = "take the quotes off" if isinstance(value, str) and _WHOLE.fullmatch(value) else ""
-    refuse(f"expected a whole number, got {described(value)}", hint)
+    return refuse(f"expected a whole number, got {described(value)}", hint)
 
 
 def _boolean(value: object) -> object:
@@ -274,7 +221,7 @@ def _boolean(value: object) -> object:
             hint = "take the quotes off"
         elif meant := _LOOKS_BOOLEAN.get(value.lower()):
             hint = f"write {meant}"
-    refuse(f"expected true or false, got {described(value)}", hint)
+    return refuse(f"expected true or false, got {described(value)}", hint)
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
@@ -293,10 +240,10 @@ def _duration(value: object) -> object:
         return float(value)
     if isinstance(value, Plain) and _DECIMAL.fullmatch(value):
         return float(value)
-    if isinstance(value, str) and value and len(value) <= _SHOWN and (parts := _DURATION.fullmatch(value)):
+    if isinstance(value, str) and value and len(value) <= MAX_SHOWN and (parts := _DURATION.fullmatch(value)):
         hours, minutes, seconds, milliseconds = (float(part or 0) for part in parts.groups())
         return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
-    refuse(f"expected a duration, got {described(value)}", "such as 200ms, 5s, 1m30s, or a number of seconds")
+    return refuse(f"expected a duration, got {described(value)}", "such as 200ms, 5s, 1m30s, or a number of seconds")
 
 
 Duration = Annotated[
@@ -309,8 +256,19 @@ Duration = Annotated[
 """A time, such as 200ms, 5s or 1m30s; a plain number counts seconds."""
 
 
+def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
+    """The duration is more than zero, and at most `most` seconds, which `shown` says in words."""
+
+    def problem_of(value: float) -> tuple[str, str]:
+        if 0 < value <= most:
+            return "", ""
+        return f"{value:g} s is out of range", "expected more than 0" + f", at most {shown}" * bool(shown)
+
+    return Constraint(problem_of)
+
+
 def _quantity(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > _SHOWN:
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > MAX_SHOWN:
         refuse(f"expected an amount of memory, got {described(value)}", "such as 16Gi, or a number of bytes")
     try:
         return quantity.parse_quantity(str(value))
@@ -344,7 +302,7 @@ def one_of(value: object, allowed: Iterable[str]) -> str:
     if isinstance(value, str) and value in words:
         return str(value)
     near = did_you_mean(str(value), words) if isinstance(value, str) else ""
-    refuse(
+    return refuse(
         f"{described(value)} is not allowed here",
         "; ".join(filter(None, ("expected " + " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))), near))),
     )
@@ -372,29 +330,11 @@ class OneOrMany:
         return {"anyOf": [dict(self.json), handler(schema)]}
 
 
+NOT_EMPTY = Constraint(
+    lambda value: ("", "") if value else ("the list is empty", "name at least one, or leave the key out"),
+    (("minItems", 1),),
+)
+
 STRING = (("type", "string"),)
 PATH = (("type", "string"), ("pattern", "^/"))
 INTEGER = (("type", "integer"),)
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One of several things wrong with a value: `at` is the place inside it."""
-
-    at: tuple[str | int, ...]
-    message: str
-    hint: str
-    value: object
-
-
-def refuse_all(title: str, faults: Iterable[Fault]) -> NoReturn:
-    """Refuse the value under validation with several errors, each at its own place inside it."""
-    details = [
-        InitErrorDetails(
-            type=PydanticCustomError(PROBLEM, "{message}", {"message": fault.message, "hint": fault.hint}),
-            loc=fault.at,
-            input=fault.value,
-        )
-        for fault in faults
-    ]
-    raise ValidationError.from_exception_data(title, details)

@@ -20,19 +20,16 @@ from .scalars import (
     PathPattern,
     PathTemplate,
     Permissions,
-    Section,
     Text,
     Whole,
     Word,
     between,
     choice,
-    described,
     matching,
     one_of,
-    refuse,
 )
+from .section import Section, described, refuse
 
-MAX_LINKED = 256  # devices with fast links; the largest known domain, an NVL72 rack, has 72
 MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids
 
 Count = Annotated[Whole, between(1, MAX_COUNT)]

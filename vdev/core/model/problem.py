@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .place import KeyPath, Place
+
 
 class Severity(StrEnum):
     """How bad it is: an error stops what it concerns, a warning stops nothing."""
@@ -18,12 +20,17 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding: `where` is `file:line:col: path`, or the entry's name for what only the node can tell."""
+    """One finding: `where` is `file:line:col: path`, or the entry's name for what only the node can tell.
+
+    `place` and `path` are known of a problem in a file's text: its position, and the value that it concerns.
+    """
 
     severity: Severity
     where: str
     message: str
     hint: str = ""
+    place: Place | None = None
+    path: KeyPath = ()
 
     @property
     def is_error(self) -> bool:

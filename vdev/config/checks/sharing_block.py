@@ -1,0 +1,116 @@
+"""The sharing block against itself, the flags and the resources that exist."""
+
+from collections.abc import Mapping
+
+from ...core.inventory.sharing import MPS_CLIENTS
+from ...core.model import names
+from ...core.model.place import KeyPath
+from ...core.spec import MigStrategy
+from ..report import Report
+from ..schema import config_file
+from ..validation import Validated
+from .entries import Entries
+
+
+def check_sharing(validated: Validated, models: Entries, partition_names: frozenset[str], report: Report) -> None:
+    """Its items among each other, and the names that they make."""
+    model = validated.file.sharing
+    if model.time_slicing and model.mps:
+        report.key_error(("sharing", "mps"), "timeSlicing and mps exclude each other", "remove one of the two blocks")
+    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
+        if block is not None:
+            items = list(validated.items(("sharing", key, "resources"), block.resources))
+            _overlaps(items, report)
+            _renames(items, block, {model.resource for _, model in models} | partition_names, report)
+    if model.mps:
+        _mps(validated, models, report)
+
+
+def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: Report) -> None:
+    """Items for one resource must list different devices. A count takes the lowest indices."""
+    claims: dict[
+        str, dict[str, KeyPath]
+    ] = {}  # resource -> reference -> who shares it; "all" and "#<count>" stand for many
+    for path, item in items:
+        taken = claims.setdefault(item.name, {})
+        wanted = _claims(item.devices)
+        for claim in wanted:
+            if (other := _holder(claim, taken)) is not None:
+                at = (*path, "devices") if (*path, "devices") in report.document.values else path
+                what = (
+                    "every device" if claim == _ALL else "device 0" if claim.startswith(_COUNT) else f"device {claim}"
+                )
+                message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
+                report.error(at, message, "items for one resource must list different devices")
+                break
+        for claim in wanted:
+            taken.setdefault(claim, path)
+
+
+_ALL, _COUNT = "all", "#"
+
+
+def _claims(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
+    if devices is None:
+        return (_ALL,)
+    return (f"{_COUNT}{devices}",) if isinstance(devices, int) else devices
+
+
+def _holder(claim: str, taken: Mapping[str, KeyPath]) -> KeyPath | None:
+    """Who shares a claimed device for certain, or None."""
+    if claim == _ALL or _ALL in taken:
+        return next(iter(taken.values()), None) if claim == _ALL else taken[_ALL]
+    if claim in taken:
+        return taken[claim]
+    count = int(claim.removeprefix(_COUNT)) if claim.startswith(_COUNT) else 0
+    if claim.isdigit() or count:
+        for other, path in taken.items():
+            if other.startswith(_COUNT) and (count or int(claim) < int(other[1:])):
+                return path
+            if count and other.isdigit() and int(other) < count:
+                return path
+    return None
+
+
+def _renames(
+    items: list[tuple[KeyPath, config_file.SharedItem]],
+    block: config_file.TimeSlicing,
+    declared: set[str],
+    report: Report,
+) -> None:
+    targets: dict[str, tuple[str, KeyPath]] = {}
+    for path, item in items:
+        target = item.rename or (f"{item.name}.shared" if block.rename_by_default else item.name)
+        at = (*path, "rename") if item.rename else (*path, "name")
+        if not item.rename and target != item.name and (problem := names.resource_name_problem(target)):
+            report.error(at, f"renameByDefault makes it {problem}", "give it a rename")
+        if target != item.name and target in declared:
+            report.error(
+                at, f"{item.name} shared as {target} collides with the resource of that name", "choose another name"
+            )
+        source, first = targets.setdefault(target, (item.name, path))
+        if source != item.name:
+            message = f"{item.name} shared as {target} collides with {source}, at {report.document.value_place(first)}"
+            report.error(at, message, "choose another name")
+
+
+def _mps(validated: Validated, models: Entries, report: Report) -> None:
+    flags, mps = validated.file.flags, validated.file.sharing.mps
+    assert mps is not None
+    if flags.mig_strategy is MigStrategy.MIXED:
+        report.key_error(("sharing", "mps"), "MPS does not work with migStrategy mixed", "use timeSlicing")
+    if not flags.mps_root:
+        hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, such as /run/nvidia/mps"
+        report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
+    for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
+        if item.replicas > MPS_CLIENTS:
+            message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
+            report.error((*path, "replicas"), message, f"expected 2 to {MPS_CLIENTS}, or timeSlicing")
+    if flags.mig_strategy is MigStrategy.SINGLE:
+        cut = {model.resource: path for path, model in models if model.partitions}
+        for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
+            if item.name in cut:
+                at = report.document.key_place((*cut[item.name], "partitions"))
+                report.error(
+                    (*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}"
+                )

@@ -1,0 +1,88 @@
+"""What concerns the file as a whole: numbers of devices, flags, keys without effect, and a file without devices."""
+
+from collections.abc import Mapping
+
+from ...core.model.place import KeyPath
+from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, VirtualSource
+from ..report import Report
+from ..schema.sources import MAX_COUNT
+from ..validation import Validated
+from .entries import Entries
+
+MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte of memory
+_LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
+
+
+def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], report: Report) -> None:
+    """Numbers of devices that no list can hold, said before anybody makes that many.
+
+    The exact limit is in bytes and judged by `core.inventory.resources`. Entries for some nodes only may never be on
+    one node.
+    """
+    counts: dict[str, int] = {}
+    for path, entry in compiled.items():
+        if isinstance(entry.source, VirtualSource) and not entry.on_nodes:
+            before = counts.get(entry.resource, 0)
+            counts[entry.resource] = before + entry.source.count
+            if before <= MAX_COUNT < counts[entry.resource]:
+                report.error((*path, "virtual"), f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
+    if (total := sum(counts.values())) > MAX_TOTAL:
+        report.error(("devices",), f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
+    model = validated.file.sharing
+    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
+        for path, item in validated.items(("sharing", key, "resources"), block.resources if block else ()):
+            known = counts.get(item.name, 1)
+            shared = min(known, item.devices) if isinstance(item.devices, int) else known
+            shared = len(item.devices) if isinstance(item.devices, tuple) else shared
+            if shared * item.replicas > MAX_COUNT:
+                message = f"{shared} devices of {item.name} shared by {item.replicas} make {shared * item.replicas}"
+                report.error((*path, "replicas"), message, _LIMIT)
+
+
+def check_flags(validated: Validated, models: Entries, report: Report) -> None:
+    """The flags against each other, and against the entries."""
+    model = validated.file.flags
+    is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
+    for path, entry_ in models:
+        if is_none and entry_.partitions:
+            message = f"the partitions of {entry_.name} are not advertised under migStrategy none"
+            report.warning((*path, "partitions"), message, "set flags.migStrategy to single or mixed")
+    for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
+        if value and not value.startswith("/"):
+            report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
+    chosen = set(model.plugin.device_list_strategy)
+    if model.plugin.pass_device_specs and all(each.is_cdi for each in chosen):
+        message = "passDeviceSpecs has no effect where only CDI strategies are on"
+        report.warning(("flags", "plugin", "passDeviceSpecs"), message, "the nodes are in the CDI specification")
+    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
+        message = "cdi-annotations and cdi-cri together inject every device twice"
+        report.warning(("flags", "plugin", "deviceListStrategy"), message, "one of them is enough")
+
+
+def check_emptiness(validated: Validated, report: Report) -> None:
+    """A file without devices advertises nothing, which is rarely meant."""
+    if not validated.file.devices and not report.broken():
+        report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
+
+
+_UNUSED: Mapping[tuple[str, ...], str] = {
+    ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
+    ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
+    ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",
+    ("flags", "plugin", "containerDriverRoot"): "no driver is looked for",
+    ("flags", "gfd"): "these are options of GPU feature discovery",
+    ("imex",): "virtual devices have no IMEX channels",
+}
+_NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
+
+
+def unused_keys(report: Report) -> None:
+    """A warning for each NVIDIA key that is given, asks for something, and is not used."""
+    for path, reason in _UNUSED.items():
+        value: object = report.document.root
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
+        for each, item in given.items():
+            if item not in _NO_WISH:
+                report.warning(each, f"{each[-1]} is accepted and not used: {reason}")

@@ -1,0 +1,105 @@
+"""The parts of an entry that hold templates: what containers get, health, the virtual node, actions."""
+
+from collections.abc import Callable, Sequence
+
+from ...core import spec
+from ...core.model import template
+from ...core.model.place import KeyPath
+from ...core.model.template import Template, TemplateError
+from ...core.model.virtual_node import LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
+from ...core.spec import ActionKind, ActionSpec
+from ..report import Report
+from ..schema import entry
+from ..schema.lifecycle_actions import Action
+from ..schema.node_block import VirtualNode
+
+Parse = Callable[[str, KeyPath], Template]
+"""Parses a text that stands at a path."""
+
+
+def parser(report: Report, attributes: frozenset[str] | None) -> Parse:
+    """Parses the templates of one entry, and reports those that name what its devices lack.
+
+    `attributes` are those that its devices have; None where only discovery knows.
+    """
+
+    def parsed(text: str, path: KeyPath) -> Template:
+        try:
+            return template.parse(text, attributes=attributes)
+        except TemplateError as error:
+            report.error(path, str(error))
+            return Template(text, (text,), ())
+
+    return parsed
+
+
+def container(model: entry.Container, parse: Parse, path: KeyPath) -> spec.ContainerSpec:
+    """What each container gets besides the device list."""
+
+    def paths(item: entry.ContainerNode | entry.ContainerMount, at: KeyPath) -> tuple[Template, Template]:
+        host = parse(item.host_path, (*at, "hostPath"))
+        return host, parse(item.container_path, (*at, "containerPath")) if item.container_path else host
+
+    return spec.ContainerSpec(
+        env=tuple((name, parse(value, (*path, "env", name))) for name, value in model.env.items()),
+        nodes=tuple(
+            spec.NodeTemplate(*paths(node, (*path, "deviceNodes", number)), node.permissions)
+            for number, node in enumerate(model.device_nodes)
+        ),
+        mounts=tuple(
+            spec.MountTemplate(*paths(mount, (*path, "mounts", number)), mount.read_only)
+            for number, mount in enumerate(model.mounts)
+        ),
+        annotations=tuple(
+            (name, parse(value, (*path, "annotations", name))) for name, value in model.annotations.items()
+        ),
+    )
+
+
+def health(model: entry.Health, parse: Parse, path: KeyPath) -> spec.HealthSpec:
+    """The probe."""
+    return spec.HealthSpec(
+        probe=model.probe,
+        interval=model.interval,
+        timeout=model.timeout,
+        path=parse(model.path, (*path, "path")) if model.path else None,
+        content=model.content,
+        command=tuple(parse(word, (*path, "command", number)) for number, word in enumerate(model.command)),
+        unhealthy_threshold=model.unhealthy_threshold,
+        healthy_threshold=model.healthy_threshold,
+        start_grace=model.start_grace,
+    )
+
+
+def virtual_node(model: VirtualNode, parse: Parse, path: KeyPath) -> StandIn:
+    """The node or file that a container gets for a virtual device."""
+    inside = parse(model.container_path or "/dev/{id}", (*path, "containerPath"))
+    if model.like is not None:
+        return LikeNode(container_path=inside, like=model.like, permissions=model.permissions or "rw")
+    if model.pty is not None:
+        return PtyLine(
+            container_path=inside,
+            end=model.pty,
+            answers=tuple((line, parse(text, (*path, "answers", line))) for line, text in model.answers.items()),
+            otherwise=None if model.otherwise is None else parse(model.otherwise, (*path, "otherwise")),
+        )
+    read_only = bool(model.read_only)
+    if model.file is not None:
+        return PlainFile(container_path=inside, content=parse(model.file, (*path, "file")), read_only=read_only)
+    files = tuple((name, parse(text, (*path, "directory", name))) for name, text in (model.directory or {}).items())
+    return PlainDirectory(container_path=inside, files=files, read_only=read_only)
+
+
+def actions(models: Sequence[Action], parse: Parse, path: KeyPath) -> tuple[ActionSpec, ...]:
+    """What is done when a device changes hands."""
+    return tuple(_action(model, parse, (*path, number)) for number, model in enumerate(models))
+
+
+def _action(model: Action, parse: Parse, path: KeyPath) -> ActionSpec:
+    if model.truncate is not None:
+        return ActionSpec(kind=ActionKind.TRUNCATE, path=parse(model.truncate, (*path, "truncate")))
+    if model.chmod is not None:
+        mode = int(model.mode or "0660", 8)
+        return ActionSpec(kind=ActionKind.CHMOD, path=parse(model.chmod, (*path, "chmod")), mode=mode)
+    words = tuple(parse(word, (*path, "command", number)) for number, word in enumerate(model.command))
+    return ActionSpec(kind=ActionKind.COMMAND, command=words, timeout=model.timeout or 10.0)

@@ -1,0 +1,82 @@
+"""The sections other than `devices` and `faults` to the core's values: flags, sharing, names by pattern."""
+
+from collections.abc import Iterable
+
+from ...core import spec
+from ...core.model.names import domain_and_name
+from ...core.model.place import KeyPath
+from ...core.partitions.geometry import resource_suffix
+from ...core.spec import EntrySpec, Flags, NamePattern, SharedResource, SharingKind, SharingSpec
+from ..report import Report
+from ..schema import config_file
+from ..validation import Validated
+
+
+def flags(model: config_file.Flags) -> Flags:
+    """The flags; device nodes are looked for below the driver's root where no root of their own is given."""
+    plugin = model.plugin
+    return Flags(
+        mig_strategy=model.mig_strategy,
+        fail_on_init_error=model.fail_on_init_error,
+        driver_root=model.nvidia_driver_root,
+        dev_root=model.nvidia_dev_root or model.nvidia_driver_root,
+        mps_root=model.mps_root,
+        pass_device_specs=plugin.pass_device_specs,
+        device_list_strategies=tuple(dict.fromkeys(plugin.device_list_strategy)),
+        device_id_strategy=plugin.device_id_strategy,
+        cdi_annotation_prefix=plugin.cdi_annotation_prefix,
+        gdrcopy_enabled=model.gdrcopy_enabled,
+        gds_enabled=model.gds_enabled,
+        mofed_enabled=model.mofed_enabled,
+        shared_devices_allocation_policy=plugin.shared_devices_allocation_policy,
+    )
+
+
+def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str]:
+    """The resources that partitions have for themselves, under the strategy `mixed`."""
+    if over.mig_strategy is not spec.MigStrategy.MIXED:
+        return frozenset()
+    return frozenset(
+        f"{domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile.partition('@')[0])}"
+        for each in compiled
+        if each.geometry
+        for profiles in (*each.partitions.values(), [each.geometry.first_mode] * bool(each.geometry.first_mode))
+        for profile in profiles
+    )
+
+
+def sharing(validated: Validated, report: Report, broken: frozenset[KeyPath]) -> SharingSpec | None:
+    """The block that is given, without its broken items; that both are given is an error that `checks` reports."""
+    model = validated.file.sharing
+    for kind, key, block in (
+        (SharingKind.MPS, "mps", model.mps),
+        (SharingKind.TIME_SLICING, "timeSlicing", model.time_slicing),
+    ):
+        if block is not None:
+            return SharingSpec(
+                kind=kind,
+                resources=tuple(
+                    SharedResource(
+                        name=item.name,
+                        replicas=item.replicas,
+                        rename=item.rename or "",
+                        devices=item.devices,
+                        where=report.where(at),
+                    )
+                    for at, item in validated.items(("sharing", key, "resources"), block.resources)
+                    if at not in broken
+                ),
+                rename_by_default=block.rename_by_default,
+                fail_requests_greater_than_one=block.fail_requests_greater_than_one,
+            )
+    return None
+
+
+def patterns(validated: Validated, kind: str, report: Report, broken: frozenset[KeyPath]) -> tuple[NamePattern, ...]:
+    """The patterns of `resources.gpus` or `resources.mig`, without the broken ones."""
+    models: list[config_file.PatternItem] = getattr(validated.file.resources, kind)
+    return tuple(
+        NamePattern(pattern=item.pattern, name=item.name, where=report.where(at))
+        for at, item in validated.items(("resources", kind), models)
+        if at not in broken
+    )

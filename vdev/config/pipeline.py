@@ -1,0 +1,134 @@
+"""A document to a checked `Spec`: validate, check, compile; what has errors is refused or left out."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
+from ..core.model.origin import Override
+from ..core.model.place import KeyPath
+from ..core.model.problem import Problem, error
+from ..core.spec import Spec
+from ..errors import ConfigError
+from .checks import fault_targets, whole_file
+from .checks.entries import check_entries, check_entry
+from .checks.fault_rule import check_rule
+from .checks.sharing_block import check_sharing
+from .compile import whole_spec
+from .compile.entry_spec import entry_spec
+from .compile.fault_spec import as_section, fault_rule
+from .document.loader import Document, overlaid
+from .document.position import in_order
+from .messages import MAX_PROBLEMS
+from .origins import Origin, origins
+from .report import Report, stands_alone
+from .validation import Validated, validate
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that can be served.
+
+    `problems` holds warnings and, when loaded in part, the errors of what was left out. `origins` tells for each value
+    where it came from. `fingerprint` is equal for files of equal content under equal overrides.
+    """
+
+    spec: Spec
+    problems: tuple[Problem, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    fingerprint: str = ""
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that stop nothing."""
+        return tuple(problem for problem in self.problems if not problem.is_error)
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """Why items were left out; empty unless loaded in part."""
+        return tuple(problem for problem in self.problems if problem.is_error)
+
+
+def built(
+    document: Document, overrides: Mapping[str, Override], preset_dirs: Sequence[Path], *, partial: bool
+) -> Loaded:
+    """The configuration of a document. Raises ConfigError with every problem found."""
+    over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
+    document = overlaid(document, over)
+    report = Report(document)
+    validated = validate(document, report)
+    entries = list(validated.items(("devices",), validated.file.devices))
+    for path, model in entries:
+        check_entry(model, path, report)
+    check_entries(entries, report)
+    dirs = [*preset_dirs, *_presets_dir(validated.file.presets_dir, report)]
+    compiled = {path: entry_spec(model, path, dirs, report) for path, model in entries}
+    flags = whole_spec.flags(validated.file.flags)
+    whole_file.check_flags(validated, entries, report)
+    check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
+    whole_file.check_sizes(validated, compiled, report)
+    whole_file.check_emptiness(validated, report)
+    whole_file.unused_keys(report)
+
+    def spec(left_out: frozenset[KeyPath]) -> Spec:
+        return Spec(
+            entries=tuple(entry for path, entry in compiled.items() if path not in left_out),
+            flags=flags,
+            sharing=whole_spec.sharing(validated, report, left_out),
+            gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
+            mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
+        )
+
+    faults = _faults(validated, spec(frozenset()), report)
+    problems = in_order(report.problems, document.files)
+    if len(problems) > MAX_PROBLEMS:
+        more = error(document.files[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
+        problems = (*problems[:MAX_PROBLEMS], more)
+    broken = report.broken()
+    if broken and not (partial and all(stands_alone(unit) for unit in broken)):
+        raise ConfigError(problems)
+    served = replace(spec(broken), faults=faults)
+    return Loaded(served, problems, origins(validated, document, over), _fingerprint(document))
+
+
+def built_rules(document: Document, spec: Spec) -> FaultSpec:
+    """The fault rules of a document that stands beside the configuration `spec`. Raises ConfigError."""
+    document = as_section(document)
+    report = Report(document)
+    validated = validate(document, report)
+    faults = _faults(validated, spec, report)
+    if report.broken():
+        raise ConfigError(in_order(report.problems, document.files))
+    return faults if "seed" in validated.file.faults.model_fields_set else replace(faults, seed=spec.faults.seed)
+
+
+def _faults(validated: Validated, spec: Spec, report: Report) -> FaultSpec:
+    """The fault rules for the devices of `spec`. With errors in the report, the value is of no use."""
+    entries = [entry.name for entry in spec.entries]
+    rules: list[tuple[KeyPath, FaultRuleSpec]] = []
+    for path, model in validated.items(("faults", "rules"), validated.file.faults.rules):
+        check_rule(model, path, report)
+        rule = fault_rule(model, entries, report.where(path))
+        if rule is not None:
+            rules.append((path, rule))
+    if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
+        fault_targets.check_rules(rules, spec, report)
+    return FaultSpec(seed=validated.file.faults.seed, rules=tuple(rule for _, rule in rules))
+
+
+def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:
+    """The directory that the file names, which is relative to the file."""
+    if name is not None:
+        path = ("presetsDir",)
+        directory = Path(report.document.value_place(path).file).parent / name
+        if os.path.isdir(directory):  # noqa: PTH112  # is_dir raises where the name cannot be looked at
+            yield directory
+        else:
+            report.error(path, f"{directory} is not a directory")
+
+
+def _fingerprint(document: Document) -> str:
+    return hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16]

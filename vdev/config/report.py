@@ -1,0 +1,81 @@
+"""Collects what is wrong with a document, and tells which part of it an error concerns.
+
+An item of `devices`, of a sharing block or of `resources` can be left out alone; any other error concerns its section.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..core.model.place import KeyPath, Place, show
+from ..core.model.problem import Problem, Severity
+from .document.loader import Document
+from .document.position import problem_at
+
+ITEM_LISTS: tuple[KeyPath, ...] = (
+    ("devices",),
+    ("sharing", "timeSlicing", "resources"),
+    ("sharing", "mps", "resources"),
+    ("resources", "gpus"),
+    ("resources", "mig"),
+    ("faults", "rules"),
+)
+"""Lists whose items are judged one by one."""
+
+
+@dataclass(slots=True)
+class Report:
+    """The problems of a document's values, in the order in which they are found."""
+
+    document: Document
+    problems: list[Problem] = field(default_factory=list)
+
+    def error(self, path: KeyPath, message: str, hint: str = "") -> None:
+        """An error at the value of `path`."""
+        known = self.document.known(path)
+        self._add(self.document.value_place(known), known, message, hint, Severity.ERROR)
+
+    def key_error(self, path: KeyPath, message: str, hint: str = "") -> None:
+        """An error at the key of `path`."""
+        known = self.document.known(path)
+        self._add(self.document.key_place(known), known, message, hint, Severity.ERROR)
+
+    def warning(self, path: KeyPath, message: str, hint: str = "") -> None:
+        """A warning at the key of `path`."""
+        known = self.document.known(path)
+        self._add(self.document.key_place(known), known, message, hint, Severity.WARNING)
+
+    def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:
+        """The only key of `values` that has a value; if there is none, or more than one, an error and "".
+
+        `none` is the message where there is none.
+        """
+        given = [key for key, value in values.items() if value is not None]
+        if len(given) == 1:
+            return given[0]
+        message = f"{' and '.join(given)} exclude each other" if given else none
+        self.error(path, message, f"give exactly one of {', '.join(values)}")
+        return ""
+
+    def where(self, path: KeyPath) -> str:
+        """`file:line:column: path`, for problems that are found later."""
+        return f"{self.document.value_place(path)}: {show(path)}"
+
+    def broken(self) -> frozenset[KeyPath]:
+        """The paths of the items and sections that have errors."""
+        return frozenset(unit_of(each.path) for each in self.problems if each.is_error)
+
+    def _add(self, place: Place, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
+        self.problems.append(problem_at(place, path, message, hint=hint, severity=severity))
+
+
+def unit_of(path: KeyPath) -> KeyPath:
+    """What is left out for an error at that path: an item of a list, or a whole section."""
+    for items in ITEM_LISTS:
+        if path[: len(items)] == items and len(path) > len(items):
+            return path[: len(items) + 1]
+    return path[:1]
+
+
+def stands_alone(unit: KeyPath) -> bool:
+    """Whether the rest means the same without the unit. Fault rules are applied all or none."""
+    return unit[:-1] in ITEM_LISTS and unit[0] != "faults"

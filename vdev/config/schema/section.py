@@ -1,0 +1,87 @@
+"""What all sections of the schema have in common: known keys in camel case, and errors in words of our own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+
+from ..document.parser import Plain
+from . import field_docs
+
+PROBLEM = "vdev"
+"""The type of pydantic errors whose text is ours."""
+
+MAX_SHOWN = 60
+"""Characters of a text that an error quotes."""
+
+
+class Section(BaseModel):
+    """A mapping of the file: its keys are known, in camel case.
+
+    A key without a value counts as absent; `messages.empty_values` reports those that need one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema with the sentences below the fields as their descriptions."""
+        schema = handler(core)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for name, text in field_docs.sentences(cls).items():
+            properties[cls.model_fields[name].alias or name]["description"] = text
+        return schema
+
+
+def refuse(message: str, hint: str = "") -> NoReturn:
+    """Refuse the value under validation: what is wrong, and what is allowed or to be done."""
+    raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One of several things wrong with a value: `at` is the place inside it."""
+
+    at: tuple[str | int, ...]
+    message: str
+    hint: str = ""
+    value: object = None
+
+
+def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
+    """Refuse the value under validation with several errors, each at its own place inside it."""
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(PROBLEM, "{message}", {"message": fault.message, "hint": fault.hint}),
+            loc=fault.at,
+            input=fault.value,
+        )
+        for fault in faults
+    ]
+    raise ValidationError.from_exception_data(title, details)
+
+
+def described(value: object) -> str:
+    """A value in an error's words: `the number 0451`, `the text 'x'`, `a list`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, tuple, dict)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, str) and not isinstance(value, Plain):
+        return f"the text {value[:MAX_SHOWN] + '…' * (len(value) > MAX_SHOWN)!r}"
+    text = str(value)
+    kind = "boolean" if text.lower() in ("true", "false") else "number"
+    return f"the {kind} {text[:MAX_SHOWN]}{'…' * (len(text) > MAX_SHOWN)}"

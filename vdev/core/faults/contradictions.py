@@ -1,0 +1,79 @@
+"""Whether two rules contradict each other: they want different things of the same devices at the same time."""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from ..inventory.resources import Inventory
+from ..model.fault_effects import Cdi, Effect, FaultKind, Flap, Register, Remove, SetHealth, Socket, Stream
+from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec
+from .meaning import ImaginedNodes, meant
+from .schedule import Dice, Firing, Span, spans
+
+_COMPARED = 50  # spans of each rule
+
+
+def contradiction(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes, *, later: float = 0.0) -> str:
+    """Why not both rules can be followed, or "" if they can. `other` was read so many seconds after `one`.
+
+    Rules that depend on chance, on a trigger, or on devices that only a node knows count as free of contradiction.
+    """
+    if by_chance(one) or by_chance(other) or not _opposed(one.effect, other.effect):
+        return ""
+    if one.nodes != other.nodes and min(one.nodes.share, other.nodes.share) < ALWAYS:
+        return ""
+    if not _meet(one, other, nodes) or not _overlap(one, other, later):
+        return ""
+    what = "devices" if one.kind is FaultKind.DEVICE else "resource"
+    return f"contradict each other: they concern the same {what} at the same time"
+
+
+def by_chance(rule: FaultRuleSpec) -> bool:
+    """Whether nobody can say beforehand when the rule fires."""
+    return rule.chance != Chance() or rule.triggered
+
+
+def _opposed(one: Effect, other: Effect) -> bool:
+    match one, other:
+        case SetHealth(), SetHealth():
+            return one.healthy != other.healthy
+        case (SetHealth(), Remove() | Flap()) | (Remove() | Flap(), SetHealth()):
+            return True
+        case Flap(), Flap():
+            return (one.up, one.down) != (other.up, other.down)
+        case Register(), Register() if not (one.never or other.never):
+            return one != other and bool(one.delay) == bool(other.delay)  # what comes late can be wrong, too
+        case (Register(), Register()) | (Stream(), Stream()) | (Socket(), Socket()) | (Cdi(), Cdi()):
+            return one != other
+    return False
+
+
+def _meet(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes) -> bool:
+    """Whether they mean a device, or a resource, in common."""
+    if (one.selection, one.resource, one.nodes) == (other.selection, other.resource, other.nodes):
+        return True
+    if any(each is not None for rule in (one, other) for each in (rule.selection.pick, rule.selection.share)):
+        return False  # each draws its own lots
+    return any(
+        not _reach(one, node, inventory).isdisjoint(_reach(other, node, inventory))
+        for node, inventory in nodes.inventories.items()
+    )
+
+
+def _reach(rule: FaultRuleSpec, node: str, inventory: Inventory) -> AbstractSet[object]:
+    if rule.nodes.globs and not any(fnmatchcase(node, each) for each in rule.nodes.globs):
+        return frozenset()
+    if rule.kind is FaultKind.DEVICE:
+        return meant(rule, inventory, node)
+    return {name for name in inventory.resources if rule.concerns(name)}
+
+
+def _overlap(one: FaultRuleSpec, other: FaultRuleSpec, later: float) -> bool:
+    """Whether their first spans, jitter aside, share a moment. A flap counts from its first fall on."""
+
+    def first(rule: FaultRuleSpec, zero: float) -> Iterator[Span]:
+        return (span for span in islice(spans(rule, Dice(0, ""), Firing(zero), later), _COMPARED) if span.real)
+
+    second = list(first(other, later))
+    return any((a.start < b.end and b.start < a.end) or a.start == b.start for a in first(one, 0.0) for b in second)
