@@ -66,7 +66,13 @@ class ConfigSource:
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
         chosen = await self.chooser.choose()
-        return await asyncio.to_thread(self._load, chosen.files, partial=partial)
+        try:
+            return await asyncio.to_thread(self._load, chosen.files, partial=partial)
+        except ConfigError:
+            again = await self.chooser.choose()
+            if again == chosen:
+                raise
+        return await asyncio.to_thread(self._load, again.files, partial=partial)  # they were swapped in between
 
     def applied(self, summary: str = "") -> None:
         """The last reading is in force now; `summary` says in a few words what it holds."""
