@@ -330,7 +330,7 @@ async def test_node_capacity(short_dir):
         ),
         (
             {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "x"}}}]}},
-            "'x' is no quantity",
+            "'x' is not a quantity",
         ),
         ({"spec": {"containers": [{"name": "a", "resources": {"requests": {NPU: 1}}}]}}, "needs a limit"),
         (

@@ -143,7 +143,7 @@ async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
     write(short_dir / "pods" / "p.yaml", manifest("p", {NPU: 1}))
     await out.has("env         STUB_DEVICES=d1")
     await plugin.stop()
-    await out.has(f"plugin   {NPU} lost")
+    await out.has(f"plugin   {NPU} disconnected")
     os.kill(os.getpid(), signal.SIGHUP)
     await out.has("kubelet  started", 2)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -182,14 +182,14 @@ async def test_steps_that_a_driver_cannot(driver):
     assert ["t: step 2 needs clock", "t: step 3 needs host-nodes", "t: step 4 needs plugin"] == await play(
         story, driver
     )
-    assert ["t: all of it needs clock"] == await play(scenario(requires=["clock"]), driver)
+    assert ["t: skipped; it needs clock"] == await play(scenario(requires=["clock"]), driver)
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"step": []}, "unknown key 'step'"),
-        ({"title": None}, "title: expected a text"),
+        ({"title": None}, "title: expected text"),
         ({"steps": {}}, "steps: expected a list"),
         ({"steps": [{"expects": {}}]}, r"steps\[0\].expects: unknown 'expects'; expected one of"),
         ({"steps": [{"expect": {"nodes": {}}}]}, "unknown key 'nodes'"),

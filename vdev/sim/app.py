@@ -98,10 +98,11 @@ def _print(entry: Entry, output: Output, out: TextIO) -> None:
 
 def _banner(options: SimOptions, out: TextIO) -> None:
     rows = [
-        f"A kubelet like that of Kubernetes {options.compat.value}, without a cluster: {options.kubelet_dir}",
-        f"  a plugin of yours:  vdev run --kubelet-dir {options.kubelet_dir} --config-file devices.yaml",
-        f"  pods:               {f'Pod manifests in {options.pods}' if options.pods else 'none; see --pods'}",
-        f"  restart it:         kill -HUP {os.getpid()}        end it: Ctrl-C",
+        f"An embedded kubelet that behaves like Kubernetes {options.compat.value}: {options.kubelet_dir}",
+        f"  start a plugin:     vdev run --kubelet-dir {options.kubelet_dir} --config-file devices.yaml",
+        f"  run pods:           {f'put manifests into {options.pods}' if options.pods else 'start it with --pods DIR'}",
+        f"  restart it:         kill -HUP {os.getpid()}",
+        "  stop it:            Ctrl-C",
     ]
     out.write("\n".join(rows) + "\n")
     out.flush()

@@ -58,7 +58,7 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
         yield _error("endpoint-not-a-file", resource, f"endpoint {request.endpoint!r}: expected a socket's file name")
     path = posixpath.join(directory, request.endpoint)
     if len(path.encode()) > SUN_PATH_LIMIT:
-        text = f"{path} has {len(path.encode())} bytes, a socket's path at most {SUN_PATH_LIMIT}"
+        text = f"the socket's path {path} has {len(path.encode())} bytes; at most {SUN_PATH_LIMIT} are allowed"
         yield _error("socket-path-too-long", resource, text)
     if streams_open:
         text = "registered while a ListAndWatch stream is open; when that stream ends, 1.36 closes the new connection"
@@ -70,7 +70,10 @@ def options(request: api.RegisterRequest, answered: PluginOptions) -> Iterator[F
     if request.HasField("options"):
         said = PluginOptions(request.options.pre_start_required, request.options.get_preferred_allocation_available)
         if said != answered:
-            text = f"the registration says {said}, GetDevicePluginOptions {answered}; only the second counts"
+            text = (
+                f"Register says {_in_words(said)}, GetDevicePluginOptions says {_in_words(answered)}; "
+                "the kubelet uses only the latter"
+            )
             yield _warning("options-differ", request.resource_name, text)
 
 
@@ -100,12 +103,12 @@ def device_list(
         yield _warning("id-too-long", resource, f"{_quote(long)}: the API allows at most {ID_LIMIT} characters")
     yield from _repeats(resource, by_id)
     if odd := sorted({h for healths in by_id.values() for h in healths} - {HEALTHY, UNHEALTHY}):
-        text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; the kubelet takes it as unhealthy"
+        text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; all else is unhealthy"
         yield _error("health-text", resource, text)
     if negative := [device.id for device in devices if any(node < 0 for node in device.numa)]:
         yield _error("numa-negative", resource, f"{_quote(negative)}: a NUMA node is never negative")
     if shared := sorted(by_id.keys() & (elsewhere or {}).keys()):
-        text = f"{_quote(shared)} is also a device of {(elsewhere or {})[shared[0]]}; health is looked up by bare id"
+        text = f"{_quote(shared)} is also a device of {(elsewhere or {})[shared[0]]}; health is looked up by id alone"
         yield _error("id-in-two-resources", resource, text)
 
 
@@ -125,11 +128,11 @@ def preferred(
     if len(set(ids)) != len(ids):
         yield _error("preferred-duplicate", resource, f"GetPreferredAllocation names a device twice: {_quote(ids)}")
     if bogus := sorted(set(ids) - set(request.available_deviceIDs)):
-        yield _error("preferred-bogus-id", resource, f"GetPreferredAllocation names {_quote(bogus)}, not available")
+        yield _error("preferred-bogus-id", resource, f"GetPreferredAllocation names {_quote(bogus)}, unavailable")
     if missing := sorted(set(request.must_include_deviceIDs) - set(ids)):
-        yield _error("preferred-must-include", resource, f"GetPreferredAllocation leaves out {_quote(missing)}")
+        yield _error("preferred-must-include", resource, f"GetPreferredAllocation omits {_quote(missing)}, required")
     if len(ids) != request.allocation_size:
-        text = f"GetPreferredAllocation names {len(ids)} devices, asked for {request.allocation_size}"
+        text = f"GetPreferredAllocation names {len(ids)} devices, but {request.allocation_size} were requested"
         yield _error("preferred-size", resource, text)
 
 
@@ -141,7 +144,7 @@ def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Findin
         yield _error("extra-container-responses", resource, text)
     if answers:
         if not answers[0].ByteSize():
-            text = "Allocate answers with nothing: the container gets no trace of its devices"
+            text = "the Allocate response is empty: nothing tells the container about its devices"
             yield _warning("empty-response", resource, text)
         yield from _edits(resource, answers[0])
 
@@ -167,13 +170,13 @@ def cdi_name(name: str) -> str | None:
     if not (equals and slash):
         return "expected vendor/class=device"
     if not _CDI_VENDOR.fullmatch(vendor) or not _CDI_CLASS.fullmatch(class_):
-        return "vendor and class start with a letter and hold letters, digits, '_', '-' and '.'"
+        return "vendor and class start with a letter and contain letters, digits, '_', '-' and '.'"
     if len(vendor) == 1 or len(class_) == 1:
         return "a vendor or class of one letter makes containerd panic as soon as it reads the spec"
     if "::" in device:
         return "'::' in the device name cannot be resolved; a replica's suffix must be stripped"
     if not _CDI_DEVICE.fullmatch(device):
-        return "the device name starts and ends with a letter or digit and holds also '_', '-', '.' and ':'"
+        return "the device name starts and ends with a letter or digit and may also contain '_', '-', '.' and ':'"
     return None
 
 
@@ -189,7 +192,11 @@ def _repeats(resource: str, by_id: Mapping[str, list[str]]) -> Iterator[Finding]
 def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
     for name in sorted(response.envs):
         if not _ENV_NAME.fullmatch(name):
-            yield _error("env-name", resource, f"environment variable {name!r} is no C identifier")
+            yield _error(
+                "env-name",
+                resource,
+                f"environment variable {name!r}: expected letters, digits and '_', and no digit first",
+            )
     for spec in response.devices:
         if spec.permissions not in _PERMISSIONS:
             text = f"device {spec.host_path}: permissions {spec.permissions!r}, expected a combination of r, w and m"
@@ -211,7 +218,7 @@ def _names(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
     for key in sorted(response.annotations):
         prefix, slash, name = key.rpartition("/")
         if not _ANNOTATION_NAME.fullmatch(name) or len(name) > ID_LIMIT or (slash and not prefix):
-            yield _error("annotation-key", resource, f"annotation {key!r} is no qualified name")
+            yield _error("annotation-key", resource, f"annotation {key!r} is not a qualified name")
     names = [device.name for device in response.cdi_devices]
     for name in names:
         if problem := cdi_name(name):
@@ -228,6 +235,14 @@ def _paths(resource: str, kind: str, host: str, container: str) -> Iterator[Find
 
 def _twice(names: list[str]) -> list[str]:
     return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def _in_words(options: PluginOptions) -> str:
+    """As in the messages of the API."""
+    return (
+        f"pre_start_required {str(options.pre_start_required).lower()} and "
+        f"get_preferred_allocation_available {str(options.preferred_allocation).lower()}"
+    )
 
 
 def _quote(names: Iterable[str]) -> str:

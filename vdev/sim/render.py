@@ -36,7 +36,7 @@ def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911  # one case per ki
         case RegistrationFailed():
             return _line("plugin", f"{entry.resource or 'unnamed'} refused ({entry.endpoint}): {entry.error}")
         case PluginLost():
-            return _line("plugin", f"{entry.resource} lost: {entry.error}; all its devices count as unhealthy")
+            return _line("plugin", f"{entry.resource} disconnected: {entry.error}; all its devices are unhealthy now")
         case Listed():
             return ""  # The node says the same in numbers, if they changed.
         case NodeChanged():

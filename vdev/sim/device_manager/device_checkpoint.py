@@ -67,7 +67,7 @@ def parse(text: str) -> Checkpoint:
         document = json.loads(text)
         data = document["Data"]
         if document["Checksum"] != _checksum(data):
-            raise ValueError("the checksum does not fit")
+            raise ValueError("the checksum does not match")
         holders: dict[str, dict[str, dict[str, Held]]] = {}
         for entry in data["PodDeviceEntries"] or []:
             containers = holders.setdefault(entry["PodUID"], {})

@@ -102,7 +102,7 @@ class DeviceTable:
     # --- what the node shows -----------------------------------------------------------------------------------
 
     def view(self) -> Capacity:
-        """Capacity and allocatable of every resource, now, without giving any up."""
+        """Current capacity and allocatable of every resource; drops none."""
         known = [r for r in {**self.healthy, **self.unhealthy} if r in self.endpoints]
         return Capacity(
             {r: len(self.healthy.get(r, ())) + len(self.unhealthy.get(r, ())) for r in known},
@@ -110,7 +110,7 @@ class DeviceTable:
         )
 
     def capacity(self, *, now: float) -> Capacity:
-        """As the node-status tick asks: resources whose plugin is gone for more than five minutes are dropped."""
+        """Capacity for the node status. Drops resources whose plugin has been gone for more than five minutes."""
         removed = set()
         for resource in {**self.healthy, **self.unhealthy}:
             endpoint = self.endpoints.get(resource)
@@ -123,11 +123,11 @@ class DeviceTable:
         return Capacity(view.capacity, view.allocatable, frozenset(removed))
 
     def is_plugin_resource(self, resource: str) -> bool:
-        """Whether the device manager feels responsible; everything else it silently skips."""
+        """Whether the device manager handles the resource; it silently skips all others."""
         return resource in self.healthy or resource in self.allocated
 
     def has_topology(self, resource: str) -> bool:
-        """Whether any device of the resource says a NUMA node, which makes the whole resource NUMA-aware."""
+        """Whether any device of the resource has a NUMA node, which makes the whole resource NUMA-aware."""
         return any(device.numa for device in self.devices.get(resource, {}).values())
 
     def allocatable_devices(self) -> dict[str, list[Device]]:
@@ -173,7 +173,7 @@ class DeviceTable:
         return bool(gone)
 
     def recount(self) -> None:
-        """Take from the holders what counts as allocated, as the kubelet does after a failed Allocate."""
+        """Compute from the holders what is allocated, as the kubelet does after a failed Allocate."""
         allocated: dict[str, set[str]] = {}
         for resource, held in self._everything_held():
             allocated.setdefault(resource, set()).update(held.ids)
@@ -192,7 +192,7 @@ class DeviceTable:
                 yield from resources.items()
 
     def _first_holder(self, id_: str) -> str | None:
-        """By bare id over all resources, as the kubelet looks it up: ids should be unique on a node."""
+        """Looked up by the id alone, over all resources, as in the kubelet: ids should be unique on a node."""
         for pod, containers in self.holders.items():
             for resources in containers.values():
                 if any(id_ in held.ids for held in resources.values()):

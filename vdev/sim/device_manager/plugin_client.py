@@ -130,7 +130,7 @@ class PluginClient:
             slow.cancel()
 
     def _say_slow(self, name: str) -> None:
-        text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node waits for it"
+        text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
         self._report([Finding("slow-rpc", Severity.WARNING, self.resource, text)])
 
     @contextlib.contextmanager

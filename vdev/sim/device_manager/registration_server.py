@@ -28,7 +28,7 @@ VERSION = "v1beta1"
 
 
 class Compat(Enum):
-    """Whose re-registration behaviour to show."""
+    """The Kubernetes version whose re-registration behaviour is shown."""
 
     V1_36 = "1.36"
     V1_37 = "1.37"
@@ -153,7 +153,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._changed(touched)
 
     def _known(self, resource: str) -> set[str]:
-        """The ids of a resource that count: those of its list while its plugin is there, later those that are held."""
+        """The ids in use by a resource: held ones, and those of the list of its plugin while that is connected."""
         listed = self._table.devices[resource].keys() if self._table.lists_now(resource) else ()
         return {*listed, *self._held(resource)}
 

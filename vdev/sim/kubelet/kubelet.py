@@ -26,7 +26,7 @@ from ..timings import Timings
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
 from .node_status import NodeStatus
-from .pod_records import ContainerRecord, PodRecord, PodStore
+from .pod_records import PodRecord, PodStore
 from .pod_workers import PodWorkers, ProcessGoneError
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
@@ -34,19 +34,18 @@ _POLL_SECONDS = 0.05
 
 
 class KubeletPanic(VdevError):  # what it is, not an error of ours
-    """The plugin did what makes a real 1.36 kubelet panic. The embedded one is down until it is started again."""
+    """The plugin did something that makes a real 1.36 kubelet panic. The embedded one is down until `start()`."""
 
 
 class Kubelet:
     """A kubelet's device manager with real sockets, as an async context manager.
 
-    `root` is the kubelet's directory (default: a new one that is removed at the end); `clock` measures the node-status
-    tick and the five minutes of grace; with `status_on_change` the node status follows every change at once, as a
-    person would like it, without it only each tick, every 10 s, as in the real one. `compat` chooses whose
-    re-registration behaviour to show, `seed` the random choices of devices, `capacity` what else pods may ask the node
-    for (quantities of `pods`, `cpu`, `memory`; what is absent is not limited), `host_root` where device nodes must
-    exist (None: not checked). `overlaps` says whether two device ids stand for the same hardware: a finding follows if
-    two pods hold such ids (without it, only if they hold one and the same).
+    `root` is the kubelet's directory (default: a temporary one). `clock` drives the node-status tick and the grace of
+    five minutes for lost plugins. With `status_on_change` the node status is updated at every change, without it every
+    10 s, as in the real kubelet. `compat` selects the version whose re-registration behaviour is shown, `seed` the
+    random choices of devices. `capacity` are quantities of other resources that pods can request (`pods`, `cpu`,
+    `memory`; absent: unlimited). Device nodes must exist below `host_root` (None: not checked). `overlaps` tells
+    whether two device ids are the same hardware; two pods that hold such ids are a finding.
     """
 
     def __init__(
@@ -96,13 +95,13 @@ class Kubelet:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
     async def start(self, *, readmit: bool = True, wait: bool = True) -> None:
-        """Start the kubelet: sockets in the directory are removed, the checkpoint is read, pods are admitted again.
+        """Start the kubelet: remove all sockets in its directory, read the checkpoint, admit the pods again.
 
-        As the real one it hears of its pods a while after plugins can register (`Timings.sources`; not on a new node,
-        where there is nothing to hear): until then it admits none, and PodResources names none. Returns when they are
-        admitted, or with `wait=False` when plugins can register. With `readmit=False` the pods wait for `readmit()`, as
-        they do while the API server is out of reach. Raises SocketError if a kubelet answers there already or the path
-        is too long, HostError if the directory is unusable.
+        Like the real one it learns of its pods some time after plugins can register (`Timings.sources`; at once on a
+        new node without pods). Until then it admits no pod, and PodResources names none. Returns once the pods are
+        admitted, or with `wait=False` once plugins can register. With `readmit=False` the pods wait for `readmit()`, as
+        if the API server could not be reached. Raises SocketError if another kubelet is running there or a path is too
+        long, HostError if the directory cannot be used.
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
@@ -117,10 +116,7 @@ class Kubelet:
             clock=self._clock,
             changed=self._devices_changed,
         )
-        self._store.forget()
-        self._ran = {
-            key: frozenset(c.spec.name for c in pod.containers if c.running) for key, pod in self._store.records.items()
-        }
+        self._ran = self._store.forget()
         try:
             await process.start()
         except BaseException:
@@ -145,36 +141,36 @@ class Kubelet:
                 await self._heard()
 
     async def readmit(self) -> None:
-        """Admit every pod that is not over, in the order of creation, as a kubelet does when it hears of its pods."""
+        """Admit every pod that has not ended, in order of creation, as a kubelet does once it learns of its pods."""
         process, workers = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
             await self._work(workers.add(record, running=self._ran.get(record.spec.key, frozenset())))
         process.sources_ready = True
 
     async def crash(self) -> None:
-        """End as by kill -9: connections drop, sockets stay behind and refuse, containers go on running."""
+        """End as with kill -9: connections break, sockets stay behind and refuse, containers keep running."""
         await self._end("crashed")
 
     async def stop(self) -> None:
-        """End as by SIGTERM. On disk it looks like a crash, as with the real kubelet. Does nothing if it is down."""
+        """End as with SIGTERM. The files look as after a crash, as with the real kubelet. No effect if it is down."""
         if self._process is not None:
             await self._end("stopped")
 
     async def restart(self, *, wait: bool = True) -> None:
-        """End and start again. Running containers keep their devices without any call to the plugin."""
+        """Stop and start. Running containers keep their devices without any call to the plugin."""
         await self.stop()
         await self.start(wait=wait)
 
     async def reboot(self, *, readmit: bool = True, wait: bool = True) -> None:
-        """The node goes down and comes back: no container runs, and pods are admitted whether a plugin is there or not.
+        """Reboot the node: no container runs, and pods are admitted whether their plugin is there or not.
 
-        With `readmit=False` they wait for `readmit()`, which is a boot whose plugins were faster.
+        With `readmit=False` they wait for `readmit()`, as on a boot where plugins are faster.
         """
         await self.power_off()
         await self.start(readmit=readmit, wait=wait)
 
     async def power_off(self) -> None:
-        """The node goes down: the kubelet and every container with it."""
+        """Shut down the node, that is the kubelet and all containers."""
         await self.stop()
         for record in self._store.records.values():
             for container in record.containers:
@@ -187,16 +183,16 @@ class Kubelet:
 
     @property
     def ready(self) -> bool:
-        """Whether the kubelet has heard of its pods since its start, and admitted them."""
+        """Whether the kubelet has learned of its pods since its start, and admitted them."""
         return self._process is not None and self._process.sources_ready
 
     # --- places --------------------------------------------------------------------------------------------------
 
     @property
     def root(self) -> Path:
-        """The kubelet's directory, what `vdev run --kubelet-dir` takes. Known once it was started."""
+        """The kubelet's directory, for `vdev run --kubelet-dir`. Without `root=`, it exists after the first start."""
         if self._root is None:
-            raise UsageError("the kubelet's directory is made at its first start")
+            raise UsageError("the kubelet has no directory before its first start; start it, or pass root")
         return self._root
 
     @property
@@ -217,15 +213,15 @@ class Kubelet:
     # --- what it shows -------------------------------------------------------------------------------------------
 
     def node(self) -> Capacity:
-        """Capacity and allocatable of plugin resources as the node status shows them: as of the last tick."""
+        """Capacity and allocatable of plugin resources in the node status, as of the last tick."""
         return self._node.shown
 
     def devices(self) -> Capacity:
-        """The same as the device manager sees it this moment; empty while the kubelet is down."""
+        """The same in the device manager, now; empty while the kubelet is down."""
         return Capacity({}, {}) if self._process is None else self._process.table.view()
 
     def listed(self) -> dict[str, dict[str, str]]:
-        """What the plugins that are connected list this moment: health by device id, by resource."""
+        """The current lists of connected plugins: by resource, health by device id."""
         table = DeviceTable() if self._process is None else self._process.table
         return {
             resource: {id_: each.health for id_, each in devices.items()}
@@ -235,7 +231,7 @@ class Kubelet:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was wrong and the real kubelet would not have said, oldest first."""
+        """Mistakes that the real kubelet would not have reported, oldest first."""
         return list(self.journal.findings)
 
     @property
@@ -254,7 +250,7 @@ class Kubelet:
         return self.journal.metrics
 
     def tick(self) -> None:
-        """What happens every 10 s: the node status follows the devices, and plugins gone for too long are given up."""
+        """Update the node status and drop plugins that have been gone for too long; called every 10 s."""
         if self._process is None or not self._process.alive:
             return
         if self._node.follow(self._process.table.capacity(now=self._clock.now())):
@@ -272,33 +268,28 @@ class Kubelet:
     # --- pods ----------------------------------------------------------------------------------------------------
 
     async def run_pod(self, manifest: Mapping[str, Any], *, numa_affinity: Iterable[int] | None = None) -> PodStatus:
-        """Create a pod, admit it and start its containers; returns how that went.
+        """Create a pod, admit it and start its containers; returns its status after that.
 
-        `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager would align with (None: its
-        policy is `none`). A refused pod is no exception: its phase is Failed. While the kubelet is down the pod stays
-        Pending; one that has just started takes it up together with the pods that it knows. Raises ManifestError, and
-        KubeletPanic where the real kubelet would panic.
+        `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager aligns with (None: policy
+        `none`). A rejected pod raises nothing; its phase is Failed. While the kubelet is down the pod stays Pending.
+        Raises ManifestError, and KubeletPanic where the real kubelet would panic.
         """
         self._serial += 1
-        spec = pod_manifest.parse(manifest, serial=self._serial)
-        if spec.key in self._store.records:
-            raise pod_manifest.ManifestError(f"pod {spec.key} exists already")
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
-        record = PodRecord(spec, affinity, [ContainerRecord(container) for container in spec.containers])
-        self._store.records[spec.key] = record
+        record = self._store.add(pod_manifest.parse(manifest, serial=self._serial), affinity)
         await self._heard()
         if self.ready and self._workers is not None:
             await self._work(self._workers.add(record))
         return record.status()
 
     async def delete_pod(self, name: str, *, namespace: str = "default") -> None:
-        """Delete a pod. Its devices are free from the next admission or PodResources call on; no plugin is told."""
+        """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified."""
         record = self._store.record(name, namespace)
         del self._store.records[record.spec.key]
         self.journal.note(PodDeleted(record.status()))
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
-        """The pod's containers end for good; `phase` is Succeeded or Failed."""
+        """End all containers of the pod; `phase` is Succeeded or Failed."""
         record = self._store.record(name, namespace)
         record.phase = phase
         for container in record.containers:
@@ -307,7 +298,7 @@ class Kubelet:
         return record.status()
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
-        """A container dies, and nobody restarts it until the kubelet does (`restart_container`, or at its start)."""
+        """Kill a container. It stays down until `restart_container` or the next start of the kubelet."""
         record = self._store.record(pod, namespace)
         record.container(container).running = False
         self._update(record)
@@ -316,7 +307,7 @@ class Kubelet:
     async def restart_container(
         self, pod: str, container: str | None = None, *, namespace: str = "default"
     ) -> PodStatus:
-        """A container (default: the first app container) dies and is started again, or is tried again if it waits."""
+        """Restart a container (default: the first app container), or try again one that could not be started."""
         record = self._store.record(pod, namespace)
         await self._heard()
         _, workers = self._up()
@@ -334,7 +325,7 @@ class Kubelet:
     # --- inside --------------------------------------------------------------------------------------------------
 
     async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
-        """Let the sources take their time, then admit what they tell of. A panic is for whoever waits."""
+        """Wait as long as the pod sources take, then admit the pods. Returns a panic, for those who wait."""
         if not process.fresh or self._store.records:
             await process.pause(self._settings.timings.sources)
         try:
@@ -345,7 +336,7 @@ class Kubelet:
         return None
 
     async def _heard(self) -> None:
-        """Return once the kubelet has heard of its pods, or has ended before; at once if nothing brings them."""
+        """Return once the kubelet has learned of its pods or ended; at once if it was told not to wait for them."""
         if self._sources is not None and (panic := await asyncio.shield(self._sources)):
             raise panic
 
@@ -363,7 +354,7 @@ class Kubelet:
             self.journal.note(Lifecycle(how))
 
     async def _work(self, work: Any) -> None:
-        """Let the workers do something; a kubelet that ends meanwhile leaves the pod for its next start."""
+        """Await work on a pod. If the kubelet ends meanwhile, the next start takes the pod up again."""
         try:
             await work
         except ProcessGoneError:

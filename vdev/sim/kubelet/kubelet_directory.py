@@ -51,13 +51,15 @@ def make_directories(*directories: Path) -> None:
         try:
             directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
-            raise HostError(f"{directory}: cannot make the kubelet's directory: {error.strerror}") from error
+            raise HostError(f"{directory}: cannot create the kubelet's directory: {error.strerror}") from error
 
 
 def check_path(path: Path) -> None:
     """Raise SocketError if a socket's path is too long for the system."""
     if (length := len(os.fsencode(path))) > SUN_PATH_LIMIT:
-        text = f"{length} bytes, a socket's path has at most {SUN_PATH_LIMIT}; use a shorter directory"
+        text = (
+            f"the path of the socket has {length} bytes, at most {SUN_PATH_LIMIT} are allowed; use a shorter directory"
+        )
         raise SocketError(f"{path}: {text}")
 
 
@@ -71,7 +73,7 @@ def refuse_live(path: Path) -> None:
             pass  # A backlog that is full belongs to somebody alive.
         except OSError:
             return
-    raise SocketError(f"{path}: another kubelet answers here; use a directory of its own")
+    raise SocketError(f"{path}: another kubelet is running here; use another directory")
 
 
 def sockets(directory: Path) -> list[Path]:

@@ -162,7 +162,7 @@ class KubeletProcess:
             kubelet_directory.check_path(socket)
             kubelet_directory.refuse_live(socket)
         if device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):
-            raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use a directory of its own")
+            raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
         kubelet_directory.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
         kubelet_directory.remove_sockets(paths.private)
 

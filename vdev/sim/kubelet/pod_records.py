@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ..objects import container_edits
+from ..objects.pod_manifest import ManifestError
 from ..objects.pods import ContainerSpec, ContainerStatus, Phase, PodSpec, PodStatus
 
 
@@ -83,20 +84,29 @@ class PodStore:
         return self.records[key]
 
     def active(self) -> list[PodSpec]:
-        """The pods that the kubelet process has heard of and that are not over, those that it is admitting included."""
+        """Pods that the kubelet process knows and that have not ended, including the one being admitted."""
         return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
 
-    def forget(self) -> None:
-        """A kubelet process starts: it has heard of no pod yet."""
+    def add(self, spec: PodSpec, affinity: frozenset[int] | None) -> PodRecord:
+        """Create a pod. Raises ManifestError if there is one of that name."""
+        if spec.key in self.records:
+            raise ManifestError(f"pod {spec.key} exists already")
+        record = PodRecord(spec, affinity, [ContainerRecord(container) for container in spec.containers])
+        self.records[spec.key] = record
+        return record
+
+    def forget(self) -> dict[str, frozenset[str]]:
+        """Mark all pods as unknown to a kubelet process that starts; returns by pod the containers that run."""
         for record in self.records.values():
             record.known = record.admitted = False
+        return {key: frozenset(c.spec.name for c in pod.containers if c.running) for key, pod in self.records.items()}
 
     def unknown(self) -> PodRecord | None:
-        """The oldest pod that is not over and that the kubelet process has not heard of."""
+        """The oldest pod that has not ended and that the kubelet process does not know."""
         return next((r for r in self.records.values() if not r.known and not r.phase.terminal), None)
 
     def uses(self, uid: str, container: str) -> bool:
-        """Whether this container uses its devices or may yet: its pod is not over, and it no finished init container.
+        """Whether this container uses its devices or still may: its pod has not ended, nor has it as an init container.
 
         The pod need not be admitted yet.
         """

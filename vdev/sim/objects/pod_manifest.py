@@ -75,7 +75,7 @@ def quantity(value: Any, where: str) -> Decimal:
     except (InvalidOperation, KeyError):
         amount = Decimal("NaN")
     if isinstance(value, bool) or not amount.is_finite():
-        raise ManifestError(f"{where}: {value!r} is no quantity; expected something like 2, 500m or 1Gi")
+        raise ManifestError(f"{where}: {value!r} is not a quantity; expected something like 2, 500m or 1Gi")
     return amount
 
 

@@ -118,7 +118,7 @@ class SimDriver:
                 while not await asyncio.to_thread(kubelet_directory.sockets, directory):
                     await self.change()
         except TimeoutError:
-            raise ScenarioError(f"the plugin did not serve within {_START_SECONDS:g} s of its start") from None
+            raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start") from None
 
     async def advance_clock(self, seconds: float) -> None:
         """Put the kubelet's clock forward."""

@@ -40,7 +40,7 @@ async def play(scenario: Scenario, driver: Driver, *, patience: float = 60.0) ->
     Raises ScenarioError.
     """
     if missing := scenario.requires - driver.capabilities:
-        return [f"{scenario.title}: all of it needs {', '.join(sorted(c.value for c in missing))}"]
+        return [f"{scenario.title}: skipped; it needs {', '.join(sorted(c.value for c in missing))}"]
     skipped = []
     await driver.configure(scenario.configuration)
     for number, step in enumerate(scenario.steps, 1):
@@ -101,7 +101,7 @@ async def _await(expect: Expect, scenario: Scenario, driver: Driver, patience: f
                 await _check_hardware(scenario, driver)
                 seen = await _differences(expect, driver)
     except TimeoutError:
-        raise ScenarioError(f"not within {patience:g} s: {'; '.join(seen)}") from None
+        raise ScenarioError(f"still not true after {patience:g} s: {'; '.join(seen)}") from None
 
 
 async def _check_hardware(scenario: Scenario, driver: Driver) -> None:

@@ -85,7 +85,7 @@ class VdevRun:
         except TimeoutError:
             process.kill()
             await process.wait()
-            raise ScenarioError(f"the plugin did not end within {_STOP_SECONDS:g} s of SIGTERM") from None
+            raise ScenarioError(f"the plugin did not stop within {_STOP_SECONDS:g} s of SIGTERM") from None
         if code:
             raise ScenarioError(await asyncio.to_thread(self._last_words, code))
 
@@ -108,7 +108,7 @@ class VdevRun:
 
     def _last_words(self, code: int) -> str:
         tail = self._places.log.read_text(errors="replace")[-_LOG_TAIL:]
-        return f"the plugin ended with exit code {code}:\n{tail}"
+        return f"the plugin exited with code {code}:\n{tail}"
 
 
 def reasons_in(status: Mapping[str, Any]) -> dict[tuple[str, str], str]:

@@ -62,7 +62,7 @@ def parse(document: Any) -> Scenario:
 
 def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
     if not isinstance(document, Mapping) or len(document) != 1:
-        raise ScenarioFormatError(f"{where}: expected one step, as `createPod: name`; found {document!r}")
+        raise ScenarioFormatError(f"{where}: expected one step, such as `createPod: name`, found {document!r}")
     ((name, value),) = document.items()
     where = f"{where}.{name}"
     match name:
@@ -139,7 +139,7 @@ def _list(document: Any, where: str) -> list[Any]:
 
 def _text(document: Any, where: str) -> str:
     if not isinstance(document, str):
-        raise ScenarioFormatError(f"{where}: expected a text, found {document!r}")
+        raise ScenarioFormatError(f"{where}: expected text, found {document!r}")
     return document
 
 
