@@ -152,7 +152,7 @@ def command_line() -> Iterator[str]:
         yield from (f"## vdev {name}", "", summary[0].upper() + summary[1:] + ".", "")
         if name == "run":
             continue
-        yield from table(("argument", "meaning"), [_argument(action) for action in _actions(name)])
+        yield from _arguments(name, _parser(name))
     yield from ("## Options of vdev run", "")
     yield "The commands that look at files know those of the plugin's own options, too."
     yield ""
@@ -169,12 +169,29 @@ def command_line() -> Iterator[str]:
         yield from table(("flag", "environment", "default", "meaning"), rows)
 
 
-def _actions(name: str) -> list[argparse.Action]:
-    """A command's own arguments, without those of the plugin's table."""
+def _parser(name: str) -> argparse.ArgumentParser:
+    """The parser of a command's own arguments."""
     parser, _ = cli._parser(name)  # noqa: SLF001  # the parser is what is documented
-    inner = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
+    (commands,) = _nested(parser)
+    return commands[name]
+
+
+def _nested(parser: argparse.ArgumentParser) -> list[dict[str, argparse.ArgumentParser]]:
+    """The parsers below this one, by their names."""
+    return [dict(each.choices) for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+
+
+def _arguments(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """A command's own arguments, without those of the plugin's table; then those of its actions."""
     plugin = {option.field for option in OPTIONS if option.group in (Group.PLUGIN, Group.PRESETS, Group.UNUSED)}
-    return [each for each in inner.choices[name]._actions if each.dest not in {"help", *plugin}]  # noqa: SLF001
+    hidden = {"help", "action", *plugin}
+    rows = [_argument(each) for each in parser._actions if each.dest not in hidden]  # noqa: SLF001
+    if rows:
+        yield from table(("argument", "meaning"), rows)
+    for actions in _nested(parser):
+        for action, inner in actions.items():
+            yield from (f"### vdev {name} {action}", "", inner.description or "", "")
+            yield from _arguments(f"{name} {action}", inner)
 
 
 def _argument(action: argparse.Action) -> tuple[str, str]:

@@ -52,13 +52,13 @@ def _option(
     path in the configuration file, if it has one. In the help, `metavar` stands for its value, and `unset` for a
     default that is empty or computed. An empty variable counts as not set, unless `may_be_empty`.
     """
-    extra: dict[str, Any] = {"group": group.name, "flags": list(flags), "key": key, "metavar": metavar, "unset": unset}
-    extra |= {"may_be_empty": may_be_empty}
+    shown: dict[str, Any] = {"metavar": metavar, "unset": unset}
+    extra = shown | {"group": group.name, "flags": list(flags), "key": key, "may_be_empty": may_be_empty}
     return Field(validation_alias=AliasChoices(*variables), description=help_, json_schema_extra=extra, **default)
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """What `_option` says of a field beyond what pydantic knows."""
+    """What `_option` recorded for a field beyond what pydantic has a place for."""
     return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, Mapping) else {}
 
 
@@ -68,7 +68,6 @@ _TRUE = ("1", "t", "T", "true", "True", "TRUE")  # Go's strconv.ParseBool, which
 _FALSE = ("0", "f", "F", "false", "False", "FALSE")
 _MAX_PORT = 65535
 _HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
-
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?s?")
 
 
@@ -123,7 +122,7 @@ def _seconds(text: str) -> float:
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Items = BeforeValidator(_items)
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
-_FLAGS = Flags()  # the defaults of what the file has, too
+_FLAGS = Flags()  # the defaults of the options that are keys of the file
 _files = functools.partial(_option, Group.FILES)
 _presets = functools.partial(_option, Group.PRESETS)
 _plugin = functools.partial(_option, Group.PLUGIN)
@@ -319,7 +318,6 @@ class Settings(BaseSettings):
         "VDEV_BOOT_WAIT",
         default=30.0,
         metavar="SECONDS",
-        unset="30",
     )
 
     kubelet_dir: Path = _kubelet(

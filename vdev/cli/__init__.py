@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _complain(str(problem))
         return bad.exit_code
     except VdevError as error:
-        _complain(f"vdev: {error}")
+        for line in str(error).splitlines():
+            _complain(f"vdev: {line}")
         return error.exit_code
     except SystemExit as done:  # after --help and --version
         return int(done.code or 0)

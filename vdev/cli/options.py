@@ -78,6 +78,8 @@ def _shown(default: Any) -> str:
     match default:
         case bool():
             return str(default).lower()
+        case float():
+            return f"{default:g}"
         case tuple():
             return ",".join(map(str, default))
         case str() | Path():
@@ -175,6 +177,8 @@ def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:
     if error["type"] == "value_error":
         return f"{source}{error['ctx']['error']}"
     choices = next(option.choices for option in OPTIONS if option.field == field)
+    if not choices:
+        return f"{source}{error['input']!r}: {error['msg']}"
     near = did_you_mean(error["input"], choices)
     hint = f"; {near}" if near else ""
     return f"{source}{error['input']!r} is not allowed; expected one of {', '.join(choices)}{hint}"

@@ -23,24 +23,25 @@ files again, SIGTERM ends the plugin.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    parser.usage = "vdev run [option ...] --config-file FILE"
     options.add_all(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal."""
-    raise_open_files()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
-    from .. import config  # not needed for --help
-    from ..agent import Agent, Options
-    from ..hostfs import HostRoot
-    from ..hostfs.boot_id import boot_id
-    from ..observe import log, service_manager
-
     chosen = options.read(args)
     if not chosen.config_files:
         raise UsageError(
             "no configuration file: give --config-file FILE, or set CONFIG_FILE; configs/quickstart.yaml is an example"
         )
+    raise_open_files()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
+    from .. import config  # not needed for --help, nor to refuse wrong options
+    from ..agent import Agent, Options
+    from ..hostfs import HostRoot
+    from ..hostfs.boot_id import boot_id
+    from ..observe import log, service_manager
+
     log.configure(level=chosen.log_level, form=chosen.log_format)
     load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     agent_options = Options(

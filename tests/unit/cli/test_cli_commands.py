@@ -277,6 +277,15 @@ def test_offline_commands_import_no_part_of_the_running_plugin(arguments: list[s
     assert (0, "") == (done.returncode, done.stderr)
 
 
+def test_wrong_options_of_the_plugin_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each says which program complains."""
+    assert 2 == main(["run", "--config-file", "f", "--log-level=loud", "--no-state=perhaps"])
+    assert [
+        "vdev: flag --no-state: 'perhaps' is not a boolean; expected true or false",
+        "vdev: flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
+    ] == capsys.readouterr().err.splitlines()
+
+
 def test_a_closed_pipe_is_no_traceback() -> None:
     """As with `vdev schema | head -1`."""
     command = f"{sys.executable} -m vdev schema | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
