@@ -22,6 +22,7 @@ BLOCK = re.compile(
 )
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 FOREIGN = {"kubectl", "helm", "kind", "k3d", "minikube", "docker", "git", "cd", ".venv/bin/python"}
+FOREIGN |= {"systemctl", "pipx", "python3", "/opt/vdev/bin/pip", "install", "ln", "rm"}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
 
@@ -92,7 +93,7 @@ def test_commands_exist(page):
             else:
                 assert program in FOREIGN
             for argument in arguments:
-                if argument.startswith(("deploy/", "tests/")):
+                if argument.startswith(("deploy/", "tests/", "requirements/")):
                     assert (ROOT / argument).exists(), argument
 
 
