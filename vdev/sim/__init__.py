@@ -4,10 +4,10 @@ It behaves like Kubernetes 1.36, is never more lenient, and reports mistakes tha
 It shares no code with the plugin, so that they cannot share a mistake. Start with `Kubelet`.
 """
 
-from .clock import Clock, LeapClock, ManualClock, SystemClock
 from .device_manager.registration_server import Compat
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
+from .kubelet_clock import Clock, LeapClock, ManualClock, SystemClock
 from .lint import Finding, Severity
 from .objects.container_edits import DeviceNode, Edits, Mount
 from .objects.node_devices import Capacity

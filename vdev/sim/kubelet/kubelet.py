@@ -14,10 +14,10 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ...errors import UsageError, VdevError
-from ..clock import Clock, SystemClock
 from ..device_manager.device_table import DeviceTable, DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..journal import Event, Journal, Lifecycle, Metrics, PodDeleted
+from ..kubelet_clock import Clock, SystemClock
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.node_devices import Capacity

@@ -17,12 +17,12 @@ import grpc.aio
 
 from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from ..clock import Clock
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
 from ..device_manager.registration_server import Compat, Registry
 from ..journal import Journal
+from ..kubelet_clock import Clock
 from ..lint import Finding, Overlaps, Severity
 from ..timings import Timings
 from . import kubelet_directory

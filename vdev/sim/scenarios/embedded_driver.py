@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, assert_never
 
-from ..clock import LeapClock
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
+from ..kubelet_clock import LeapClock
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
 from .plugin_process import Plugin, PluginPlaces, VdevRun
