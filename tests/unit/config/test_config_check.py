@@ -39,7 +39,7 @@ def errors(text: str) -> list[str]:
         ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
         (
             '    glob: [{path: /dev/a*, containerPath: "/c/*"}]',
-            "containerPath: '/c/*' has a '*', which is no wildcard here but part of a name; end a containerPath in '/'",
+            "containerPath: '/c/*' has a '*', which would be part of the name here; end a containerPath in '/'",
         ),
         ('    usb: {vendor: "1050", containerPath: /c/*}', "devices[0].usb.containerPath: '/c/*' has a '*'"),
         (

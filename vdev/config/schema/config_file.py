@@ -1,4 +1,4 @@
-"""The file's sections, and those that hold neither devices nor faults: flags, sharing, names by pattern."""
+"""The whole file, and its sections other than `devices` and `faults`: flags, sharing, names by pattern."""
 
 from typing import Annotated, Any
 
@@ -10,9 +10,7 @@ from .entry import Entry
 from .fault_section import Faults
 from .nvidia_forms import Gfd, Imex, References, comma_list, prefixed
 from .scalars import (
-    NOT_EMPTY,
     AbsolutePath,
-    Constraint,
     Flag,
     OneOrMany,
     ResourceName,
@@ -22,6 +20,7 @@ from .scalars import (
     between,
     choice,
     matching,
+    not_empty,
 )
 from .section import Section, refuse
 from .sources import MAX_COUNT
@@ -39,11 +38,11 @@ class PluginFlags(Section):
     """How containers get their devices; the same as the command-line flags."""
 
     pass_device_specs: Flag = _DEFAULTS.pass_device_specs
-    """Hand the real device nodes to the container as well, which the static CPU manager needs."""
+    """Whether the kubelet is told the device nodes as well, which the static CPU manager needs."""
     device_list_strategy: Annotated[
         list[Annotated[DeviceListStrategy, choice(DeviceListStrategy)]],
         OneOrMany(_STRATEGIES_JSON, comma_list),
-        NOT_EMPTY,
+        not_empty(),
     ] = [*_DEFAULTS.device_list_strategies]
     """How the list of devices reaches the container's runtime: one or several, as a list or a text with commas."""
     device_id_strategy: Annotated[
@@ -55,7 +54,7 @@ class PluginFlags(Section):
     shared_devices_allocation_policy: Annotated[AllocationPolicy, choice(AllocationPolicy)] = (
         _DEFAULTS.shared_devices_allocation_policy
     )
-    """Whether replicas and partitions are preferred spread over the physical devices, or packed onto few."""
+    """Whether replicas and partitions are spread over the physical devices, or packed onto few."""
     nvidia_ctk_path: Annotated[Text | None, Field(alias="nvidiaCTKPath")] = None
     """NVIDIA's; accepted and not used."""
     container_driver_root: Text | None = None
@@ -68,13 +67,13 @@ class Flags(Section):
     mig_strategy: Annotated[MigStrategy, choice(MigStrategy)] = _DEFAULTS.mig_strategy
     """How partitions are advertised: not at all, as the device's own resource, or under names of their own."""
     fail_on_init_error: Flag = _DEFAULTS.fail_on_init_error
-    """Whether start-up fails on an error, rather than serving what is right."""
+    """Whether an error in the configuration stops the start, rather than the entry alone that has it."""
     mps_root: Text = _DEFAULTS.mps_root
     """Directory of the MPS daemon on the host; needed for sharing.mps."""
     nvidia_driver_root: AbsolutePath = _DEFAULTS.driver_root
-    """What stands before the host's side of device nodes and mounts."""
+    """Prefix of the host paths of device nodes and mounts."""
     nvidia_dev_root: Text = ""
-    """What stands before the host's side of device nodes. Default: nvidiaDriverRoot."""
+    """Prefix of the host paths of device nodes. Default: nvidiaDriverRoot."""
     plugin: PluginFlags = PluginFlags()
     gfd: Gfd | None = None
     """NVIDIA's; accepted and not used."""
@@ -96,6 +95,9 @@ Prefixed = Annotated[ResourceName, BeforeValidator(prefixed)]
 """A resource's name; without a domain it is one of nvidia.com."""
 
 
+_HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
+
+
 class SharedItem(Section):
     """A resource whose devices are offered several times."""
 
@@ -104,16 +106,10 @@ class SharedItem(Section):
     replicas: Annotated[Whole, between(2, MAX_COUNT)]
     """How many times each device is offered."""
     rename: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})] | None = None
-    """The resource that the replicas are offered as. Default: name, or name with .shared under renameByDefault."""
+    """The resource name of the replicas. Default: name, or name with .shared under renameByDefault."""
     devices: References = None
     """Which devices are shared: all, a count, or a list of indices (3), partition indices ("0:1") and ids.
     Default: all."""
-
-
-def _shared_some(value: list[object]) -> tuple[str, str]:
-    return (
-        ("", "") if value else ("no resources specified", "list what is shared: {name: <resource>, replicas: <number>}")
-    )
 
 
 class TimeSlicing(Section):
@@ -123,7 +119,7 @@ class TimeSlicing(Section):
     """Whether replicas are offered as <name>.shared."""
     fail_requests_greater_than_one: Flag = False
     """Whether a container that asks for more than one replica is refused."""
-    resources: Annotated[list[SharedItem], Constraint(_shared_some, (("minItems", 1),))]
+    resources: Annotated[list[SharedItem], not_empty("no resources specified", _HOW_TO_SHARE)]
     """What is shared."""
 
 
@@ -147,7 +143,7 @@ class Sharing(Section):
     @model_validator(mode="before")
     @classmethod
     def _drop_empty(cls, data: Any) -> Any:
-        """A block without a value is an empty one, which then lacks its resources."""
+        """A block without a value counts as an empty one, so that its missing resources are reported."""
         return {key: {} if value is None else value for key, value in data.items()} if isinstance(data, dict) else data
 
 
@@ -155,7 +151,7 @@ class Sharing(Section):
 
 
 class PatternItem(Section):
-    """A pattern and the resource that what matches is advertised as."""
+    """A pattern, and the resource under which its matches are advertised."""
 
     pattern: Word
     """Pattern for the whole name, where * is any run of characters."""
@@ -185,14 +181,14 @@ class ConfigFile(Section):
     """A vdev configuration, version v1."""
 
     version: Annotated[str, BeforeValidator(_version), WithJsonSchema({"const": "v1"})] = "v1"
-    """Version of the file's form."""
+    """Version of the file format."""
     flags: Flags = Flags()
     devices: list[Entry] = []
-    """What exists, on which nodes, as which extended resource."""
+    """Which devices there are, on which nodes, as which extended resource."""
     sharing: Sharing = Sharing()
     faults: Faults = Faults()
     resources: Resources = Resources()
     imex: Imex | None = None
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None
-    """Directory with preset files of one's own, relative to this file."""
+    """Directory with your own preset files, relative to this file."""

@@ -1,4 +1,4 @@
-"""An item of `devices`: what there is, what containers get, how health is found out."""
+"""An item of `devices`: where they come from, what containers get, how their health is checked."""
 
 from typing import Annotated
 
@@ -9,7 +9,6 @@ from ...core.spec import GroupBy, Probe
 from ..document.parser import Plain
 from .lifecycle_actions import Action
 from .scalars import (
-    NOT_EMPTY,
     PATH,
     STRING,
     AnnotationKey,
@@ -27,6 +26,7 @@ from .scalars import (
     choice,
     longer_than_nothing,
     matching,
+    not_empty,
 )
 from .section import Flaw, Section, described, refuse, refuse_all
 from .sources import Count, Glob, Sysfs, Usb, Virtual
@@ -72,7 +72,8 @@ class Health(Section):
     """A probe that is repeated over time."""
 
     probe: Annotated[Probe, choice(Probe)]
-    """exists: its paths are there; open: its nodes open; file: a file has its content; command: it exits with 0."""
+    """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
+    command: it exits with 0."""
     interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
     """Time between two probes, such as 5s."""
     timeout: Annotated[Duration, longer_than_nothing(86400, "24h")] = 2.0
@@ -80,7 +81,7 @@ class Health(Section):
     path: PathTemplate | None = None
     """For probe file: the file; may hold placeholders."""
     content: Text = ""
-    """For probe file: what the file must hold, spaces around it aside. Default: it only has to exist."""
+    """For probe file: the content that it must have, apart from surrounding spaces. Default: it only has to exist."""
     command: list[TemplateText] = []
     """For probe command: the program and its arguments; may hold placeholders."""
     unhealthy_threshold: Count = 1
@@ -88,7 +89,7 @@ class Health(Section):
     healthy_threshold: Count = 1
     """How many probes in a row must succeed before it counts as healthy again."""
     start_grace: Duration = 0.0
-    """How long after the device appeared failures do not count."""
+    """For how long after a device appears failed probes do not count."""
 
 
 def _layout(value: object) -> str | tuple[str, ...]:
@@ -129,42 +130,43 @@ class Entry(Section):
     model_config = {"json_schema_extra": {"oneOf": [{"required": [source]} for source in _SOURCES]}}
 
     name: EntryName
-    """Name of the entry, unique in the configuration. Device ids begin with it, so changing it makes other devices."""
+    """Name of the entry, unique in the configuration. Device ids begin with it, so a new name makes new devices."""
     resource: ResourceName
     """The extended resource that pods ask for, <domain>/<name>."""
     on_nodes: Annotated[list[NodePattern], OneOrMany(STRING)] = []
     """Patterns for names of nodes that have these devices. Default: every node."""
     virtual: Virtual | None = None
-    """Devices that exist only here."""
-    glob: Annotated[Glob, NOT_EMPTY] | None = None
+    """Virtual devices."""
+    glob: Annotated[Glob, not_empty()] | None = None
     """Real devices by path: one pattern, or a list of patterns of which the i-th matches form one device."""
     sysfs: Sysfs | None = None
     """Real devices by their attributes in sysfs."""
     usb: Usb | None = None
     """Real USB devices by identity."""
     exclude: Annotated[list[PathPattern], OneOrMany(PATH)] = []
-    """For glob: patterns of paths that are left out."""
+    """For glob: patterns for paths to leave out."""
     group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
-    """For glob with several patterns: the i-th match goes with the i-th (position), or those in which * matched the
-    same text belong together (name). Default: position."""
+    """For glob with several patterns, which matches form a device: the i-th of each (position), or those in which *
+    matched the same text (name). Default: position."""
     allow_dangerous: Flag = False
-    """Whether paths that give a container power over the whole host, such as /dev/mem, may be handed out."""
+    """Whether paths that give a container power over the whole host, such as /dev/mem, are allowed."""
     shared: Flag = False
-    """Whether a device may be handed out here although another entry has it, too. Default: the first entry in the file
-    has it, alone."""
+    """Whether devices may belong to this entry although they belong to another one too. Default: a device belongs to
+    the first entry in the file that finds it."""
     container: Container = Container()
     """What each container gets besides the device list."""
     health: Health | None = None
-    """How a device's health is found out. Default: by its presence alone."""
+    """How a device's health is checked. Default: a device that exists is healthy."""
     partitions: dict[DeviceRange, Layout] = {}
-    """How devices are cut: an index "0", a range "1-2" or "all", to a list of profiles or the name of a layout."""
+    """How devices are partitioned: by index "0", range "1-2" or "all", a list of profiles or the name of a layout."""
     visible_devices_env: EnvName | None = None
     """Environment variable with the list of devices. Default: made from the resource's name."""
     exclude_topology: Flag = False
-    """Whether NUMA nodes are kept from the kubelet."""
+    """Whether NUMA nodes are hidden from the kubelet."""
     on_allocate: list[Action] = []
-    """What is done once when a pod got a device; a failure is told and stops nothing."""
+    """What is done once after a pod was given a device; a failure is reported and stops nothing."""
     on_release: list[Action] = []
-    """What is done once when a pod gave a device back; a failure is told and stops nothing."""
+    """What is done once after a pod released a device; a failure is reported and stops nothing."""
     pre_start: list[Action] = []
-    """What is done before a container with such a device starts, in 25 seconds; a failure keeps it from starting."""
+    """What is done before a container with such a device starts, within 25 seconds; if it fails, the container does not
+    start."""

@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema, core_schema
 from ...core.model.fault_effects import Code, Rpc
 from ..document.parser import Plain
 from .scalars import (
+    INTEGER,
     STRING,
     Constraint,
     Duration,
@@ -35,28 +36,28 @@ _HUNDRED = 100
 
 
 def _part(value: object) -> object:
-    """A part of a whole: 0.1 or 10%."""
+    """A fraction: 0.1 or 10%."""
     found = _PERCENT.fullmatch(str(value)) if isinstance(value, (str, int, float)) else None
     if found is None or isinstance(value, bool):
-        refuse(f"expected a part of a whole, got {described(value)}", "such as 10% or 0.1")
+        refuse(f"expected a fraction, got {described(value)}", "such as 10% or 0.1")
     number = float(found[1]) / (_HUNDRED if found[2] else 1)
     if number > 1:
-        refuse(f"{value} is more than all", "expected 0 to 1, or 0% to 100%")
+        refuse(f"{value} is more than 1", "expected 0 to 1, or 0% to 100%")
     return number
 
 
 _PART_JSON = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+%?$"}]}
 Part = Annotated[float, BeforeValidator(_part), WithJsonSchema(_PART_JSON)]
-"""A part of a whole, such as 10% or 0.1."""
+"""A fraction, such as 10% or 0.1."""
 
 
 Time = Annotated[Duration, longer_than_nothing()]
-"""A duration that is longer than nothing."""
+"""A duration above zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Lets a value that is no mapping stand for a model: `convert` makes it of that, `types` are its JSON types."""
+    """Accepts a value that is not a mapping in place of a model. `convert` makes the model; `types` are JSON types."""
 
     convert: Callable[[Any], Any]
     types: tuple[str, ...]
@@ -74,37 +75,29 @@ class Short:
 # --- which devices and nodes -----------------------------------------------------------------------------------------
 
 _INDEX = r"(?:0|[1-9]\d{0,5})"
-_PLACE = re.compile(rf"([^/]+)(?:/(\*|{_INDEX}(?:-{_INDEX})?|{_INDEX}:{_INDEX}))?")
+_REFERENCE = re.compile(rf"([^/]+)(?:/(\*|{_INDEX}(?:-{_INDEX})?|{_INDEX}:{_INDEX}))?")
+_REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3, a range 0-2, a partition 3:0 or *"
 
 
-def _reference_problem(text: str) -> str:
-    return (
-        ""
-        if _PLACE.fullmatch(text)
-        else f"{text!r} names no device; expected an entry's name, a device id, "
-        "or <entry>/<index> with an index 3, a range 0-2, a partition 3:0 or *"
-    )
+def _flaw(item: object) -> str:
+    """Why an item refers to no device, or the empty string."""
+    if not isinstance(item, str) or isinstance(item, Plain):
+        return f"expected a text, got {described(item)}"
+    if _REFERENCE.fullmatch(item):
+        return ""
+    return f"{item!r} refers to no device; expected {_REFERENCES}"
 
 
 def _names(value: object) -> "Select":
     """A list of references, or a single one."""
     items = list(value) if isinstance(value, (list, tuple)) else [value]
-    faults = [
-        Flaw((number,), f"expected a text, got {described(item)}", "", item)
-        for number, item in enumerate(items)
-        if not isinstance(item, str) or isinstance(item, Plain)
-    ]
-    faults += [
-        Flaw((number,), problem, "", item)
-        for number, item in enumerate(items)
-        if type(item) is str and (problem := _reference_problem(item))
-    ]
     if not items:
         refuse("the list is empty, so the rule can never fire", "name a device, or leave the key out")
-    if faults:
-        if isinstance(value, (list, tuple)):
-            refuse_all("devices", faults)
-        refuse(faults[0].message)
+    flaws = [Flaw((number,), text, "", item) for number, item in enumerate(items) if (text := _flaw(item))]
+    if flaws and isinstance(value, (list, tuple)):
+        refuse_all("devices", flaws)
+    if flaws:
+        refuse(flaws[0].message)
     return Select(names=items)
 
 
@@ -119,32 +112,31 @@ def _index(value: object) -> object:
 
 
 Index = Annotated[str, BeforeValidator(_index), WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}]})]
-_NUMBER_OR_TEXT = (("type", "integer"),)
 
 
 class Select(Section):
-    """Which devices: all conditions must hold; count, share and pick then take some of them."""
+    """Which devices: those that meet all conditions; of these, count, share and pick take some."""
 
     names: list[Text] = []
-    """Entries, ids and <entry>/<index>, any of them; the same as a list instead of this mapping."""
+    """Names of entries, ids and <entry>/<index>; the same as a list in place of this mapping."""
     entry: Word | None = None
     """Pattern for the entry's name."""
-    index: Annotated[list[Index], OneOrMany(_NUMBER_OR_TEXT)] = []
+    index: Annotated[list[Index], OneOrMany(INTEGER)] = []
     """Indices in the entry: 3, "0-2", or a list of them."""
     id: Word | None = None
     """Pattern for the id of a device, a partition or a replica."""
     resource: Word | None = None
-    """Pattern for the resource; then only what that resource offers is meant, such as its partitions."""
+    """Pattern for the resource; the rule then concerns what that resource offers, such as partitions."""
     profile: Word | None = None
-    """Pattern for the partition's profile; then the partition is meant, not the whole device."""
-    numa: Annotated[list[Annotated[Whole, between(0)]], OneOrMany((("type", "integer"),))] = []
+    """Pattern for the partition's profile; the rule then concerns partitions, not whole devices."""
+    numa: Annotated[list[Annotated[Whole, between(0)]], OneOrMany(INTEGER)] = []
     """NUMA nodes."""
     count: Annotated[Whole, between(1)] | None = None
-    """Only the first so many of them."""
+    """Only the first so many."""
     pick: Annotated[Whole, between(1)] | None = None
-    """Only so many of them, chosen by lot with the seed."""
+    """Only so many, chosen at random by the seed."""
     share: Part | None = None
-    """Only this part of them, at least one, chosen by lot with the seed."""
+    """Only this fraction, at least one, chosen at random by the seed."""
 
 
 def _globs(value: object) -> "OnNodes":
@@ -160,7 +152,7 @@ class OnNodes(Section):
     names: Annotated[list[Word], OneOrMany(STRING)] = []
     """Patterns for the nodes' names. Default: every node."""
     share: Part = 1.0
-    """Only this part of them; each node draws its own lot with the seed."""
+    """Only this fraction of them; each node is chosen or not by the seed and its name."""
 
 
 # --- what happens ----------------------------------------------------------------------------------------------------
@@ -174,10 +166,10 @@ class HealthWord(StrEnum):
 
 
 class FlapTimes(Section):
-    """Up first, then down, and so on."""
+    """The device is healthy first, then unhealthy, and so on."""
 
     up: Time
-    """How long the device is well each time."""
+    """How long the device is Healthy each time."""
     down: Time
     """How long it is Unhealthy each time."""
 
@@ -188,7 +180,7 @@ class DelayTimes(Section):
     p50: Duration
     """The median."""
     max: Time
-    """The most."""
+    """The longest."""
 
 
 def _fixed(value: object) -> DelayTimes:
@@ -212,73 +204,74 @@ class Answer(Section):
     bogus_ids: Flag = False
     """Devices that nobody listed or asked for."""
     oversized: Flag = False
-    """More than the 4 MiB that the kubelet receives."""
+    """More than the 4 MiB that the kubelet accepts."""
 
 
-def _refused_version(value: str) -> tuple[str, str]:
-    return ("the kubelet takes v1beta1", "such as v1alpha1, which it refuses") if value == "v1beta1" else ("", "")
+def _not_v1beta1(value: str) -> None:
+    if value == "v1beta1":
+        refuse("the kubelet accepts v1beta1", "give one that it refuses, such as v1alpha1")
 
 
 class RegisterFaults(Section):
     """What happens to registrations: exactly one of its keys."""
 
     delay: Time | None = None
-    """Each comes so much later."""
+    """Delay of each registration."""
     never: Flag = False
-    """None is made."""
-    version: Annotated[Word, Constraint(_refused_version)] | None = None
-    """They name this version of the API, which the kubelet refuses."""
+    """The plugin does not register."""
+    version: Annotated[Word, Constraint(_not_v1beta1)] | None = None
+    """Version of the API to register with, one that the kubelet refuses."""
     twice: Flag = False
-    """Each is made twice, which opens a second stream."""
+    """The plugin registers twice, which opens a second stream."""
 
 
 class StreamFaults(Section):
     """What happens to the open ListAndWatch streams: exactly one of its keys."""
 
     close: Flag = False
-    """They end; with `for`, nothing is registered again until then."""
+    """The streams end; with `for`, the plugin does not register again until then."""
     stall: Flag = False
-    """They stay open and say nothing new."""
+    """The streams stay open, and changes are not sent."""
     duplicate_ids: Flag = False
     """Each id is listed twice, as Healthy and as Unhealthy."""
     flood: Annotated[Whole, between(1, MAX_RATE)] | None = None
-    """The list is repeated so many times a second."""
+    """The list is sent so many times a second."""
     oversized: Flag = False
-    """The list passes the 4 MiB that the kubelet receives; needs allowHarmful."""
+    """The list is larger than the 4 MiB that the kubelet accepts; needs allowHarmful."""
 
 
 class SocketFaults(Section):
     """What happens to the resource's socket file: exactly one of its keys."""
 
     delete: Flag = False
-    """It is deleted."""
+    """The socket is deleted."""
     replace: Flag = False
-    """It gives way to one that nobody answers on."""
+    """The socket is replaced by one that nobody listens on."""
 
 
 class CdiFaults(Section):
     """What happens to the resource's CDI file: exactly one of its keys."""
 
     missing: Flag = False
-    """It is not there."""
+    """The file is missing."""
     late: Time | None = None
-    """It comes so much later than it is needed."""
+    """Delay with which the file is written."""
     broken: Flag = False
-    """It breaks off in the middle."""
+    """The file is cut off in the middle."""
 
 
 class PodResourcesFaults(Section):
     """What happens to the kubelet's PodResources API."""
 
     unavailable: Flag
-    """It does not answer this plugin."""
+    """The API does not answer this plugin."""
 
 
 class ProcessFaults(Section):
     """What happens to the plugin's process."""
 
     exit: Annotated[Whole, between(0, 255)]
-    """It ends at once with this code; 137 looks like a kill."""
+    """The process exits at once with this code; 137 looks like a kill."""
 
 
 class Since(StrEnum):
@@ -296,10 +289,10 @@ _RULE_NAME = matching(
 
 
 class FaultRule(Section):
-    """One failure: what breaks, on which devices and nodes, and when."""
+    """A fault: what fails, on which devices and nodes, and when."""
 
     name: Annotated[Text, _RULE_NAME]
-    """Name of the rule, unique in the file; chance depends on it."""
+    """Name of the rule, unique in the file; random choices depend on it."""
     devices: Annotated[Select, Short(_names, ("array", "string"))] | None = None
     """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
     resource: Word = "*"
@@ -316,36 +309,36 @@ class FaultRule(Section):
     manual: Flag = False
     """Times count from `vdev fault trigger`."""
     at: Duration = 0.0
-    """When it begins."""
+    """When the fault begins."""
     lasts: Annotated[Time | None, Field(alias="for")] = None
-    """How long it lasts. Default: as long as the rule is there."""
+    """How long the fault lasts. Default: as long as the rule exists."""
     every: Time | None = None
-    """How often it comes again."""
+    """Time from one beginning to the next, where it repeats."""
     times: Annotated[Whole, between(1)] | None = None
-    """How many times it comes. Default: without end."""
+    """How many times it repeats. Default: without end."""
     jitter: Part = 0.0
-    """Part of `every` (of a flap's `up`, or of `at`) by which each beginning is moved at random, both ways."""
+    """Fraction of `every` (of a flap's `up`, or of `at`) by which each beginning moves at random, both ways."""
     nth: Annotated[list[Annotated[Whole, between(1)]], OneOrMany(_NTH_JSON)] = []
     """Only the n-th calls, allocations or repetitions: 3, or [1, 3]."""
     every_nth: Annotated[Whole, between(1)] | None = None
     """Only every n-th call, allocation or repetition."""
     probability: Part = 1.0
-    """Only this part of calls, allocations or repetitions, by lot with the seed."""
+    """Only this fraction of calls, allocations or repetitions, chosen at random by the seed."""
 
     health: Annotated[HealthWord, choice(HealthWord)] | None = None
-    """The devices are said to be so, whatever their probes find."""
+    """The health that is reported, whatever the probes find."""
     reason: Text = ""
     """Why, for health and flap: the text that pods and people see."""
     flap: FlapTimes | None = None
-    """The devices turn Unhealthy and Healthy in turns."""
+    """The devices alternate between Healthy and Unhealthy."""
     remove: Flag = False
-    """The devices are unplugged; what a pod may hold stays listed as Unhealthy."""
+    """The devices are unplugged; those that a pod may hold stay listed as Unhealthy."""
     drop: Flag = False
     """The devices leave the list even while a pod holds them; needs allowHarmful."""
     rpc: Annotated[list[Annotated[Rpc, choice(Rpc)]], OneOrMany(STRING)] = []
     """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer."""
     delay: Annotated[DelayTimes, Short(_fixed, ("string", "number"))] | None = None
-    """For rpc: calls wait, always so long or {p50: …, max: …}."""
+    """For rpc: how long calls wait: a fixed time, or {p50: …, max: …}."""
     hang: Flag = False
     """For rpc: calls are not answered until they are cancelled or the fault ends."""
     error: ErrorAnswer | None = None
@@ -365,13 +358,13 @@ class FaultRule(Section):
     process: ProcessFaults | None = None
     """The plugin ends."""
     allow_harmful: Flag = False
-    """Consent to what could harm a real kubelet: drop, and stream: {oversized: true}."""
+    """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
 
 
 class Faults(Section):
     """Failures on demand."""
 
     seed: Whole = 0
-    """Start of the pseudo-random choices, so that a run can be repeated."""
+    """Seed of the random choices; with the same seed a run repeats exactly."""
     rules: list[FaultRule] = []
     """What fails, and when."""

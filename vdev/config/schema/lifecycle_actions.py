@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from .scalars import Duration, TemplateText, Text, longer_than_nothing, matching, ruled
+from .scalars import Duration, TemplateText, Text, longer_than_nothing, matching, without_problem
 from .section import Section
 
 
@@ -12,7 +12,7 @@ def _path_problem(value: str) -> str:
     return f"{value!r} contains '..'; write the path without it" if ".." in value.split("/") else ""
 
 
-HostFile = Annotated[TemplateText, ruled(_path_problem, pattern=r"^(/|\{path\})")]
+HostFile = Annotated[TemplateText, without_problem(_path_problem, pattern=r"^(/|\{path\})")]
 """A path of the host, or the device's own."""
 
 

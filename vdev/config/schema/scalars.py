@@ -69,15 +69,15 @@ AsWritten = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A rule on a value of the right type: `problem_of` tells what is wrong, and `json` says the same to editors."""
+    """A limit on a value of the right type: `check` refuses what is beyond it, and `json` tells editors the same."""
 
-    problem_of: Callable[[Any], tuple[str, str]]
+    check: Callable[[Any], None]
     json: tuple[tuple[str, object], ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: object) -> object:
-            message, hint = self.problem_of(value)
-            return refuse(message, hint) if message else value
+            self.check(value)
+            return value
 
         return core_schema.no_info_after_validator_function(check, handler(source))
 
@@ -85,30 +85,38 @@ class Constraint:
         return handler(schema) | dict(self.json)
 
 
-def ruled(problem_of: Callable[[str], str], **json: object) -> Constraint:
-    """A rule that another module knows: it returns what is wrong, or the empty string."""
-    return Constraint(lambda value: (problem_of(value), ""), tuple(json.items()))
+def without_problem(problem_of: Callable[[str], str | tuple[str, str]], **json: object) -> Constraint:
+    """`problem_of` returns what is wrong with the text, perhaps with a hint; nothing is wrong where that is empty."""
+
+    def check(value: str) -> None:
+        found = problem_of(value)
+        message, hint = (found, "") if isinstance(found, str) else found
+        if message:
+            refuse(message, hint)
+
+    return Constraint(check, tuple(json.items()))
 
 
 def matching(regex: str, expected: str) -> Constraint:
     """The text matches the whole regular expression; `expected` says it in words."""
     compiled = re.compile(regex)
 
-    def problem_of(value: str) -> tuple[str, str]:
-        return ("", "") if compiled.fullmatch(value) else (f"{value!r} is not allowed", f"expected {expected}")
+    def check(value: str) -> None:
+        if not compiled.fullmatch(value):
+            refuse(f"{value!r} is not allowed", f"expected {expected}")
 
-    return Constraint(problem_of, (("pattern", f"^(?:{regex})$"),))
+    return Constraint(check, (("pattern", f"^(?:{regex})$"),))
 
 
 def between(least: int, most: int | None = None) -> Constraint:
     """The number is within bounds, both included."""
     expected = f"at least {least}" if most is None else f"{least} to {most}"
 
-    def problem_of(value: int) -> tuple[str, str]:
-        fits = value >= least and (most is None or value <= most)
-        return ("", "") if fits else (f"{value} is out of range", f"expected {expected}")
+    def check(value: int) -> None:
+        if value < least or (most is not None and value > most):
+            refuse(f"{value} is out of range", f"expected {expected}")
 
-    return Constraint(problem_of, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
+    return Constraint(check, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
 
 
 def _template_problem(value: str) -> str:
@@ -137,11 +145,10 @@ def _file_problem(value: str) -> str:
     return _path_problem(value)
 
 
-def _wildcard_problem(value: str) -> tuple[str, str]:
-    if "*" not in value:
-        return "", ""
-    hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
-    return f"{value!r} has a '*', which is no wildcard here but part of a name", hint
+def _no_wildcard(value: str) -> None:
+    if "*" in value:
+        hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
+        refuse(f"{value!r} has a '*', which would be part of the name here", hint)
 
 
 def _permissions_problem(value: str) -> str:
@@ -154,40 +161,40 @@ def _empty_problem(value: str) -> str:
     return "" if value else "must not be empty"
 
 
-Word = Annotated[Text, ruled(_empty_problem, minLength=1)]
+Word = Annotated[Text, without_problem(_empty_problem, minLength=1)]
 """A text that is not empty."""
 
 _RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-ResourceName = Annotated[Text, ruled(names.resource_name_problem, pattern=_RESOURCE)]
+ResourceName = Annotated[Text, without_problem(names.resource_name_problem, pattern=_RESOURCE)]
 """An extended resource as Kubernetes takes it: `<domain>/<name>`."""
 
-EnvName = Annotated[Text, ruled(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvName = Annotated[Text, without_problem(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 
-TemplateText = Annotated[Text, ruled(_template_problem)]
+TemplateText = Annotated[Text, without_problem(_template_problem)]
 """A text with placeholders such as {index} or {attributes.model}; {{ and }} are literal braces."""
 
-AbsolutePath = Annotated[Text, ruled(_path_problem, pattern="^/")]
+AbsolutePath = Annotated[Text, without_problem(_path_problem, pattern="^/")]
 """An absolute path."""
 
-FilePath = Annotated[Text, ruled(_file_problem, pattern="^/")]
+FilePath = Annotated[Text, without_problem(_file_problem, pattern="^/")]
 """The absolute path of a file."""
 
-PathPattern = Annotated[AbsolutePath, Constraint(path_pattern.problem)]
+PathPattern = Annotated[AbsolutePath, without_problem(path_pattern.problem)]
 """An absolute path pattern that can match something."""
 
-NodePattern = Annotated[Word, Constraint(path_pattern.problem)]
+NodePattern = Annotated[Word, without_problem(path_pattern.problem)]
 """A pattern for names of nodes."""
 
-AnnotationKey = Annotated[Word, ruled(names.annotation_key_problem)]
+AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
 """The key of an annotation, as Kubernetes takes it."""
 
 PathTemplate = Annotated[
-    TemplateText, ruled(_path_problem, pattern="^/"), Constraint(_wildcard_problem, (("pattern", "^/[^*]*$"),))
+    TemplateText, without_problem(_path_problem, pattern="^/"), Constraint(_no_wildcard, (("pattern", "^/[^*]*$"),))
 ]
 """An absolute path with placeholders."""
 
-Permissions = Annotated[Text, ruled(_permissions_problem, pattern="^[rwm]{1,3}$")]
+Permissions = Annotated[Text, without_problem(_permissions_problem, pattern="^[rwm]{1,3}$")]
 """What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
 
 
@@ -259,12 +266,11 @@ Duration = Annotated[
 def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
     """The duration is more than zero, and at most `most` seconds, which `shown` says in words."""
 
-    def problem_of(value: float) -> tuple[str, str]:
-        if 0 < value <= most:
-            return "", ""
-        return f"{value:g} s is out of range", "expected more than 0" + f", at most {shown}" * bool(shown)
+    def check(value: float) -> None:
+        if not 0 < value <= most:
+            refuse(f"{value:g} s is out of range", "expected more than 0" + f", at most {shown}" * bool(shown))
 
-    return Constraint(problem_of)
+    return Constraint(check)
 
 
 def _quantity(value: object) -> object:
@@ -330,10 +336,15 @@ class OneOrMany:
         return {"anyOf": [dict(self.json), handler(schema)]}
 
 
-NOT_EMPTY = Constraint(
-    lambda value: ("", "") if value else ("the list is empty", "name at least one, or leave the key out"),
-    (("minItems", 1),),
-)
+def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:
+    """The list has an item."""
+
+    def check(value: list[object]) -> None:
+        if not value:
+            refuse(message, hint)
+
+    return Constraint(check, (("minItems", 1),))
+
 
 STRING = (("type", "string"),)
 PATH = (("type", "string"), ("pattern", "^/"))

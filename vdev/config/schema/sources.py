@@ -1,4 +1,4 @@
-"""The schema's four ways to say which devices an entry has: `virtual`, `glob`, `sysfs`, `usb`."""
+"""Where the devices of an entry come from: `virtual`, `glob`, `sysfs` or `usb`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -38,7 +38,7 @@ NumaNode = Annotated[Whole, between(0, 1023)]
 
 
 class Virtual(Section):
-    """Devices that exist only here. With a preset, what is said here wins over what the preset says."""
+    """Virtual devices. Values given here win over those of the preset."""
 
     preset: Word | None = None
     """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
@@ -57,7 +57,7 @@ class Virtual(Section):
     node: VirtualNode | None = None
     """A node or file that a container gets for each device. Default: none."""
     partitioning: PartitioningModel | None = None
-    """What a device can be cut into, in the form that presets use. Default: the preset's, else whole devices only."""
+    """How a device can be partitioned, in the form that presets use. Default: as in the preset, else not at all."""
 
 
 class GlobItem(Section):
@@ -75,9 +75,9 @@ class GlobItem(Section):
     read_only: Flag | None = None
     """For type mount: whether it is mounted read-only. Default: false."""
     optional: Flag = False
-    """Whether the device is whole without this member."""
+    """Whether a device may lack this path."""
     limit: Count = 1
-    """How many devices of the entry one match may serve."""
+    """How many devices of the entry may share one match."""
     kinds: Annotated[list[Annotated[NodeKind, choice(NodeKind)]], OneOrMany(STRING)] = []
     """What may match. Default: char and block for devices, anything for mounts."""
 
@@ -90,7 +90,7 @@ class GlobItem(Section):
 
 
 def path_item(value: object) -> list[Any]:
-    """The one item that a bare pattern stands for."""
+    """A single pattern as a list of items."""
     return [{"path": value} if isinstance(value, str) else value]
 
 
@@ -194,7 +194,7 @@ class Sysfs(Section):
     """What attribute files must hold, by their path relative to the device, with ../ for parents. A value is a pattern,
     or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
     children: list[Word] = []
-    """Subsystems whose device nodes below the match are handed out with it, such as drm or hidraw."""
+    """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
     container_path: PathTemplate = ""
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
@@ -206,7 +206,7 @@ _HEX2 = matching("(?:0[xX])?[0-9a-fA-F]{1,2}", 'up to two hexadecimal digits, su
 
 
 class Usb(Section):
-    """Real USB devices by identity. What is not given matches everything; at least one must be given."""
+    """Real USB devices by identity. A key that is not given matches everything; at least one must be given."""
 
     vendor: Annotated[Text, _HEX4] | None = None
     """Vendor id: hexadecimal digits, in quotes."""
@@ -215,11 +215,11 @@ class Usb(Section):
     serial: Word | None = None
     """Pattern for the serial number."""
     port: Word | None = None
-    """Pattern for the port, such as 1-1.2, which names the socket rather than what is in it."""
+    """Pattern for the port, such as 1-1.2: the place where something is plugged in, whatever it is."""
     class_: Annotated[Annotated[Text, _HEX2] | None, Field(alias="class")] = None
     """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
     children: list[Word] = []
-    """Subsystems whose device nodes are handed out as well, such as hidraw or tty."""
+    """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
     container_path: PathTemplate = ""
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
