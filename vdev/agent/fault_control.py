@@ -22,7 +22,8 @@ from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import HostError, UsageError
 from ..faults import Engine
-from ..faults.engine import CONFIGURATION, Run
+from ..faults.engine import CONFIGURATION
+from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore, name_of
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
@@ -249,7 +250,7 @@ def _seconds(request: Mapping[str, Any], key: str) -> float | None:
     return float(value)
 
 
-def _document(run: Run, now: float) -> dict[str, Any]:
+def _document(run: RuleRun, now: float) -> dict[str, Any]:
     rule: FaultRuleSpec = run.rule
     in_seconds = None if run.changes_at is None else round(max(0.0, run.changes_at - now), 3)
     return {
@@ -267,7 +268,7 @@ def _document(run: Run, now: float) -> dict[str, Any]:
     }
 
 
-def _state(run: Run) -> str:
+def _state(run: RuleRun) -> str:
     if not run.here:
         return "not for this node"
     if run.cleared:

@@ -7,15 +7,14 @@ is logged with `injected=True` and counted.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
 from ..aio.clock import Clock, sleep
 from ..core.faults import targets
-from ..core.faults.schedule import Dice, Firing, Key, Phase, earliest, hits, on_node, phase, seconds_of, strikes
+from ..core.faults.schedule import Dice, Firing, Key, earliest, seconds_of
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Health
@@ -38,16 +37,16 @@ from ..core.model.fault_effects import (
     Stream,
     StreamFault,
 )
-from ..core.model.fault_rules import ALWAYS, FaultRuleSpec, FaultSpec, Start
+from ..core.model.fault_rules import FaultRuleSpec, FaultSpec, Start
 from ..errors import UsageError
 from ..observe.metrics import Metrics
+from .rule_run import RuleRun, begin, needs_seed
 
 log = structlog.get_logger(__name__)
 
 CONFIGURATION = "configuration"
 """The source whose rules win over those of the same name."""
 _RANK = {CONFIGURATION: 0, "live": 2}
-_OVER = Phase(active=False, changes_at=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,49 +57,6 @@ class Strike:
     fault: StreamFault | SocketFault | Process
 
 
-@dataclass(slots=True)
-class Run:
-    """One rule on this node, since it was loaded."""
-
-    rule: FaultRuleSpec
-    source: str
-    dice: Dice
-    loaded_at: float
-    here: bool
-    firings: tuple[Firing, ...] = ()
-    fired: int = 0
-    cleared: bool = False
-    active: bool = False
-    changes_at: float | None = None
-    looked_at: float = -math.inf
-    injections: Counter[str] = field(default_factory=Counter)
-    calls: Counter[object] = field(default_factory=Counter)
-    targets: frozenset[Key] = frozenset()
-
-    @property
-    def live(self) -> bool:
-        """Whether it can do anything on this node."""
-        return self.here and not self.cleared
-
-    @property
-    def injected(self) -> int:
-        """How many times it did something; what reaches several resources at once counts for each of them."""
-        return self.injections.total()
-
-
-def by_lot(rule: FaultRuleSpec) -> bool:
-    """Whether the seed matters to the rule."""
-    when, chance, selection, effect = rule.when, rule.chance, rule.selection, rule.effect
-    return bool(
-        when.jitter
-        or chance.probability < ALWAYS
-        or selection.pick is not None
-        or selection.share is not None
-        or rule.nodes.share < ALWAYS
-        or (isinstance(effect, Call) and effect.delay is not None and effect.delay.median < effect.delay.most)
-    )
-
-
 class Engine:
     """All rules of this node. `on_change` is called when a look is due before `next_change`.
 
@@ -109,7 +65,7 @@ class Engine:
 
     def __init__(self, node: str, clock: Clock, metrics: Metrics, *, on_change: Callable[[], None]) -> None:
         self.clock = clock
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, RuleRun] = {}
         self.afflictions = targets.NONE
         self._node = node
         self._metrics = metrics
@@ -117,7 +73,7 @@ class Engine:
         self._started: float | None = None
         self._inventory: Inventory = EMPTY
         self._late: dict[tuple[str, str], float] = {}  # (rule, what) -> when it has waited long enough
-        self._active = tuple[Run, ...]()
+        self._active = tuple[RuleRun, ...]()
         self._struck: list[Strike] = []
         self._looked_at = -math.inf
         self.stirred = False
@@ -132,7 +88,8 @@ class Engine:
         Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
         """
         dice = Dice(faults.seed, self._node)
-        self._started = self.clock.now() if self._started is None else self._started
+        now = self.clock.now()
+        self._started = now if self._started is None else self._started
         for rule in faults.rules:
             other = self.runs.get(rule.name)
             if other is not None and source not in (other.source, CONFIGURATION):
@@ -140,8 +97,8 @@ class Engine:
         kept = {name: run for name, run in self.runs.items() if run.source != source}
         for rule in faults.rules:
             old = self.runs.get(rule.name)
-            same = old is not None and old.rule == rule and (old.dice == dice or not by_lot(rule))
-            kept[rule.name] = old if old and same else self._begin(rule, source, dice)
+            same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
+            kept[rule.name] = old if old and same else begin(rule, source, dice, now, self._started)
         for name, run in self.runs.items():
             if kept.get(name) is not run:
                 self._end(run)
@@ -161,40 +118,22 @@ class Engine:
         run = self._run(name)
         if not run.here:
             raise UsageError(f"the rule {name!r} is not for this node, {self._node}")
-        run.cleared = False
+        run.cleared, now = False, self.clock.now()
         waits = run.rule.triggered
-        self._fire(run, Firing(self.clock.now(), keys, once=not waits))
+        run.fire(Firing(now, keys, once=not waits), now)
         self._on_change()
 
-    def _run(self, name: str) -> Run:
+    def _run(self, name: str) -> RuleRun:
         run = self.runs.get(name)
         if run is None:
             raise UsageError(f"there is no fault {name!r}; there are: {', '.join(sorted(self.runs)) or 'none'}")
         return run
 
-    def _begin(self, rule: FaultRuleSpec, source: str, dice: Dice) -> Run:
-        now = self.clock.now()
-        run = Run(rule, source, dice, now, on_node(rule.nodes, rule.name, dice))
-        started = now if self._started is None else self._started
-        if rule.when.start is Start.LOAD or (rule.when.start is Start.START and started == now):
-            run.firings = (Firing(now),)
-        elif rule.when.start is Start.START:
-            run.firings, run.looked_at = (Firing(started),), now  # what would have happened before is past
-        return run
-
-    def _end(self, run: Run) -> None:
+    def _end(self, run: RuleRun) -> None:
         if run.active:
             log.info("fault ends", rule=run.rule.name, kind=run.rule.kind.value, injected=True)
         run.active = False
         self._late = {key: due for key, due in self._late.items() if key[0] != run.rule.name}
-
-    def _fire(self, run: Run, firing: Firing) -> None:
-        """One more zero of the rule's time; those that are over are forgotten."""
-        now = self.clock.now()
-        alive = (each for each in run.firings if phase(run.rule, run.dice, each, now) != _OVER)
-        run.firings = (*alive, firing)
-        run.fired += 1
-        run.looked_at = math.nextafter(now, -math.inf)  # an event at this very moment is still to come
 
     def meet(self, inventory: Inventory) -> None:
         """These are the node's devices now; which of them each rule means."""
@@ -267,18 +206,8 @@ class Engine:
 
     def saw_file(self, name: str, *, there: bool) -> None:
         """A rule's file is there, or is not."""
-        run, now = self.runs[name], self.clock.now()
-        if there and not run.firings:
-            if hits(run.rule.chance, run.dice, name, run.fired + 1):
-                self._fire(run, Firing(now))
-            else:
-                run.fired += 1
-                run.firings = (Firing(now, until=now),)
-        elif not there and run.firings:
-            run.firings = ()
-        else:
-            return
-        self._on_change()
+        if self.runs[name].saw_file(self.clock.now(), there=there):
+            self._on_change()
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
@@ -287,8 +216,8 @@ class Engine:
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, Call) and rpc in effect.rpcs and run.rule.concerns(resource):
-                number = self._counted(run, (rpc, resource))
-                if not hits(run.rule.chance, run.dice, run.rule.name, number, rpc, resource):
+                number = run.counted((rpc, resource))
+                if not run.is_hit(number, rpc, resource):
                     continue
                 name = run.rule.name
                 delay = seconds_of(effect.delay, run.dice, name, number, rpc, resource) if effect.delay else 0.0
@@ -319,8 +248,8 @@ class Engine:
                         return RegisterFault(rule=name, hold=True)
                     del self._late[name, resource]  # the next one is late again
                 case Register():
-                    number = self._counted(run, resource)
-                    if hits(run.rule.chance, run.dice, name, number, resource):
+                    number = run.counted(resource)
+                    if run.is_hit(number, resource):
                         self._note(run, resource, number=number)
                         return RegisterFault(rule=name, version=effect.version, twice=effect.twice)
         return None
@@ -337,12 +266,12 @@ class Engine:
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
         """Devices were given to a pod: rules that wait for that begin, for these devices."""
         keys = frozenset((resource, each) for each in ids)
-        for name, run in self.runs.items():
-            if run.live and run.rule.when.start is Start.ALLOCATE and (mine := keys & run.targets):
-                number = self._counted(run, "allocate")
-                if hits(run.rule.chance, run.dice, name, number):
-                    self._fire(run, Firing(self.clock.now(), mine))
-                    self._on_change()
+        now = self.clock.now()
+        for run in self.runs.values():
+            waits = run.live and run.rule.when.start is Start.ALLOCATE
+            if waits and (mine := keys & run.targets) and run.is_hit(run.counted("allocate")):
+                run.fire(Firing(now, mine), now)
+                self._on_change()
 
     async def sleep(self, seconds: float) -> None:
         """Wait by the clock."""
@@ -352,20 +281,14 @@ class Engine:
 
     def _select(self) -> None:
         for run in self.runs.values():
-            run.targets = targets.select(run.rule, self._inventory, run.dice) if run.here else frozenset()
+            run.select(self._inventory)
 
-    def _look_at(self, run: Run, now: float) -> None:
-        rule = run.rule
-        phases = [phase(rule, run.dice, firing, now) for firing in run.firings]
-        run.changes_at = earliest(each.changes_at for each in phases)
-        active = any(each.active for each in phases)
-        if rule.momentary or (active and not run.active):
-            struck = any(strikes(rule, run.dice, each, run.looked_at, now) for each in run.firings)
-            if (struck and rule.momentary) or (not rule.momentary and isinstance(rule.effect, (Stream, Socket))):
-                self._strike(run)
-        run.looked_at = now
-        if active != run.active:
-            run.active = active
+    def _look_at(self, run: RuleRun, now: float) -> None:
+        rule, before = run.rule, run.active
+        if run.look(now):
+            self._strike(run)
+        if run.active != before:
+            active = run.active
             devices = targets.names(run.targets)[:8] if rule.kind is FaultKind.DEVICE else None
             write = log.warning if active else log.info
             write(
@@ -379,13 +302,13 @@ class Engine:
                 for resource in self._resources_of(run):
                     self._note(run, resource, quiet=True)
 
-    def _resources_of(self, run: Run) -> Iterable[str]:
+    def _resources_of(self, run: RuleRun) -> Iterable[str]:
         """The resources whose devices the rule hits now; for other kinds what the rule says."""
         if run.rule.kind is not FaultKind.DEVICE:
             return (run.rule.resource,)
-        return sorted({name for name, _ in self._hit(run, self.clock.now())}) or (run.rule.resource,)
+        return sorted({name for name, _ in run.hit(self._inventory, self.clock.now())}) or (run.rule.resource,)
 
-    def _strike(self, run: Run) -> None:
+    def _strike(self, run: RuleRun) -> None:
         match run.rule.effect:
             case Process() as effect:
                 self._struck.append(Strike(run.rule, effect))
@@ -400,7 +323,7 @@ class Engine:
         removed: set[Key] = set()
         dropped: set[Key] = set()
         for run in self._active:
-            keys = self._hit(run, now)
+            keys = run.hit(self._inventory, now)
             match run.rule.effect:
                 case SetHealth(healthy, reason):
                     verdicts |= dict.fromkeys(keys, Health(healthy, reason, run.rule.name))
@@ -417,15 +340,7 @@ class Engine:
         )
         return Afflictions(verdicts, frozenset(removed), frozenset(dropped), pre_start)
 
-    def _hit(self, run: Run, now: float) -> frozenset[Key]:
-        """The slots that the run's active firings mean; an allocated slot's whole unit with it."""
-        keys: set[Key] = set()
-        for firing in run.firings:
-            if phase(run.rule, run.dice, firing, now).active:
-                keys |= run.targets if firing.keys is None else targets.widened(firing.keys, run.rule, self._inventory)
-        return frozenset(keys)
-
-    def _waited(self, run: Run, what: str, delay: float) -> bool:
+    def _waited(self, run: RuleRun, what: str, delay: float) -> bool:
         """Whether something that comes late has waited long enough, from its first mention on."""
         key = (run.rule.name, what)
         if key not in self._late:
@@ -434,16 +349,12 @@ class Engine:
             self._on_change()
         return self.clock.now() >= self._late[key]
 
-    def _counted(self, run: Run, what: object) -> int:
-        run.calls[what] += 1
-        return run.calls[what]
-
-    def _note_once(self, run: Run, resource: str) -> None:
+    def _note_once(self, run: RuleRun, resource: str) -> None:
         if not run.calls[("noted", resource)]:
             run.calls[("noted", resource)] = 1
             self._note(run, resource)
 
-    def _note(self, run: Run, resource: str, *, quiet: bool = False, **more: object) -> None:
+    def _note(self, run: RuleRun, resource: str, *, quiet: bool = False, **more: object) -> None:
         run.injections[resource] += 1
         self._metrics.faults_injected.labels(run.rule.kind.value, resource).inc()
         if not quiet:

@@ -1,0 +1,121 @@
+"""One rule on this node since it was loaded: what set it off, whether it is in force, and how often it did something.
+
+The run is the memory that `core.faults.schedule` and `core.faults.targets` take as arguments.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ..core.faults import targets
+from ..core.faults.schedule import Dice, Firing, Key, Phase, earliest, hits, on_node, phase, strikes
+from ..core.inventory.resources import Inventory
+from ..core.model.fault_effects import Call, Socket, Stream
+from ..core.model.fault_rules import ALWAYS, FaultRuleSpec, Start
+
+_OVER = Phase(active=False, changes_at=None)
+
+
+@dataclass(slots=True)
+class RuleRun:
+    """A rule and what happened to it. Times are seconds of the clock that faults go by."""
+
+    rule: FaultRuleSpec
+    source: str
+    dice: Dice
+    loaded_at: float
+    here: bool  # whether the rule is for this node
+    firings: tuple[Firing, ...] = ()
+    fired: int = 0
+    cleared: bool = False
+    active: bool = False
+    changes_at: float | None = None
+    looked_at: float = -math.inf
+    injections: Counter[str] = field(default_factory=Counter)  # by resource
+    calls: Counter[object] = field(default_factory=Counter)
+    targets: frozenset[Key] = frozenset()
+
+    @property
+    def live(self) -> bool:
+        """Whether it can do anything on this node."""
+        return self.here and not self.cleared
+
+    @property
+    def injected(self) -> int:
+        """How many times it did something; what reaches several resources at once counts for each of them."""
+        return self.injections.total()
+
+    def select(self, inventory: Inventory) -> None:
+        """Find the slots of this inventory that the rule means."""
+        self.targets = targets.select(self.rule, inventory, self.dice) if self.here else frozenset()
+
+    def fire(self, firing: Firing, now: float) -> None:
+        """Start the rule's time once more; firings that are over are forgotten."""
+        alive = (each for each in self.firings if phase(self.rule, self.dice, each, now) != _OVER)
+        self.firings = (*alive, firing)
+        self.fired += 1
+        self.looked_at = math.nextafter(now, -math.inf)  # an event at this very moment is still to come
+
+    def saw_file(self, now: float, *, there: bool) -> bool:
+        """The file that the rule waits for is there, or is not. Whether that changed anything."""
+        if there == bool(self.firings):
+            return False
+        if not there:
+            self.firings = ()
+        elif self.is_hit(self.fired + 1):
+            self.fire(Firing(now), now)
+        else:
+            self.fired += 1
+            self.firings = (Firing(now, until=now),)
+        return True
+
+    def look(self, now: float) -> bool:
+        """Bring `active` and `changes_at` up to now. Whether a momentary fault must happen now."""
+        rule, before = self.rule, self.active
+        phases = [phase(rule, self.dice, firing, now) for firing in self.firings]
+        self.active = any(each.active for each in phases)
+        self.changes_at = earliest(each.changes_at for each in phases)
+        since, self.looked_at = self.looked_at, now
+        if rule.momentary:
+            return any(strikes(rule, self.dice, firing, since, now) for firing in self.firings)
+        return self.active and not before and isinstance(rule.effect, (Stream, Socket))
+
+    def hit(self, inventory: Inventory, now: float) -> frozenset[Key]:
+        """The slots that the active firings mean; an allocated slot's whole unit with it."""
+        keys: set[Key] = set()
+        for firing in self.firings:
+            if phase(self.rule, self.dice, firing, now).active:
+                keys |= self.targets if firing.keys is None else targets.widened(firing.keys, self.rule, inventory)
+        return frozenset(keys)
+
+    def counted(self, what: object) -> int:
+        """The number of this call, allocation or registration, from 1."""
+        self.calls[what] += 1
+        return self.calls[what]
+
+    def is_hit(self, number: int, *what: object) -> bool:
+        """Whether the rule hits the call, allocation or repetition of that number."""
+        return hits(self.rule.chance, self.dice, self.rule.name, number, *what)
+
+
+def begin(rule: FaultRuleSpec, source: str, dice: Dice, now: float, started: float) -> RuleRun:
+    """The run of a rule that is loaded now, by a plugin that `started` then."""
+    run = RuleRun(rule, source, dice, now, on_node(rule.nodes, rule.name, dice))
+    if rule.when.start is Start.LOAD or (rule.when.start is Start.START and started == now):
+        run.firings = (Firing(now),)
+    elif rule.when.start is Start.START:
+        run.firings, run.looked_at = (Firing(started),), now  # what would have happened before is past
+    return run
+
+
+def needs_seed(rule: FaultRuleSpec) -> bool:
+    """Whether another seed makes the rule behave differently."""
+    when, chance, selection, effect = rule.when, rule.chance, rule.selection, rule.effect
+    return bool(
+        when.jitter
+        or chance.probability < ALWAYS
+        or selection.pick is not None
+        or selection.share is not None
+        or rule.nodes.share < ALWAYS
+        or (isinstance(effect, Call) and effect.delay is not None and effect.delay.median < effect.delay.most)
+    )
