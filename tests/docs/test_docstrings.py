@@ -1,8 +1,8 @@
 """Docstrings name what exists: a parameter that was renamed or a module that moved is renamed in its docstring too.
 
-A name in single backticks must occur in the code of the same module, be a module of the same package, or be a word of
-the configuration file or of the kubelet's API. `module.name` and `Class.name` must be known there. The check is made to
-give no false alarm: it misses a stale name that the module still uses for something else.
+A name in single backticks must occur in the code of the same module, be a module of the same package or a class, or be
+a word of the configuration file or of the kubelet's API. `module.name` and `Class.name` must be known there. The check
+is made to give no false alarm: it misses a stale name that the module still uses for something else.
 """
 
 import ast
@@ -95,6 +95,7 @@ class Known:
     def __init__(self, trees: Mapping[Path, ast.Module], words: frozenset[str]) -> None:
         self.words = words | set(dir(builtins)) | set(keyword.kwlist)
         self.homes: dict[str, set[str]] = {}
+        self.classes: set[str] = set()
         self.code = {path: names_in_code(tree) for path, tree in trees.items()}
         for face in [path for path in self.code if path.stem == "__init__"]:  # it speaks of its whole room
             self.code[face].update(*(code for path, code in self.code.items() if path.parent == face.parent))
@@ -103,6 +104,7 @@ class Known:
             for name in path.parts[:-1]:
                 self.homes.setdefault(name, set()).update([path.stem, *path.parts])
             classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+            self.classes.update(classes)
             for name in [path.parent.name if path.stem == "__init__" else path.stem, *classes]:
                 self.homes.setdefault(name, set()).update(code)
 
@@ -113,7 +115,7 @@ class Known:
             return False
         if rest and first in self.homes:
             return rest[0] not in self.homes[first]
-        return first not in self.words | self._reachable(path)
+        return first not in self.words | self.classes | self._reachable(path)
 
     def _reachable(self, path: Path) -> set[str]:
         """The modules and folders of the module's own room, and the top of the package."""
