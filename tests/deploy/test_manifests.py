@@ -313,5 +313,6 @@ def test_scripts_are_clean():
     """There is nothing that shellcheck finds nothing in the scripts."""
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not here")
-    done = subprocess.run(["shellcheck", *DEPLOY.glob("kind/*.sh")], capture_output=True, text=True, check=False)
+    scripts = (*DEPLOY.glob("kind/*.sh"), *DEPLOY.parent.glob("tests/kit/*.sh"))
+    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, check=False)
     assert "" == done.stdout

@@ -1,0 +1,137 @@
+"""The service under systemd itself: a machine boots in namespaces, with a stub of a kubelet."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MACHINE = ROOT / "tests" / "kit" / "machine.sh"
+UNIT = ROOT / "deploy" / "systemd" / "vdev.service"
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may boot a systemd in namespaces"),
+    pytest.mark.skipif(not Path("/lib/systemd/systemd").exists(), reason="systemd is not installed"),
+    pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed"),
+]
+
+CONFIG = """
+version: v1
+devices:
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 1, node: {pty: echo}}}
+  - {name: stick, resource: acme.dev/stick, glob: /run/sticks/*, health: {probe: open, interval: 1s}}
+"""
+VDEV = "/opt/python/bin/python -B -m vdev"
+DROP_IN = f"""
+[Service]
+Environment=PYTHONPATH=/opt/vdev
+ExecStart=
+ExecStart={VDEV} run
+StandardError=append:/opt/out/log
+TimeoutStartSec=5s
+WatchdogSec=4s
+"""
+STUB = """
+[Unit]
+{unit}
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+KillMode=process
+Environment=PYTHONPATH=/opt/vdev CONFIG_FILE=/etc/vdev/vdev.yaml
+ExecStart=/bin/sh -eux /etc/systemd/system/{name}.sh
+StandardError=append:/opt/out/{name}
+"""
+END = "systemctl --no-block --force exit"
+
+
+def stub(name, script, unit=""):
+    """A unit that runs a script, by the names of its files."""
+    return {f"{name}.service": STUB.format(name=name, unit=unit), f"{name}.sh": script}
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Boot with these units, by their names, until one of them ends it; gives the directory of what they wrote."""
+
+    def boot(*stubs, seconds=60):
+        directory = tmp_path / f"machine-{len(list(tmp_path.iterdir()))}"
+        for name in ("units/vdev.service.d", "etc", "out"):
+            (directory / name).mkdir(parents=True)
+        wants = " ".join(name for each in stubs for name in each if name.endswith(".service"))
+        files = {"vdev.service": UNIT.read_text(), "vdev.service.d/test.conf": DROP_IN}
+        files |= {"story.target": f"[Unit]\nWants={wants}\nAllowIsolate=yes\n"}
+        for name, text in {key: text for each in (files, *stubs) for key, text in each.items()}.items():
+            (directory / "units" / name).write_text(text)
+        (directory / "etc" / "vdev.yaml").write_text(CONFIG)
+        command = [MACHINE, directory, ROOT, sys.prefix]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        finally:
+            process.kill()
+            process.communicate()
+            for group in Path("/sys/fs/cgroup").glob(f"**/vdev-test-{process.pid}"):
+                for each in (*sorted(group.glob("**/"), reverse=True),):
+                    each.rmdir()
+        return directory / "out", said
+
+    out, said = boot(stub("hello", f"echo hello >/opt/out/said\n{END}\n"), seconds=30)
+    if not (out / "said").exists():
+        pytest.skip(f"systemd does not boot here: {said[-500:]}")
+    return boot
+
+
+BEFORE = f"""
+mkdir -p /run/sticks /var/lib/kubelet/device-plugins
+mknod /run/sticks/a c 1 3
+{VDEV} run & before=$!
+until grep -q stick-a /var/lib/vdev/listed-*.json; do sleep 0.1; done
+kill $before
+wait $before
+rm /run/sticks/a /var/lib/kubelet/device-plugins/*
+"""
+LATE = """
+until systemctl show vdev -p StatusText | grep 'not there again: stick-a'; do sleep 0.1; done >/opt/out/waits
+systemctl show vdev kubelet -p ActiveState >>/opt/out/waits
+sleep 6
+mknod /run/sticks/a c 1 3
+"""
+KUBELET = """
+systemctl show vdev -p ActiveState,StatusText,NRestarts >/opt/out/then
+ls /var/lib/kubelet/device-plugins /run/vdev/devices >>/opt/out/then
+"""
+AFTERWARDS = f"""
+systemctl reload vdev
+systemctl kill -s STOP vdev
+until systemctl show vdev -p NRestarts | grep 1 && systemctl is-active vdev; do sleep 0.2; done
+systemctl stop vdev
+systemctl show vdev -p Result >/opt/out/end
+ls /run/vdev/devices >>/opt/out/end
+{END}
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_boot(machine):
+    """The kubelet waits for a stick that comes late, longer than a start may take; a plugin that hangs is replaced."""
+    out, said = machine(
+        stub("before", BEFORE, "Before=vdev.service"),
+        stub("late", LATE, "After=before.service"),
+        stub("kubelet", KUBELET, "Wants=vdev.service"),
+        stub("afterwards", AFTERWARDS, "After=kubelet.service"),
+        seconds=120,
+    )
+    told = "\n".join(f"--- {file.name}\n{file.read_text()}" for file in out.iterdir()) + said
+    waits, then, end = ((out / name).read_text() for name in ("waits", "then", "end"))
+    assert ["ActiveState=activating", "ActiveState=inactive"] == re.findall("ActiveState=.*", waits), told
+    assert ["ActiveState=active", "NRestarts=0"] == sorted(re.findall("(?:ActiveState|NRestarts)=.*", then)), told
+    assert "not there again" not in then, told
+    assert ["vdev-npu", "vdev-stick"] == re.findall(r"^(vdev-[a-z]+)-.*\.sock$", then, re.MULTILINE), told
+    assert "\nvdev-npu-0\n" in then, told
+    assert ["Result=success", "vdev-npu-0"] == end.split(), told  # what containers use outlives the service
