@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 def _print_holders(source: dict[str, Any], record: dict[str, Any]) -> None:
     """How the plugin knows which pod holds which device."""
     print(f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}", end="")
-    print(f"; {source['doubted']} devices may be held by pods it does not know" if source["doubted"] else "")
+    print(f"; {source['doubted']} devices may be held by pods that are not listed there" if source["doubted"] else "")
     if source["checkpointProblem"]:
         print(f"  not used: {source['checkpointProblem']}")
     print(f"record {record['file'] or 'off'}{': ' if record['problem'] else ''}{record['problem']}")
