@@ -130,8 +130,8 @@ async def start_agent(kubelet, directory, _inotify):
 
 def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
     """Whether the node shows what the agent serves: a stream that is open has not brought its list yet."""
-    served = agent.state.served.resources
-    some = served or agent.state.spec.entries == ()
+    served = agent.reconciler.served.resources
+    some = served or agent.reconciler.spec.entries == ()
     return bool(some) and status.ready(agent) and served.keys() <= kubelet.node().capacity.keys()
 
 

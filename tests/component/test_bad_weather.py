@@ -73,7 +73,7 @@ async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, 
     await shows(NPU, 3, 1)
     asked = lister.asked
     await kubelet.wait_until(lambda: lister.asked > asked + 5, what="more questions")
-    assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.state.retired)
+    assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.reconciler.retired)
     lister.refusal = None
     await shows(NPU, 2, 1)
     lister.held = {}
@@ -92,7 +92,7 @@ async def test_a_stale_socket_is_no_answer(kubelet, start_agent, shows, director
     agent.edit(virtual(1))
     await shows(NPU, 2, 1)
     await kubelet.wait_until(lambda: agent.agent.holders.knowledge.silent_since, what="a reading")
-    assert {(NPU, "acme-1")} == set(agent.agent.state.retired)
+    assert {(NPU, "acme-1")} == set(agent.agent.reconciler.retired)
 
 
 async def test_an_api_that_comes_late_is_used(kubelet, start_agent, shows, directory):
@@ -135,23 +135,23 @@ async def test_a_flapping_device_is_held_back_and_counted(kubelet, start_agent, 
     before = server._version
     flaps = 0
     async with asyncio.timeout(60):
-        while not agent.agent.state.verdicts.current():
+        while not agent.agent.reconciler.verdicts.current():
             host.remove("/dev/ttyUSB0")
-            await kubelet.wait_until(lambda: not agent.agent.state.scan.devices["uart"], what="the loss")
+            await kubelet.wait_until(lambda: not agent.agent.reconciler.scan.devices["uart"], what="the loss")
             host.node("ttyUSB0")
-            await kubelet.wait_until(lambda: agent.agent.state.scan.devices["uart"], what="the return")
+            await kubelet.wait_until(lambda: agent.agent.reconciler.scan.devices["uart"], what="the return")
             flaps += 1
     told = server._version - before
     for _ in range(5):
         host.remove("/dev/ttyUSB0")
-        await kubelet.wait_until(lambda: not agent.agent.state.scan.devices["uart"], what="the loss")
+        await kubelet.wait_until(lambda: not agent.agent.reconciler.scan.devices["uart"], what="the loss")
         host.node("ttyUSB0")
-        await kubelet.wait_until(lambda: agent.agent.state.scan.devices["uart"], what="the return")
+        await kubelet.wait_until(lambda: agent.agent.reconciler.scan.devices["uart"], what="the return")
     assert told == server._version - before
-    (slot,) = agent.agent.state.served.resources[UART].slots
+    (slot,) = agent.agent.reconciler.served.resources[UART].slots
     assert not slot.health.healthy
     await shows(UART, 1, 1)
-    assert flaps + 5 == agent.agent.state.verdicts.flaps("uart-ttyUSB0")
+    assert flaps + 5 == agent.agent.reconciler.verdicts.flaps("uart-ttyUSB0")
     sample = agent.agent.metrics.registry.get_sample_value("vdev_device_flaps_total", {"resource": UART})
     assert flaps + 5 == sample
 
@@ -167,7 +167,7 @@ async def test_a_probes_flaps_are_counted(kubelet, start_agent, shows, directory
     await kubelet.wait_until(lambda: agent.agent.health.directories, what="the first probe")
     state.write_text("bad")
     await shows(NPU, 1, 0)
-    assert 1 == agent.agent.state.verdicts.flaps("acme-0")
+    assert 1 == agent.agent.reconciler.verdicts.flaps("acme-0")
     get = agent.agent.metrics.registry.get_sample_value
     assert 1 == get("vdev_device_flaps_total", {"resource": NPU})
 
@@ -181,13 +181,13 @@ async def test_a_vanished_devices_index_is_free_again(kubelet, start_agent, show
     await shows(UART, 2, 1)
     host.node("ttyUSB2")
     await shows(UART, 3, 2)
-    indices = {device.id: device.index for device in agent.agent.state.scan.devices["uart"]}
+    indices = {device.id: device.index for device in agent.agent.reconciler.scan.devices["uart"]}
     assert {"uart-ttyUSB1": 1, "uart-ttyUSB2": 2} == indices
     await kubelet.delete_pod("a")
     await shows(UART, 2, 2)
     host.node("ttyUSB3")
     await shows(UART, 3, 3)
-    indices = {device.id: device.index for device in agent.agent.state.scan.devices["uart"]}
+    indices = {device.id: device.index for device in agent.agent.reconciler.scan.devices["uart"]}
     assert {"uart-ttyUSB1": 1, "uart-ttyUSB2": 2, "uart-ttyUSB3": 0} == indices
 
 

@@ -105,7 +105,7 @@ async def test_a_decision_that_fails(kubelet, start_agent, shows):
     """What was decided last stays in force, and the other outputs are seen to."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 1}}}}\n"
     agent = await start_agent(DEVICES + extra, **SOON)
-    verdicts = agent.agent.state.verdicts
+    verdicts = agent.agent.reconciler.verdicts
     verdicts.current = current = Trouble(verdicts.current, RuntimeError("who knows"))
     agent.edit(DEVICES)
     await kubelet.wait_until(lambda: current.attempts > 3, what="attempts")

@@ -63,7 +63,7 @@ async def test_a_rule_of_a_person_sees_the_file(start_agent, shows, flag):
     """A rule that is added by hand begins at once."""
     agent = await start_agent(DEVICES, fault_injection=True)
     text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
-    await agent.agent.drill.commands["fault-add"]({"rules": text})
+    await agent.agent.faults.commands["fault-add"]({"rules": text})
     await shows(NPU, 4, 3)
 
 
@@ -81,7 +81,7 @@ async def test_a_file_that_cannot_be_seen(start_agent, shows, kubelet, unseen, l
 async def test_a_rule_is_cleared_while_files_are_looked_at(start_agent, shows, flag):
     """What was found out for a rule that is gone is dropped."""
     agent = await start_agent(DEVICES, fault_injection=True, clock=ManualClock(1000.0))
-    drill = agent.agent.drill
+    drill = agent.agent.faults
     await drill.commands["fault-add"]({"rules": f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"})
     looking = asyncio.create_task(drill.look_at_files())
     await asyncio.sleep(0)  # into the thread

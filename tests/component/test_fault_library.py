@@ -52,7 +52,7 @@ async def test_xid79(tell, clock, shows, kubelet):
 async def test_ecc_degradation(tell, clock, shows, kubelet):
     """Outages become more frequent, and the last one does not end."""
     agent = await tell("ecc-degradation.yaml")
-    engine = agent.agent.drill.engine
+    engine = agent.agent.faults.engine
     falls = {"first-signs": 0, "getting-worse": 0}
     while clock.now() < 4 * 3600:
         clock.advance(min(engine.next_change, 4 * 3600) - clock.now())
@@ -96,7 +96,7 @@ async def test_slow_driver(tell, clock, kubelet):
     """An allocation waits, and then is granted."""
     agent = await tell("slow-driver.yaml")
     starting = asyncio.create_task(kubelet.run_pod(manifest("p", {GPU: 1})))
-    await kubelet.wait_until(lambda: agent.agent.drill.engine.runs["slow"].injected)
+    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["slow"].injected)
     assert not starting.done()
     clock.advance(8)
     assert Phase.RUNNING is (await starting).phase
@@ -130,7 +130,7 @@ async def test_crash_loop(tell, clock, shows, kubelet):
 async def test_late_registration(tell, clock, shows, kubelet):
     """There is no GPU before 45 seconds, and then there are all."""
     agent = await tell("late-registration.yaml", wait=False)
-    await kubelet.wait_until(lambda: agent.agent.drill.engine.runs and agent.agent.drill.engine.runs["late"].injected)
+    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs and agent.agent.faults.engine.runs["late"].injected)
     clock.advance(44.9)
     assert GPU not in kubelet.node().capacity
     clock.advance(0.1)
@@ -141,7 +141,7 @@ async def test_restart_storm(tell, clock, shows, kubelet):
     """Each deleted socket is followed by a new registration, and running pods keep their devices."""
     agent = await tell("restart-storm.yaml")
     pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
-    engine = agent.agent.drill.engine
+    engine = agent.agent.faults.engine
     run = engine.runs["sockets-gone"]
     for number in range(1, 6):
         while run.injected < number:
@@ -175,7 +175,7 @@ async def test_the_rest_of_the_fleet(tell, clock, shows, kubelet):
     )
     agent = await tell("tenth-of-fleet.yaml", node=node)
     clock.advance(120)
-    assert not agent.agent.drill.engine.runs["one-of-eight"].here
+    assert not agent.agent.faults.engine.runs["one-of-eight"].here
     await shows(GPU, 8, 8)
 
 
@@ -183,7 +183,7 @@ async def test_flapping(tell, clock, shows, kubelet):
     """One device goes and comes."""
     agent = await tell("flapping.yaml")
     for allocatable in (1, 2, 1, 2):
-        clock.advance(agent.agent.drill.engine.next_change - clock.now())
+        clock.advance(agent.agent.faults.engine.next_change - clock.now())
         await shows("example.com/uart", 2, allocatable)
 
 

@@ -41,7 +41,7 @@ async def start(start_agent, clock):
 
 def injected(agent, name):
     """How often a rule did something."""
-    return agent.agent.drill.engine.runs[name].injected
+    return agent.agent.faults.engine.runs[name].injected
 
 
 async def allocate(kubelet, agent, ids, *, deadline=20):
@@ -186,8 +186,8 @@ async def test_hanging_call_can_be_cancelled(start, kubelet):
     agent = await start("name: x, rpc: Allocate, hang: true")
     with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
         await allocate(kubelet, agent, ["acme-0"], deadline=0.2)
-    resources = tuple(agent.agent.state.served.resources.values())
-    await kubelet.wait_until(lambda: not agent.agent.desk.in_flight(resources))
+    resources = tuple(agent.agent.reconciler.served.resources.values())
+    await kubelet.wait_until(lambda: not agent.agent.requests.in_flight(resources))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ async def test_pre_start_can_fail(start, kubelet, clock):
 async def test_options_that_fail_refuse_the_registration(start, kubelet, shows, clock):
     """Without options there is no registration; it comes when the fault is over."""
     agent = await start("name: x, rpc: GetDevicePluginOptions, error: {}, for: 1m", wait=False)
-    await kubelet.wait_until(lambda: "x" in agent.agent.drill.engine.runs and injected(agent, "x"))
+    await kubelet.wait_until(lambda: "x" in agent.agent.faults.engine.runs and injected(agent, "x"))
     assert NPU not in kubelet.node().capacity
     clock.advance(60)
     await shows(NPU, 4, 4)
@@ -239,7 +239,7 @@ async def test_options_that_fail_refuse_the_registration(start, kubelet, shows, 
 async def test_list_that_fails(start, kubelet, shows, clock):
     """Streams that end with an error leave the resource without devices until the fault is over."""
     agent = await start("name: x, rpc: ListAndWatch, error: {}, for: 1m", wait=False)
-    await kubelet.wait_until(lambda: "x" in agent.agent.drill.engine.runs and injected(agent, "x"))
+    await kubelet.wait_until(lambda: "x" in agent.agent.faults.engine.runs and injected(agent, "x"))
     clock.advance(60)
     await shows(NPU, 4, 4)
 
@@ -303,7 +303,7 @@ async def test_stalled_stream(start, kubelet, shows, clock):
         "name: sick, devices: [acme/0], at: 20s, health: Unhealthy",
     )
     clock.advance(20)
-    await kubelet.wait_until(lambda: agent.agent.state.served.resources[NPU].healthy == 3)
+    await kubelet.wait_until(lambda: agent.agent.reconciler.served.resources[NPU].healthy == 3)
     assert 4 == kubelet.node().allocatable[NPU]
     clock.advance(50)
     await shows(NPU, 4, 3)
@@ -362,7 +362,7 @@ async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
         clock.advance(2)
         await kubelet.wait_until(lambda: injected(agent, "x") > before or agent.task.done())  # noqa: B023
         assert not agent.task.done()
-    agent.agent.drill.engine.clear("x")
+    agent.agent.faults.engine.clear("x")
     for name in names:
         await shows(name, 1, 1)
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == len(names))
@@ -421,7 +421,7 @@ async def test_reload(start, shows, clock, kubelet):
     agent = await start(one, other.format("60s"))
     clock.advance(50)
     agent.edit(config(one, other.format("55s")))
-    await kubelet.wait_until(lambda: agent.agent.drill.engine.runs["b"].rule.when.at == 55)
+    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["b"].rule.when.at == 55)
     clock.advance(10)
     await shows(NPU, 4, 3)
     clock.advance(45)

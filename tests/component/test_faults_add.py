@@ -21,7 +21,7 @@ async def run(start_agent):
     started = await start_agent(CONFIG, clock=clock, fault_injection=True)
 
     async def add(rule):
-        return await started.agent.drill.commands["fault-add"]({"rules": rule})
+        return await started.agent.faults.commands["fault-add"]({"rules": rule})
 
     return clock, add
 

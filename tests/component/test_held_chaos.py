@@ -58,7 +58,7 @@ def story(kubelet, node, seed, start_agent):
     """What will happen; printed, which pytest shows if it fails."""
     made = Story(kubelet, node, random.Random(seed), start_agent)
     yield made
-    problems = [each.message for each in made.agent.agent.state.problems] if made.agent else []
+    problems = [each.message for each in made.agent.agent.reconciler.problems] if made.agent else []
     logs = [str(each) for each in made.agent.logs[-15:]] if made.agent else []
     rows = ["problems:", *problems, "the agent's last words:", *logs]
     sys.stdout.write("\n  ".join(rows) + "\n")

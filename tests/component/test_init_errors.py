@@ -45,4 +45,4 @@ async def test_on_reload_a_new_problem_is_told_once(start_agent, shows):
     agent.edit(GOOD.replace("2", "4") + WRONG)
     await shows(NPU, 4, 4)
     assert 1 == told(agent, "/etc/passwd is not a device node")
-    assert any("/etc/passwd" in problem.message for problem in agent.agent.state.problems)
+    assert any("/etc/passwd" in problem.message for problem in agent.agent.reconciler.problems)

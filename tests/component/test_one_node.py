@@ -31,9 +31,9 @@ async def test_a_held_node_changes_owner_when_its_pod_is_gone(kubelet, start_age
     agent.edit(config(BY_ID, GENERIC))
     await shows(STICK, 1, 0)
     await shows(ANY, 2, 1)
-    taken = agent.agent.state.served.resources[STICK].by_id["zigbee-zigbee"]
+    taken = agent.agent.reconciler.served.resources[STICK].by_id["zigbee-zigbee"]
     assert "overlaps serial-ttyUSB1, which pod default/a still holds" == taken.health.reason
-    assert "serial-ttyUSB1 (/dev/ttyUSB1) is not advertised" in agent.agent.state.problems[-1].message
+    assert "serial-ttyUSB1 (/dev/ttyUSB1) is not advertised" in agent.agent.reconciler.problems[-1].message
     await kubelet.delete_pod("a")
     await shows(STICK, 1, 1)
     await shows(ANY, 1, 1)

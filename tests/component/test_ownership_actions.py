@@ -43,8 +43,8 @@ async def test_each_change_of_holder_is_acted_on_once(kubelet, start_agent, dire
         await kubelet.delete_pod(pod)
         await kubelet.wait_until(lambda: lines(told)[-1:] == ["back acme-0"], what="onRelease")
     assert ["got acme-0", "back acme-0"] * 2 == lines(told)
-    await kubelet.wait_until(lambda: agent.agent.ownership.done == 4, what="the count")
-    assert 0 == agent.agent.ownership.failed
+    await kubelet.wait_until(lambda: agent.agent.handovers.done == 4, what="the count")
+    assert 0 == agent.agent.handovers.failed
 
 
 async def test_a_restart_repeats_nothing(kubelet, start_agent, directory):
@@ -86,9 +86,9 @@ async def test_a_failure_is_told_and_stops_nothing(kubelet, start_agent, directo
     failing = "{command: [/bin/sh, -c, 'echo no such thing; exit 3']}"
     agent = await start_agent(config(f"onAllocate: [{failing}, {writes(told)}]"))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.ownership.status()["done"], what="the second action")
+    await kubelet.wait_until(lambda: agent.agent.handovers.status()["done"], what="the second action")
     assert lines(told)
-    status = agent.agent.ownership.status()
+    status = agent.agent.handovers.status()
     assert (1, 1) == (status["done"], status["failed"])
     assert "sh exited with 3: no such thing" == status["failures"][0]["reason"]
     assert "default/a" == status["failures"][0]["pod"]
@@ -103,8 +103,8 @@ async def test_a_hanging_action_is_killed_with_its_children(kubelet, start_agent
     command = f"[/bin/sh, -c, 'sleep 1000 & echo $! > {pids}; echo $$ >> {pids}; wait']"
     agent = await start_agent(config(f"onAllocate: [{{command: {command}, timeout: 300ms}}]"))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.ownership.failed, what="the timeout")
-    assert "/bin/sh took longer than 0.3 s" == agent.agent.ownership.failures[0].reason
+    await kubelet.wait_until(lambda: agent.agent.handovers.failed, what="the timeout")
+    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.failures[0].reason
     await kubelet.wait_until(lambda: not any(map(_runs, lines(pids))), what="the end of its processes")
 
 
@@ -135,7 +135,7 @@ async def test_files_are_emptied_and_get_a_mode(kubelet, start_agent, directory)
     block = 'onAllocate: [{truncate: "/var/{id}"}, {chmod: /var/link, mode: "0640"}]'
     agent = await start_agent(config(block), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.ownership.done == 2, what="the actions")
+    await kubelet.wait_until(lambda: agent.agent.handovers.done == 2, what="the actions")
     assert "" == (host / "var/acme-0").read_text()
     assert 0o640 == stat.S_IMODE((host / "var/acme-0").stat().st_mode)
 
@@ -160,8 +160,8 @@ async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, dire
     (host / "out").symlink_to(outside)
     agent = await start_agent(config(f"onAllocate: [{action}]"), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.ownership.failed, what="the refusal")
-    assert reason == agent.agent.ownership.failures[0].reason
+    await kubelet.wait_until(lambda: agent.agent.handovers.failed, what="the refusal")
+    assert reason == agent.agent.handovers.failures[0].reason
     assert "kept" == outside.read_text()
 
 
@@ -171,7 +171,7 @@ async def test_a_path_that_climbs_is_not_acted_on(kubelet, start_agent, shows):
     text = config(block).replace("count: 1", "count: 1, attributes: {x: ../secret}")
     agent = await start_agent(text, wait=False)
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.state.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
     assert "would be '/var/../secret', which contains '..'" in slot.health.reason
 
 
@@ -190,14 +190,14 @@ async def test_a_failed_pre_start_keeps_the_container_from_starting(kubelet, sta
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     said = f"{pod} {list(kubelet.events)}"
     assert "preStart of device acme-0 (acme.dev/npu) failed: sh exited with 1: no firmware" in said
-    assert 1 <= agent.agent.ownership.failed
+    assert 1 <= agent.agent.handovers.failed
 
 
 async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows):
     """Other pods get their devices meanwhile, and the agent ends promptly."""
     agent = await start_agent(config("onAllocate: [{command: [/bin/sleep, '1000'], timeout: 1h}]", count=2))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.ownership._last, what="the action")
+    await kubelet.wait_until(lambda: agent.agent.handovers._last, what="the action")
     await kubelet.run_pod(manifest("b", {NPU: 1}))
     async with asyncio.timeout(20):
         assert 0 == await agent.stop()

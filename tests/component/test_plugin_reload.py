@@ -124,7 +124,9 @@ async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_
     agent.edit(TWO.replace("example.com/other", "example.com/new"))
     await shows("example.com/new", 1, 1)
     await shows(OTHER, 0, 0)
-    await kubelet.wait_until(lambda: OTHER not in agent.agent.state.served.resources, what="the end of the resource")
+    await kubelet.wait_until(
+        lambda: OTHER not in agent.agent.reconciler.served.resources, what="the end of the resource"
+    )
     assert [] == kubelet.errors
 
 

@@ -18,7 +18,7 @@ async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, s
     shown = kubelet.pod("a").container().allocated_resources_status
     health = {each["resourceID"]: each["health"] for each in shown[0]["resources"]}
     assert {"acme-0": "Healthy", "acme-1": "Unhealthy", "acme-2": "Unhealthy"} == health
-    assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.state.retired}
+    assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.reconciler.retired}
     await kubelet.delete_pod("a")
     await shows(NPU, 1, 1)
     assert [] == kubelet.errors
@@ -31,7 +31,7 @@ async def test_what_nobody_holds_goes_soon(kubelet, start_agent, shows):
     held = kubelet.pod("a").container().devices[NPU][0]
     agent.edit(config(3).replace("acme.dev/npu", "acme.dev/other"))
     await kubelet.wait_until(lambda: kubelet.node().capacity.get("acme.dev/other") == 2, what="the free devices moved")
-    assert [held] == [slot.id for slot in agent.agent.state.served.resources[NPU].slots]
+    assert [held] == [slot.id for slot in agent.agent.reconciler.served.resources[NPU].slots]
     await kubelet.delete_pod("a")
     await shows("acme.dev/other", 3, 3)
     await shows(NPU, 0, 0)
@@ -46,7 +46,7 @@ async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent,
     await shows(NPU, 2, 1)
     agent.edit(config(2))
     await shows(NPU, 2, 2)
-    assert {} == dict(agent.agent.state.retired)
+    assert {} == dict(agent.agent.reconciler.retired)
     assert [] == kubelet.errors
 
 
@@ -70,7 +70,7 @@ async def test_what_an_earlier_process_handed_out_stays_listed(kubelet, start_ag
     renamed = config(2).replace("name: acme", "name: other")
     agent = await start_agent(renamed)
     await shows(NPU, 3, 2)
-    assert held in agent.agent.state.served.resources[NPU].by_id
+    assert held in agent.agent.reconciler.served.resources[NPU].by_id
     assert [] == kubelet.errors
     await kubelet.delete_pod("a")
     await shows(NPU, 2, 2)

@@ -80,12 +80,12 @@ async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
     lost = lose_record()
     agent = await start_agent(after)
     await kubelet.wait_until(lambda: kubelet.node().allocatable.get(wanted) == free, what=f"{free} of {wanted}")
-    slot = agent.agent.state.served.resources[held].by_id[device]
+    slot = agent.agent.reconciler.served.resources[held].by_id[device]
     assert "pod default/holder may still hold it" in slot.health.reason
     await kubelet.delete_pod("holder")
-    full = {slot.id for slot in agent.agent.state.base.resources[wanted].slots}
+    full = {slot.id for slot in agent.agent.reconciler.base.resources[wanted].slots}
     await shows(wanted, len(full), len(full))
-    state = agent.agent.state
+    state = agent.agent.reconciler
     await kubelet.wait_until(
         lambda: state.base.resources.keys() == state.served.resources.keys(), what="the resource of the file alone"
     )
@@ -102,7 +102,7 @@ async def test_a_resource_that_left_the_file_is_listed_until_its_pod_is_gone(kub
     await shows(NPU, 1, 0)
     await shows("new.dev/thing", 1, 1)
     await kubelet.delete_pod("holder")
-    await kubelet.wait_until(lambda: NPU not in agent.agent.state.served.resources, what="the resource to go")
+    await kubelet.wait_until(lambda: NPU not in agent.agent.reconciler.served.resources, what="the resource to go")
     assert [] == kubelet.errors
 
 
@@ -119,7 +119,7 @@ async def test_what_pods_held_goes_as_soon_as_a_kubelet_says_that_they_are_gone(
     await kubelet.delete_pod("holder")
     await kubelet.start()
     await shows("new.dev/thing", 1, 1)
-    await kubelet.wait_until(lambda: NPU not in agent.agent.state.served.resources, what="the resource to go")
+    await kubelet.wait_until(lambda: NPU not in agent.agent.reconciler.served.resources, what="the resource to go")
     assert [] == kubelet.errors
 
 
@@ -171,7 +171,7 @@ async def test_a_record_of_another_node_is_not_used(kubelet, start_agent, shows)
     await agent.stop()
     agent = await start_agent(NEW)
     await shows("new.dev/thing", 1, 1)
-    assert {"new.dev/thing"} == set(agent.agent.state.served.resources)
+    assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
     assert any("it is of node 'node-2'" in log.get("reason", "") for log in agent.logs)
 
 
@@ -182,9 +182,8 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_a
     await shows(NPU, 2, 2)
 
     def said():
-        return [
-            problem.message for problem in agent.agent.state.problems if "recording what is listed" in problem.message
-        ]
+        problems = [problem.message for problem in agent.agent.reconciler.problems]
+        return [message for message in problems if "recording what is listed" in message]
 
     await kubelet.wait_until(said, what="the problem")
     assert "is --state-dir right, and writable?" in said()[0]

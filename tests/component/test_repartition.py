@@ -17,7 +17,7 @@ SMALL, MEDIUM, LARGE = (f"nvidia.com/mig-{profile}" for profile in ("1g.5gb", "2
 
 def health(agent, resource):
     """Healthy or not of each device that the kubelet is told of, by profile and slice."""
-    slots = agent.agent.state.served.resources[resource].slots
+    slots = agent.agent.reconciler.served.resources[resource].slots
     return {f"{slot.device.profile}@{slot.device.slices.start}": slot.health.healthy for slot in slots}
 
 
@@ -30,7 +30,9 @@ async def test_an_overlapping_partition_waits_for_the_pod(kubelet, start_agent, 
     await shows(SMALL, 2, 1)
     assert {"1g.5gb@4": False, "1g.5gb@2": True} == health(agent, SMALL)
     assert {"2g.10gb@0": True} == health(agent, MEDIUM)
-    (waiting,) = (slot for slot in agent.agent.state.served.resources[SMALL].slots if slot.device.slices.start == 4)
+    (waiting,) = (
+        slot for slot in agent.agent.reconciler.served.resources[SMALL].slots if slot.device.slices.start == 4
+    )
     assert "which pod default/holder still holds" in waiting.health.reason
     assert {LARGE: 0} == {LARGE: kubelet.node().allocatable[LARGE]}
     await kubelet.delete_pod("holder")
@@ -43,11 +45,11 @@ async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows
     """The id and health of a partition that both layouts have stay, and so does its pod."""
     agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
     await shows(LARGE, 1, 1)
-    before = set(agent.agent.state.served.resources[LARGE].by_id)
+    before = set(agent.agent.reconciler.served.resources[LARGE].by_id)
     registrations = agent.agent.lists.services[LARGE].registrations
     agent.edit(MIXED.format(layout="1g.5gb@0, 3g.20gb@4"))
     await shows(SMALL, 1, 1)
-    assert before == set(agent.agent.state.served.resources[LARGE].by_id)
+    assert before == set(agent.agent.reconciler.served.resources[LARGE].by_id)
     assert registrations == agent.agent.lists.services[LARGE].registrations
     assert [] == kubelet.errors
 
@@ -92,7 +94,7 @@ async def test_a_broken_entry_on_reload_takes_nobody_down(kubelet, start_agent, 
     await shows("acme.dev/npu", 2, 2)
     agent.edit(f"{good}- {{name: broken, resource: acme.dev/broken, {source}}}\n")
     await kubelet.wait_until(lambda: agent.agent.config.status.failed >= 1)
-    assert any(words in problem.message for problem in agent.agent.state.problems)
+    assert any(words in problem.message for problem in agent.agent.reconciler.problems)
     assert Phase.RUNNING == (await kubelet.run_pod(manifest("one", {"acme.dev/npu": 2}))).phase
     agent.edit(good.replace("count: 2", "count: 3"))
     await shows("acme.dev/npu", 3, 3)
@@ -110,4 +112,4 @@ devices:
 """
     agent = await start_agent(text)
     await shows("acme.dev/npu", 2, 2)
-    assert any(words in problem.message for problem in agent.agent.state.problems)
+    assert any(words in problem.message for problem in agent.agent.reconciler.problems)

@@ -146,7 +146,7 @@ async def test_random_hot_plug_under_load(kubelet, start_agent, shows, directory
         world.put(number, "ok")
     await shows(UART, 4, 4)
     await shows(PROBED, PROBES, PROBES)
-    await kubelet.wait_until(lambda: not agent.agent.state.retired, what="the end of what was retired")
+    await kubelet.wait_until(lambda: not agent.agent.reconciler.retired, what="the end of what was retired")
     await kubelet.wait_until(lambda: tasks() <= at_work, what=f"the end of tasks, {tasks() - at_work}")
     await kubelet.wait_until(lambda: descriptors() <= open_files, what=f"the end of {descriptors() - open_files} files")
     assert 2 == len(list(kubelet.device_plugin_dir.glob("vdev-*.sock")))

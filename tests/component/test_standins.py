@@ -52,7 +52,7 @@ def beside(kubelet, directory, text):
 
 def reason_of(agent):
     """Why the first device is Unhealthy."""
-    return agent.agent.state.served.resources[NPU].slots[0].health.reason
+    return agent.agent.reconciler.served.resources[NPU].slots[0].health.reason
 
 
 def numbers(path):
@@ -167,7 +167,7 @@ async def test_two_agents_do_not_share_a_directory(kubelet, start_agent, shows, 
         text = config("file: of the second", name="mine")
         second = await start_agent(text, wait=False, **beside(another, directory, text))
         await another.wait_until(lambda: another.node().capacity.get(NPU) == 1, what="the second's device")
-        (slot,) = second.agent.state.served.resources[NPU].slots
+        (slot,) = second.agent.reconciler.served.resources[NPU].slots
         assert not slot.health.healthy
         assert "another vdev makes its virtual nodes in" in slot.health.reason
         assert "--device-dir" in slot.health.reason
@@ -214,7 +214,7 @@ async def test_a_missing_capability_is_said(kubelet, start_agent, shows, monkeyp
         agent = await start_agent(text)
         await shows("acme.dev/other", 1, 1)
         await shows(NPU, 1, 0)
-        (slot,) = agent.agent.state.served.resources[NPU].slots
+        (slot,) = agent.agent.reconciler.served.resources[NPU].slots
         assert "Operation not permitted; vdev needs CAP_MKNOD, or a CDI strategy" in slot.health.reason
     if os.geteuid() == 0:
         await shows(NPU, 1, 1)
@@ -226,7 +226,7 @@ async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, 
     (directory / "devices").touch()
     agent = await start_agent(config(node))
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.state.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
     assert str(directory / "devices") in slot.health.reason
     assert any(each["event"] == "stand-in not made" for each in agent.logs)
 
@@ -243,7 +243,7 @@ async def test_a_full_or_read_only_tmpfs_is_said(kubelet, start_agent, shows, di
     try:
         agent = await start_agent(config("file: text", count=3))
         await kubelet.wait_until(lambda: kubelet.node().allocatable[NPU] < 3, what="a missing stand-in")
-        reasons = {slot.health.reason for slot in agent.agent.state.served.resources[NPU].slots} - {""}
+        reasons = {slot.health.reason for slot in agent.agent.reconciler.served.resources[NPU].slots} - {""}
         assert all("No space left" in reason or "Read-only file system" in reason for reason in reasons)
         remount = await asyncio.create_subprocess_exec("mount", "-o", "remount,rw,size=1m,nr_inodes=100", str(devices))
         assert 0 == await remount.wait()
@@ -363,5 +363,5 @@ async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows,
     (directory / "host").mkdir()
     agent = await start_agent(config("pty: echo"), host=HostRoot(directory / "host"))
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.state.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
     assert "no new serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason

@@ -135,7 +135,7 @@ async def test_a_socket_removed_during_its_registration(directory, start_agent):
 async def test_a_socket_removed_before_its_registration(kubelet, start_agent, shows):
     """Between the look at it and Register, as by a kubelet that starts: the kubelet never dials what is not there."""
     agent = await start_agent(CONFIG, wait=False)
-    engine, removed = agent.agent.drill.engine, []
+    engine, removed = agent.agent.faults.engine, []
     on_register = engine.on_register
 
     def remove(resource):

@@ -1,4 +1,4 @@
-"""Doing one ownership action: in a thread of its own, within its time, and what went wrong in a sentence.
+"""Doing one action: in a thread of its own, within its time, and what went wrong in a sentence.
 
 A program runs where vdev runs, in its container and as its user; files are the host's, below the host root.
 """
@@ -15,7 +15,7 @@ from ..errors import HostError
 from ..hostfs import HostRoot, file_changes
 
 
-class Doer:
+class ActionRunner:
     """Does actions for devices, each of which is told by the values of its placeholders."""
 
     def __init__(self, host: HostRoot) -> None:

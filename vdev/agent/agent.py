@@ -25,13 +25,13 @@ from ..plugin.service import State
 from .announcer import Announcer
 from .due import Due
 from .events import Events
-from .fault_control import Drill
-from .handover_actions import Ownership
-from .http_view import Window
-from .inputs.chosen_files import Chooser
+from .fault_control import FaultControl
+from .handover_actions import HandoverActions
+from .http_view import HttpView
+from .inputs.chosen_files import FileChooser
 from .inputs.config_files import ConfigSource
-from .inputs.pod_holders import HolderTracker
-from .lock import Claim
+from .inputs.pod_holders import PodHolders
+from .lock import NodeLock
 from .options import Options
 from .outputs.base import Output
 from .outputs.cdi_files import CdiFiles
@@ -41,7 +41,7 @@ from .outputs.record import Record
 from .outputs.record_form import Owner
 from .outputs.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler
-from .requests import FrontDesk
+from .requests import Requests
 from .status import status
 from .steps import Steps, broken_in
 
@@ -60,26 +60,26 @@ class Agent:
         self.due = Due(options.intervals)
         self.steps = Steps(on_change=self.due.mark, intervals=options.intervals)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
-        self.claim = Claim(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
-        self.ownership = Ownership(options.host, self.metrics)
-        self.desk = FrontDesk(
+        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
+        self.handovers = HandoverActions(options.host, self.metrics)
+        self.requests = Requests(
             self.metrics,
-            self.ownership,
+            self.handovers,
             allocate_deadline=options.allocate_deadline,
             on_allocated=self.due.ask_holders_soon,
         )
-        chooser = Chooser(options.files, options.node, intervals=options.intervals)
+        chooser = FileChooser(options.files, options.node, intervals=options.intervals)
         self.config = ConfigSource(chooser, options.load, self.metrics)
         self.health = HealthMonitor(options.host)
-        self.drill = Drill(options, self.metrics, wake=self.due.mark)
-        self.holders = HolderTracker(
+        self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
+        self.holders = PodHolders(
             options.pod_resources_socket,
             options.plugin_dir,
-            self.desk,
+            self.requests,
             generation=lambda: self.link.generation,
             intervals=options.intervals,
             listens=lambda: self.lists.is_listened_to,
-            is_down=lambda: self.drill.engine.pod_resources_down,
+            is_down=lambda: self.faults.engine.pod_resources_down,
         )
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=options.intervals)
@@ -87,20 +87,20 @@ class Agent:
         self.record = Record(options.state_dir, Owner(options.node, str(options.plugin_dir), options.boot_id))
         self.lists = DeviceLists(
             self.link,
-            self.desk,
+            self.requests,
             on_state=self._on_state,
-            faults=self.drill.engine,
+            faults=self.faults.engine,
             intervals=options.intervals,
             steps=self.steps,
         )
         self.measures = Measures(self.metrics)
-        self.state = Reconciler(
+        self.reconciler = Reconciler(
             options,
             self.config,
             self.holders,
             self.health,
             self.metrics,
-            drill=self.drill,
+            faults=self.faults,
             steps=self.steps,
             outputs=(self.nodes, self.cdi, self.record, self.lists, self.measures, *outputs),
         )
@@ -109,17 +109,17 @@ class Agent:
             self.due,
             self.steps,
             link=self.link,
-            claim=self.claim,
+            lock=self.lock,
             config=self.config,
             health=self.health,
-            drill=self.drill,
+            faults=self.faults,
             holders=self.holders,
-            ownership=self.ownership,
-            state=self.state,
+            handovers=self.handovers,
+            reconciler=self.reconciler,
             on_displaced=self._displace,
         )
         self.announcer = Announcer(
-            options.service_manager, Window(self).outlook, patience=options.boot_wait, steps=self.steps
+            options.service_manager, HttpView(self).outlook, patience=options.boot_wait, steps=self.steps
         )
         self.started_at = time.time()
         self.turned_at = time.monotonic()  # when the last turn ended
@@ -179,13 +179,13 @@ class Agent:
         if self.options.http_address:
             http = await asyncio.to_thread(_http)
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
-            await stack.enter_async_context(http.serving(self.options.http_address, Window(self), hosts=hosts))
-        await self.state.start(await self.record.read())
-        stack.callback(self.claim.release)
+            await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
+        await self.reconciler.start(await self.record.read())
+        stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
-        if not await self.claim.take(self._stop):
+        if not await self.lock.take(self._stop):
             return None
-        if self.claim.waited:
+        if self.lock.waited:
             self.reload()  # the files may have changed meanwhile
         await self.link.remove_leftovers()
         await self.link.look()  # so that the first services know which kubelet they register with
@@ -210,12 +210,12 @@ class Agent:
                 "following health": lambda: events.follow_health(news),
             }
             lives = {
-                "doing ownership actions": self.ownership.run,
+                "doing ownership actions": self.handovers.run,
                 "probing devices": self.health.run,
                 "following the node's label": lambda: self.config.chooser.follow_label(self.reload),
             }
             if (run_dir := self.options.run_dir) is not None:
-                commands = {"status": self._status, **self.drill.commands}
+                commands = {"status": self._status, **self.faults.commands}
                 lives["answering commands"] = lambda: command_socket.serve(run_dir, commands)
             tasks = [group.create_task(steps.repeat(name, each), name=name) for name, each in turns.items()]
             tasks += [group.create_task(steps.keep(name, each), name=name) for name, each in lives.items()]
@@ -228,17 +228,17 @@ class Agent:
 
     async def _turn(self, watcher: Watcher) -> None:
         """Take the steps that are due, and wait until there is something to do. A step that fails stays due."""
-        work, take, state = self.due.take(), self.steps.take, self.state
+        work, take, state = self.due.take(), self.steps.take, self.reconciler
         if work.reload and not await take("reading the configuration", state.reload):
             self.due.work.reload = True
         if work.scan and not await take("looking for devices", functools.partial(state.rescan, work.scan)):
             self.due.work.scan |= work.scan
         self.due.work.scan |= state.scanner.failed
-        if work.faults or self.drill.due:
-            self.due.work.faults |= not await take("looking at the files of faults", self.drill.look_at_files)
+        if work.faults or self.faults.due:
+            self.due.work.faults |= not await take("looking at the files of faults", self.faults.look_at_files)
         again_at = await state.settle(ask_holders=self.due.ask_holders)
-        await take("injecting faults", functools.partial(self.drill.act, self.lists))
-        if self.drill.engine.stirred:
+        await take("injecting faults", functools.partial(self.faults.act, self.lists))
+        if self.faults.engine.stirred:
             self.due.asked.set()  # the answers to that may have been taken away, or come back
         await self.events.follow_devices(moved=work.reload or bool(work.scan))
         self.steps.do("watching directories", functools.partial(self.events.arm, watcher))
@@ -285,9 +285,9 @@ class Agent:
         if state is State.REGISTERED:
             self.metrics.registrations.labels(resource).inc()
             self.due.ask_holders_soon()  # it may be another kubelet, or the first one there is
-        elif state is State.STOPPED and resource not in self.state.served.resources:
+        elif state is State.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
-            self.desk.forget_resource(resource)
+            self.requests.forget_resource(resource)
 
 
 def _http() -> ModuleType:

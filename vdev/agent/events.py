@@ -16,12 +16,12 @@ from ..hostfs import Watcher
 from ..plugin.kubelet_socket import KubeletSocket
 from . import handover_actions
 from .due import Due
-from .fault_control import Drill
-from .handover_actions import Ownership
+from .fault_control import FaultControl
+from .handover_actions import HandoverActions
 from .inputs import config_files
 from .inputs.config_files import ConfigSource
-from .inputs.pod_holders import HolderTracker
-from .lock import Claim
+from .inputs.pod_holders import PodHolders
+from .lock import NodeLock
 from .options import Options
 from .reconcile import Reconciler
 from .steps import Steps
@@ -42,26 +42,26 @@ class Events:
         steps: Steps,
         *,
         link: KubeletSocket,
-        claim: Claim,
+        lock: NodeLock,
         config: ConfigSource,
         health: HealthMonitor,
-        drill: Drill,
-        holders: HolderTracker,
-        ownership: Ownership,
-        state: Reconciler,
+        faults: FaultControl,
+        holders: PodHolders,
+        handovers: HandoverActions,
+        reconciler: Reconciler,
         on_displaced: Callable[[], None],
     ) -> None:
         self._options = options
         self._due = due
         self._steps = steps
         self._link = link
-        self._claim = claim
+        self._lock = lock
         self._config = config
         self._health = health
-        self._drill = drill
+        self._faults = faults
         self._holders = holders
-        self._ownership = ownership
-        self._state = state
+        self._handovers = handovers
+        self._reconciler = reconciler
         self._on_displaced = on_displaced
         self._configured: frozenset[Path] = frozenset()
         self._watched: frozenset[Path] = frozenset()  # the directories in which devices may appear
@@ -79,14 +79,14 @@ class Events:
         if self._link.directories & changed.keys():
             await self._steps.take(_KUBELET, self._see_kubelet)
         self._health.wake(changed)
-        for output in self._state.outputs:
+        for output in self._reconciler.outputs:
             if any(output.recheck(changed[each]) for each in output.directories & changed.keys()):
                 self._due.mark()
-        if self._drill.directories & changed.keys():
+        if self._faults.directories & changed.keys():
             self._due.mark(faults=True)
         if self._configured & changed.keys():
             self._due.mark(reload=True)
-        if entries := self._state.scanner.concerned(changed):
+        if entries := self._reconciler.scanner.concerned(changed):
             self._due.mark(scan=entries)
 
     async def follow_devices(self, *, moved: bool) -> None:
@@ -96,32 +96,32 @@ class Events:
             self._moved = not await self._steps.take("finding the directories of devices", self._find_directories)
 
     async def _find_directories(self) -> None:
-        self._watched = frozenset(await asyncio.to_thread(self._state.scanner.watched, self._state.scan))
+        self._watched = frozenset(await asyncio.to_thread(self._reconciler.scanner.watched, self._reconciler.scan))
 
     def arm(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters to configurations and probes.
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
-        of_outputs = {each for output in self._state.outputs for each in output.directories}
+        of_outputs = {each for output in self._reconciler.outputs for each in output.directories}
         wanted = {
             *self._link.directories,
             *self._configured,
             *self._watched,
             *self._health.directories,
-            *self._drill.directories,
+            *self._faults.directories,
             *of_outputs,
         }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
         if not self._configured <= watcher.paths:
             self._due.mark(reload=True)
-        if not self._drill.directories <= watcher.paths:
+        if not self._faults.directories <= watcher.paths:
             self._due.mark(faults=True)
-        for output in self._state.outputs:
+        for output in self._reconciler.outputs:
             if not output.directories <= watcher.paths and output.recheck():
                 self._due.mark()
-        contents = self._configured | self._health.contents | self._drill.directories | of_outputs
+        contents = self._configured | self._health.contents | self._faults.directories | of_outputs
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
         for limit in watcher.limits:
@@ -132,9 +132,9 @@ class Events:
     async def look_again(self) -> None:
         """Look at everything now and then, for what sends no events."""
         await asyncio.sleep(self._options.intervals.look_at_devices)
-        for output in self._state.outputs:
+        for output in self._reconciler.outputs:
             output.recheck()
-        self._due.mark(scan=frozenset(self._state.scan.entries), faults=True)
+        self._due.mark(scan=frozenset(self._reconciler.scan.entries), faults=True)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Events:
 
     async def _see_kubelet(self) -> None:
         """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
-        if not await self._claim.keep():
+        if not await self._lock.keep():
             directory = str(self._options.plugin_dir)
             log.error("the directory was made anew and another vdev serves it; this one ends", directory=directory)
             self._on_displaced()
@@ -154,7 +154,7 @@ class Events:
     async def look_at_holders(self) -> None:
         """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
         intervals = self._options.intervals
-        acts = handover_actions.concerns(self._state.spec)
+        acts = handover_actions.concerns(self._reconciler.spec)
         pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace):
@@ -171,7 +171,7 @@ class Events:
     async def _read_holders(self) -> None:
         await self._holders.refresh()
         if self._holders.holders is not None:
-            self._ownership.read(self._holders.holders, self._holders.granted(), self._state.served)
+            self._handovers.read(self._holders.holders, self._holders.granted(), self._reconciler.served)
 
     # --- health -------------------------------------------------------------------------------------------------------
 
@@ -179,4 +179,4 @@ class Events:
         """Wait for the next verdicts."""
         devices = await anext(news)
         self._due.mark()
-        self._state.verdicts.reported(devices)
+        self._reconciler.verdicts.reported(devices)

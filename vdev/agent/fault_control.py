@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 _LONGEST = 1e9  # seconds that a device can be set for: 30 years
 
 
-class Drill:
+class FaultControl:
     """The faults of one agent. `wake` is called when the agent shall take a step."""
 
     def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:

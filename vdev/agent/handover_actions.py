@@ -1,6 +1,6 @@
-"""Ownership actions: `onAllocate` and `onRelease` once per change of a device's holder, `preStart` before a container.
+"""What is done when devices change hands: `onAllocate` and `onRelease` once per change, `preStart` before a container.
 
-    readings of PodResources ─► core.ownership.handovers ─► a queue per device ─► actions, one after the other
+    readings of PodResources ─► core.retention.handovers ─► a queue per device ─► actions, one after the other
     PreStartContainer ─────────────────────────────────────────────────────────► actions, within its time
 
 A holder is learnt from the kubelet's PodResources alone, never from Allocate, which may be for a pod that is refused
@@ -27,7 +27,7 @@ from ..core.spec import PRE_START_LIMIT, ActionSpec, EntrySpec, Spec
 from ..errors import ActionFailed
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
-from .actions import Doer, named
+from .actions import ActionRunner, named
 
 log = structlog.get_logger(__name__)
 
@@ -64,14 +64,14 @@ class _Work:
     actions: tuple[ActionSpec, ...]
 
 
-class Ownership:
+class HandoverActions:
     """What is done when devices change hands."""
 
     def __init__(self, host: HostRoot, metrics: Metrics) -> None:
         self.done = 0
         self.failed = 0
         self.failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # the newest first
-        self._doer = Doer(host)
+        self._doer = ActionRunner(host)
         self._metrics = metrics
         self._known: Mapping[Key, str] | None = None
         self._group: asyncio.TaskGroup | None = None

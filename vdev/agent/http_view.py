@@ -11,7 +11,7 @@ from ..core.boot import Boot, absent
 from ..observe.metrics import Metrics
 from ..plugin.service import State
 from .announcer import Outlook
-from .lock import Claim
+from .lock import NodeLock
 from .status import Running, not_ready, status
 
 _STALLED = 120.0  # seconds; the reconciler takes a step at least every 30 s, and none of them should take a minute
@@ -20,12 +20,12 @@ _STALLED = 120.0  # seconds; the reconciler takes a step at least every 30 s, an
 class Measured(Running, Protocol):
     """What is looked at, with its metrics, the time of its last turn, and its right to serve the kubelet."""
 
-    claim: Claim
+    lock: NodeLock
     metrics: Metrics
     turned_at: float
 
 
-class Window:
+class HttpView:
     """A view of the agent that changes nothing."""
 
     def __init__(self, agent: Measured) -> None:
@@ -54,7 +54,7 @@ class Window:
 
     def outlook(self, look_for_absent: bool) -> Outlook:  # noqa: FBT001 - the only argument of a callback
         """How the agent stands, for the service manager."""
-        agent, state = self._agent, self._agent.state
+        agent, state = self._agent, self._agent.reconciler
         services = agent.lists.services.values()
         missing: tuple[str, ...] = ()
         if look_for_absent and state.published:
@@ -64,13 +64,13 @@ class Window:
             served=state.published and not any(each.state is State.STARTING for each in services),
             kubelet=any(each.streams for each in services),
             absent=missing,
-            waits_for=agent.waiting if agent.claim.waited else "",
+            waits_for=agent.waiting if agent.lock.waited else "",
         )
         return Outlook(boot=boot, stalled=self.stalled(), summary=self._summary())
 
     def _summary(self) -> str:
         if trouble := "; ".join(not_ready(self._agent)):
             return trouble
-        resources = self._agent.state.served.resources.values()
+        resources = self._agent.reconciler.served.resources.values()
         healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
         return f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"

@@ -16,7 +16,7 @@ from ..hostfs.directory_lock import DirectoryLock
 log = structlog.get_logger(__name__)
 
 
-class Claim:
+class NodeLock:
     """The right to serve a directory: `take` waits for it, `keep` looks after it, `release` gives it back.
 
     `waited` tells of a wait.

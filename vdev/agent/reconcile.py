@@ -28,10 +28,10 @@ from ..core.spec import Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
 from ..observe.metrics import Metrics
-from .fault_control import Drill
+from .fault_control import FaultControl
 from .inputs.config_files import ConfigSource
 from .inputs.discovered import Scan, Scanner
-from .inputs.pod_holders import HolderTracker
+from .inputs.pod_holders import PodHolders
 from .inputs.verdicts import Verdicts
 from .options import Options
 from .outputs.base import Output, Stage
@@ -55,11 +55,11 @@ class Reconciler:
         self,
         options: Options,
         config: ConfigSource,
-        holders: HolderTracker,
+        holders: PodHolders,
         health: HealthMonitor,
         metrics: Metrics,
         *,
-        drill: Drill,
+        faults: FaultControl,
         steps: Steps,
         outputs: Sequence[Output],
     ) -> None:
@@ -77,7 +77,7 @@ class Reconciler:
         self._options = options
         self._config = config
         self._metrics = metrics
-        self._drill = drill
+        self._faults = faults
         self._steps = steps
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
@@ -88,7 +88,7 @@ class Reconciler:
     def problems(self) -> tuple[Problem, ...]:
         """Everything wrong or doubtful at the moment."""
         of_files = (*self.warnings, *self._config.status.problems)
-        of_node = (*self.scan.problems, *self.base.problems, *self._drill.problems)
+        of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
         of_outputs = (problem for output in self.outputs for problem in output.problems)
         return (*of_files, *of_node, *of_outputs, *self._steps.problems)
 
@@ -161,7 +161,7 @@ class Reconciler:
         """
         do = self._steps.do
         do("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
-        do("looking at the faults", lambda: self._drill.engine.look(self.base))
+        do("looking at the faults", lambda: self._faults.engine.look(self.base))
         plan = await self._prepared()
         if plan is None:
             return time.monotonic() if self._plan else None
@@ -209,8 +209,8 @@ class Reconciler:
             base=self.base,
             verdicts=self.verdicts.current(),
             undeliverable=self._undeliverable(),
-            afflictions=self._drill.engine.afflictions,
-            cdi_faults=self._drill.cdi_faults(self.base),
+            afflictions=self._faults.engine.afflictions,
+            cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
             listed=self.served if self.published else self._recorded,
             retired=self.retired,
@@ -238,7 +238,7 @@ class Reconciler:
             self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
-        self._drill.adopt(loaded.spec, base)
+        self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))

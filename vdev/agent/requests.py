@@ -13,21 +13,26 @@ from ..core.allocation import preferred
 from ..core.inventory.resources import Resource
 from ..core.retention.holders import Key
 from ..observe.metrics import Metrics
-from .handover_actions import Ownership
+from .handover_actions import HandoverActions
 
 _LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
 
 
-class FrontDesk:
+class Requests:
     """Answers the servers of all resources; `plugin.servicer.Desk` says what it must know."""
 
     def __init__(
-        self, metrics: Metrics, ownership: Ownership, *, allocate_deadline: float, on_allocated: Callable[[], None]
+        self,
+        metrics: Metrics,
+        handovers: HandoverActions,
+        *,
+        allocate_deadline: float,
+        on_allocated: Callable[[], None],
     ) -> None:
         self.allocate_deadline = allocate_deadline
         self.allocated_at: dict[Key, float] = {}
         self._metrics = metrics
-        self._ownership = ownership
+        self._handovers = handovers
         self._on_allocated = on_allocated
         self._flying: Counter[Key] = Counter()
         self._choosing: Counter[str] = Counter()
@@ -88,7 +93,7 @@ class FrontDesk:
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
         """Do what the entries say must be done before a container starts. Raises ActionFailed."""
-        await self._ownership.pre_start(resource, ids)
+        await self._handovers.pre_start(resource, ids)
 
     def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
         """Count an RPC and its duration."""

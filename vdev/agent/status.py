@@ -7,10 +7,10 @@ from ..core.inventory.resources import Resource
 from ..core.model.documents import device_document, problem_document
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import ResourceService, State
-from .fault_control import Drill
-from .handover_actions import Ownership
+from .fault_control import FaultControl
+from .handover_actions import HandoverActions
 from .inputs.config_files import ConfigSource
-from .inputs.pod_holders import HolderTracker
+from .inputs.pod_holders import PodHolders
 from .options import Options
 from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
@@ -26,14 +26,14 @@ class Running(Protocol):
     options: Options
     link: KubeletSocket
     config: ConfigSource
-    holders: HolderTracker
-    state: Reconciler
+    holders: PodHolders
+    reconciler: Reconciler
     lists: DeviceLists
     cdi: CdiFiles
     record: Record
     measures: Measures
-    ownership: Ownership
-    drill: Drill
+    handovers: HandoverActions
+    faults: FaultControl
     steps: Steps
     started_at: float
     waiting: str
@@ -72,10 +72,10 @@ def status(agent: Running) -> dict[str, Any]:
             "failed": reload.failed,
             "history": [{"at": each.at, "result": each.result, "summary": each.summary} for each in reload.history],
         },
-        "actions": agent.ownership.status(),
-        "faults": agent.drill.status(),
-        "problems": [problem_document(problem) for problem in agent.state.problems],
-        "resources": [_resource(agent, resource) for resource in agent.state.served.resources.values()],
+        "actions": agent.handovers.status(),
+        "faults": agent.faults.status(),
+        "problems": [problem_document(problem) for problem in agent.reconciler.problems],
+        "resources": [_resource(agent, resource) for resource in agent.reconciler.served.resources.values()],
     }
 
 
@@ -89,7 +89,7 @@ def not_ready(agent: Running) -> list[str]:
 
     It is when every resource is registered, the kubelet listens to it, and containers can get the devices.
     """
-    if agent.waiting or not agent.lists.running or not agent.state.published:
+    if agent.waiting or not agent.lists.running or not agent.reconciler.published:
         return [agent.waiting or "starting", *map(str, agent.steps.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
@@ -119,8 +119,8 @@ def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
             device_document(slot)
             | {
                 "reason": slot.health.reason,
-                "injected": slot.health.injected or agent.drill.engine.removed_by((resource.name, slot.id)),
-                "flaps": agent.state.verdicts.flaps(slot.device.raw.id),
+                "injected": slot.health.injected or agent.faults.engine.removed_by((resource.name, slot.id)),
+                "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
                 "changedAt": agent.measures.changed_at.get((resource.name, slot.id)),
                 "holder": holders.get((resource.name, slot.id)),
             }

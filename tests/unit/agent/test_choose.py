@@ -3,7 +3,7 @@ import asyncio
 import pytest
 import structlog
 
-from vdev.agent.inputs.chosen_files import Chooser
+from vdev.agent.inputs.chosen_files import FileChooser
 from vdev.core.intervals import Intervals
 from vdev.errors import ConfigError
 
@@ -36,27 +36,27 @@ def directory(tmp_path):
 async def test_plain_files_are_taken_as_they_are(tmp_path):
     """Without a directory nobody asks for a label, and a missing file is the reader's affair."""
     file = tmp_path / "vdev.yaml"
-    chosen = await Chooser([file], "n", label_of=None).choose()
+    chosen = await FileChooser([file], "n", label_of=None).choose()
     assert ((file,), ()) == (chosen.files, chosen.why)
 
 
 async def test_a_path_that_cannot_be_looked_at_is_left_to_the_reader(tmp_path):
     """A name longer than any file's stops nothing here; reading it says what is wrong."""
     file = tmp_path / ("y" * 300)
-    assert (file,) == (await Chooser([file], "n").choose()).files
+    assert (file,) == (await FileChooser([file], "n").choose()).files
 
 
 async def test_a_directory_and_a_file(directory, tmp_path):
     """Each directory gives one file, in the place where the directory stood."""
     other = tmp_path / "flags.yaml"
-    chosen = await Chooser([directory, other], "worker-1", label_of=lambda _: Label()).choose()
+    chosen = await FileChooser([directory, other], "worker-1", label_of=lambda _: Label()).choose()
     assert (directory / "worker-1.yaml", other) == chosen.files
     assert ["worker-1.yaml"] == [why.file for why in chosen.why]
 
 
 async def test_the_choice_is_logged_once(directory):
     """What was chosen and why is said when it changes, not at each reading."""
-    chooser = Chooser([directory], "worker-1", label_of=lambda _: Label("a100"))
+    chooser = FileChooser([directory], "worker-1", label_of=lambda _: Label("a100"))
     with structlog.testing.capture_logs() as logs:
         await chooser.choose()
         await chooser.choose()
@@ -66,7 +66,7 @@ async def test_the_choice_is_logged_once(directory):
 async def test_an_unknown_label_is_an_error_and_keeps_the_choice(directory):
     """A label that names no file raises, and what was chosen before stays."""
     label = Label("a100")
-    chooser = Chooser([directory], "worker-1", label_of=lambda _: label)
+    chooser = FileChooser([directory], "worker-1", label_of=lambda _: label)
     await chooser.choose()
     label.value = "h100"
     with pytest.raises(ConfigError, match="h100 names no file; did you mean 'a100'"):
@@ -77,7 +77,7 @@ async def test_an_unknown_label_is_an_error_and_keeps_the_choice(directory):
 async def test_trouble_with_the_label_is_in_the_reason(directory):
     """A label that cannot be read is said where the choice is explained."""
     label = Label(trouble="the service account may not get nodes")
-    chosen = await Chooser([directory], "worker-2", label_of=lambda _: label).choose()
+    chosen = await FileChooser([directory], "worker-2", label_of=lambda _: label).choose()
     assert "default.yaml" == chosen.files[0].name
     assert "may not get nodes" in chosen.why[0].reason
 
@@ -86,7 +86,7 @@ async def test_a_change_of_the_label_is_told(directory):
     """The label is read again and again; only its changes are told."""
     label, told = Label(), asyncio.Event()
     quick = Intervals(look_at_label=0.001)
-    chooser = Chooser([directory], "worker-2", label_of=lambda _: label, intervals=quick)
+    chooser = FileChooser([directory], "worker-2", label_of=lambda _: label, intervals=quick)
     await chooser.choose()
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         task = group.create_task(chooser.follow_label(told.set))

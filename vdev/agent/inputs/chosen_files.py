@@ -42,7 +42,7 @@ class Chosen:
     why: tuple[Why, ...] = ()
 
 
-class Chooser:
+class FileChooser:
     """Chooses again at each reading. `label_of` makes the node's label, where a directory is given."""
 
     def __init__(

@@ -18,7 +18,7 @@ from ...core.model.problem import Problem
 from ...errors import ConfigError
 from ...hostfs.look import is_directory
 from ...observe.metrics import Metrics
-from .chosen_files import Chooser, Chosen
+from .chosen_files import Chosen, FileChooser
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class ReloadStatus:
 class ConfigSource:
     """The files, and the history of their readings."""
 
-    def __init__(self, chooser: Chooser, load: Callable[..., Loaded], metrics: Metrics) -> None:
+    def __init__(self, chooser: FileChooser, load: Callable[..., Loaded], metrics: Metrics) -> None:
         self.status = ReloadStatus()
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading

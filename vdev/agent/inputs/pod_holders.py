@@ -17,7 +17,7 @@ from ...core.retention import holders
 from ...core.retention.holders import Holdings, Key, Knowledge, Patience, Reading
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
-from ..requests import FrontDesk
+from ..requests import Requests
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ class Source:
     since: float
 
 
-class HolderTracker:
+class PodHolders:
     """What is known of the kubelet's pods; `refresh` asks again. `is_down` keeps answers back, on demand.
 
     `generation` counts the kubelets that were seen; `listens` tells whether one has opened a stream, so that one is
@@ -43,7 +43,7 @@ class HolderTracker:
         self,
         socket: Path,
         checkpoint_dir: Path,
-        desk: FrontDesk,
+        desk: Requests,
         *,
         generation: Callable[[], int],
         listens: Callable[[], bool] = lambda: True,

@@ -30,7 +30,7 @@ Slots = Mapping[str, frozenset[Key]]
 """The slots (resource, id) of each stand-in, by raw device id."""
 
 
-class StandInRecord:
+class VirtualNodeRecord:
     """The right of `owner` (node and plugin directory) to make stand-ins in a directory."""
 
     def __init__(self, directory: Path, owner: str) -> None:

@@ -37,7 +37,7 @@ from ...hostfs.look import listed
 from ...hostfs.pty import Pty, open_pty
 from .base import Output, Stage
 from .serial_lines import Line
-from .virtual_node_record import FILE, StandInRecord, names
+from .virtual_node_record import FILE, VirtualNodeRecord, names
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class VirtualNodes(Output):
         self._again_at: float | None = None
         self._host = host
         self._intervals = intervals
-        self._record = StandInRecord(directory, owner)
+        self._record = VirtualNodeRecord(directory, owner)
         self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
         self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
         self._wanted: Mapping[str, _Wanted] = {}
