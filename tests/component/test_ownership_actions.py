@@ -172,7 +172,7 @@ async def test_a_path_that_climbs_is_not_acted_on(kubelet, start_agent, shows):
     agent = await start_agent(text, wait=False)
     await shows(NPU, 1, 0)
     (slot,) = agent.agent.reconciler.served.resources[NPU].slots
-    assert "would be '/var/../secret', which contains '..'" in slot.health.reason
+    assert "would be '/var/../secret', which climbs with '..'" in slot.health.reason
 
 
 async def test_pre_start_comes_before_the_container(kubelet, start_agent, directory):
