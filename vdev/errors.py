@@ -87,3 +87,8 @@ class InvariantBroken(VdevError):
 
     Everything else that goes wrong while the agent runs is a problem that it reports and outlives.
     """
+
+
+def reason_of(cause: Exception) -> str:
+    """Why a call to the system failed, in a few words: `No such file or directory` without number and path."""
+    return (cause.strerror if isinstance(cause, OSError) else "") or str(cause)

@@ -10,6 +10,8 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
+from ..errors import reason_of
+
 _TAIL = 4096  # bytes of its output that are kept
 _SHOWN = 160  # characters of it that fit in a reason
 
@@ -35,7 +37,7 @@ class Program:
                 start_new_session=True,
             )
         except (OSError, ValueError) as cause:
-            return f"cannot run {self._argv[0]}: {getattr(cause, 'strerror', None) or cause}"
+            return f"cannot run {self._argv[0]}: {reason_of(cause)}"
         if self._aborted:  # in the moment before there was a process
             self._kill(process)
         with process:

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from ..errors import HostError, SocketError, UsageError, VdevError
+from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
 from ..observe.log import Seldom
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler]) -> None:
         listener = await asyncio.to_thread(_bind, path)
     except OSError as failed:
         raise HostError(
-            f"no control socket {path}, so `vdev status` will not reach this process: {failed.strerror or failed}"
+            f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
         ) from failed
     loop, clients, trouble = asyncio.get_running_loop(), asyncio.Semaphore(_CLIENTS), Seldom(log)
     try:
@@ -47,7 +47,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler]) -> None:
                     connection, _ = await loop.sock_accept(listener)
                 except OSError as failed:  # a client that is gone again, or no descriptor left
                     clients.release()
-                    trouble.warning("client of the control socket not taken", reason=failed.strerror)
+                    trouble.warning("client of the control socket not taken", reason=reason_of(failed))
                     await asyncio.sleep(_PAUSE)
                     continue
                 client = group.create_task(_serve(connection, commands), name="control client")

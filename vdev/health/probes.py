@@ -20,7 +20,7 @@ from ..core.health.thresholds import Outcome
 from ..core.model.device import DeviceNode, RawDevice
 from ..core.model.facts import facts
 from ..core.spec import HealthSpec, Probe
-from ..errors import HostError
+from ..errors import HostError, reason_of
 from ..hostfs import HostRoot
 
 _OK = Outcome(ok=True)
@@ -94,7 +94,7 @@ class _Open:
                 return Outcome(ok=False, reason=str(broken))
             except OSError as cause:
                 if cause.errno != errno.EBUSY:
-                    return Outcome(ok=False, reason=f"cannot open {node.host_path}: {cause.strerror}")
+                    return Outcome(ok=False, reason=f"cannot open {node.host_path}: {reason_of(cause)}")
         return _OK
 
     def abort(self) -> None:

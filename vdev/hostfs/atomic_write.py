@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from ..errors import HostError
+from ..errors import HostError, reason_of
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = False) -> None:
@@ -26,7 +26,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
         os.replace(temporary, path)
         temporary = ""
     except OSError as cause:
-        raise HostError(f"cannot write {path}: {cause.strerror or cause}") from cause
+        raise HostError(f"cannot write {path}: {reason_of(cause)}") from cause
     finally:
         if temporary:
             with contextlib.suppress(OSError):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import structlog
 
+from ..errors import reason_of
+
 log = structlog.get_logger(__name__)
 
 
@@ -36,7 +38,7 @@ class DirectoryLock:
         except (FileNotFoundError, NotADirectoryError):
             raise
         except OSError as failed:
-            log.debug("directory not locked", directory=str(self._directory), reason=failed.strerror)
+            log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
             return True
         if self._held is not None and os.path.samestat(os.fstat(handle), os.fstat(self._held)):
             os.close(handle)
@@ -48,7 +50,7 @@ class DirectoryLock:
             return False
         except OSError as failed:
             os.close(handle)
-            log.debug("directory not locked", directory=str(self._directory), reason=failed.strerror)
+            log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
             return True
         self.release()
         self._held = handle

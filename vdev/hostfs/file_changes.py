@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Callable
 
-from ..errors import HostError
+from ..errors import HostError, reason_of
 from .root import HostRoot
 
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,7 +44,7 @@ def _amend(
             raise HostError(f"refused to {what} {host_path}: it is no {wanted}")
         act(f"/proc/self/fd/{handles[-1]}")
     except OSError as cause:
-        raise HostError(f"cannot {what} {host_path}: {cause.strerror or cause}") from cause
+        raise HostError(f"cannot {what} {host_path}: {reason_of(cause)}") from cause
     finally:
         for handle in handles:
             os.close(handle)

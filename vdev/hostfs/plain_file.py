@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from ..errors import HostError
+from ..errors import HostError, reason_of
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -34,7 +34,7 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
             raise HostError(f"cannot read {path}: it is a link that leads nowhere") from None
         return None
     except OSError as cause:
-        raise HostError(f"cannot read {path}: {cause.strerror or cause}") from cause
+        raise HostError(f"cannot read {path}: {reason_of(cause)}") from cause
     if found.st_size > limit or len(data) > limit:
         raise HostError(f"cannot read {path}: it has more than {limit} bytes")
     return data

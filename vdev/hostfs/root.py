@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.spec import NodeKind
-from ..errors import HostError
+from ..errors import HostError, reason_of
+from . import symlinks
 
-_MAX_LINKS = 40  # the kernel's own limit for one path
 _READ_LIMIT = 64 * 1024  # sysfs attributes hold a page, probed files a word; nobody may feed us more
 
 _KINDS = {
@@ -76,34 +76,13 @@ class HostRoot:
         """
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
-        pending = _parts(host_path)
-        pending.reverse()
-        done: list[str] = []
-        links = 0
-        while pending:
-            part = pending.pop()
-            if part == "..":
-                del done[-1:]
-                continue
-            here = "/".join(("", *done, part))
-            target = self._link(here) if follow or pending else ""
-            if not target:
-                done.append(part)
-                continue
-            links += 1
-            if links > _MAX_LINKS:
-                raise HostError(f"{host_path}: more than {_MAX_LINKS} symbolic links in a row, probably a loop")
-            if target.startswith("/"):
-                done.clear()
-            pending += reversed(_parts(target))
-        return "/".join(("", *done)) if done else "/"
+        way = symlinks.follow(host_path, self._read_link, last=follow)
+        if way.is_loop:
+            raise HostError(f"{host_path}: too many symbolic links in a row, probably a loop")
+        return way.path
 
-    def _link(self, resolved: str) -> str:
-        """What a link points to, or the empty string for everything that is no link."""
-        try:
-            return os.readlink(self._prefix + resolved)
-        except (OSError, ValueError):  # no link, not ours to see, or a name that no file can have
-            return ""
+    def _read_link(self, resolved: str) -> str:
+        return symlinks.read_link(self._prefix + resolved)
 
     def path(self, host_path: str, *, follow: bool = True) -> Path:
         """Where this process finds the host path, links resolved below the root.
@@ -130,7 +109,7 @@ class HostRoot:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as cause:
-            raise HostError(f"cannot look at {host_path}: {_reason(cause)}") from cause
+            raise HostError(f"cannot look at {host_path}: {reason_of(cause)}") from cause
         return FileInfo(resolved, kind, major, minor)
 
     def exists(self, host_path: str) -> bool:
@@ -150,7 +129,7 @@ class HostRoot:
     def link(self, host_path: str) -> str:
         """The target of a link, as it is written in it; the empty string when it is no link."""
         try:
-            return self._link(self.resolve(host_path, follow=False))
+            return self._read_link(self.resolve(host_path, follow=False))
         except HostError:
             return ""
 
@@ -165,7 +144,7 @@ class HostRoot:
         except (FileNotFoundError, NotADirectoryError):
             return
         except (OSError, ValueError) as cause:
-            raise HostError(f"cannot list {host_path}: {_reason(cause)}") from cause
+            raise HostError(f"cannot list {host_path}: {reason_of(cause)}") from cause
 
     def read_text(self, host_path: str, *, limit: int = _READ_LIMIT) -> str | None:
         """The text of a file, stripped, at most `limit` bytes; None when it is not there. Never waits at a pipe.
@@ -182,13 +161,4 @@ class HostRoot:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as cause:
-            raise HostError(f"cannot read {host_path}: {_reason(cause)}") from cause
-
-
-def _reason(cause: OSError | ValueError) -> str:
-    """Why a call failed; a ValueError is about a name that no file can have, such as one with a NUL in it."""
-    return (cause.strerror if isinstance(cause, OSError) else "") or str(cause)
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part not in ("", ".")]
+            raise HostError(f"cannot read {host_path}: {reason_of(cause)}") from cause

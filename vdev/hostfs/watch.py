@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ..errors import reason_of
 from . import directory_stamps
 from .uevents import Uevents
 
@@ -91,7 +92,7 @@ class Watcher:
         try:
             inotify = inotify_simple.INotify(nonblocking=True)
         except OSError as cause:
-            self._limit(f"no inotify ({cause.strerror}): directories are polled; see fs.inotify.max_user_instances")
+            self._limit(f"no inotify ({reason_of(cause)}): directories are polled; see fs.inotify.max_user_instances")
             return None
         self._loop.add_reader(inotify.fileno(), self._on_inotify)
         return inotify
@@ -100,7 +101,7 @@ class Watcher:
         try:
             uevents = Uevents()
         except OSError as cause:
-            self._limit(f"kernel uevents cannot be heard ({cause.strerror or cause}): sysfs is polled")
+            self._limit(f"kernel uevents cannot be heard ({reason_of(cause)}): sysfs is polled")
             return None
         self._loop.add_reader(uevents.fileno(), self._on_uevent)
         return uevents
@@ -236,8 +237,9 @@ class Watcher:
         try:
             armed, wd = self._listen(target)
         except OSError as cause:
-            why = cause.strerror or str(cause)
-            self._limit(f"{target.path} cannot be watched ({why}): it is polled; see fs.inotify.max_user_watches")
+            self._limit(
+                f"{target.path} cannot be watched ({reason_of(cause)}): it is polled; see fs.inotify.max_user_watches"
+            )
             target.known = False
             return
         target.armed, target.wd = armed, wd

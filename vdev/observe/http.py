@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from ..errors import reason_of
 from .allowed_hosts import Guard
 from .log import Seldom
 from .webserver import Limits, Server
@@ -184,7 +185,7 @@ class _Side:
         try:
             listener = await asyncio.to_thread(_bind, self._address)
         except OSError as failed:
-            reason = failed.strerror or str(failed)
+            reason = reason_of(failed)
             if reason != self._told:
                 log.error("no HTTP side; the agent goes on without", address=self._address, reason=reason)  # noqa: TRY400
             self._told = reason

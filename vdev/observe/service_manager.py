@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import structlog
 
+from ..errors import reason_of
+
 log = structlog.get_logger(__name__)
 
 _MICROSECONDS = 1_000_000
@@ -60,7 +62,7 @@ class ServiceManager:
                 sender.setblocking(False)
                 sender.sendto(message.encode("utf-8", "replace"), self._address)
         except OSError as failed:
-            self._failed(failed.strerror or str(failed))
+            self._failed(reason_of(failed))
             return False
         self._failure = ""
         return True

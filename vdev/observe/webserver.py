@@ -24,6 +24,7 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ..errors import reason_of
 from .log import Seldom
 
 log = structlog.get_logger(__name__)
@@ -101,7 +102,7 @@ class Server(uvicorn.Server):
                 connection, _ = await loop.sock_accept(self._listener)
             except OSError as failed:
                 if failed.errno not in _GONE:
-                    self._failed.warning("cannot accept HTTP connections", reason=failed.strerror or str(failed))
+                    self._failed.warning("cannot accept HTTP connections", reason=reason_of(failed))
                     self._cut_longest_waiting()
                     await asyncio.sleep(_PAUSE)
                 continue

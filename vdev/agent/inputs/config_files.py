@@ -16,6 +16,7 @@ import structlog
 from ...config import Loaded
 from ...core.model.problem import Problem
 from ...errors import ConfigError
+from ...hostfs import symlinks
 from ...hostfs.look import is_directory
 from ...observe.metrics import Metrics
 from .chosen_files import Chosen, FileChooser
@@ -24,7 +25,6 @@ log = structlog.get_logger(__name__)
 
 
 _REMEMBERED = 20  # readings in the history
-_MAX_LINKS = 40  # the kernel's own limit for one path
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,32 +126,8 @@ def directories(paths: Iterable[Path]) -> frozenset[Path]:
 
 
 def _directories(path: Path) -> Iterator[Path]:
-    """Follow the path one step at a time, as the kernel does."""
-    here = Path("/")
-    pending = list(reversed(path.absolute().parts[1:]))
-    links = 0
-    while pending:
-        part = pending.pop()
-        if part == "..":
-            here = here.parent
-            continue
-        target = _link(here / part)
-        if not target:
-            here /= part
-            continue
-        yield here
-        links += 1
-        if links > _MAX_LINKS:
-            return
-        if target.startswith("/"):
-            here = Path("/")
-        pending += [each for each in reversed(target.split("/")) if each not in ("", ".")]
-    yield here if is_directory(here) else here.parent
-
-
-def _link(path: Path) -> str:
-    """What a link points to; the empty string for everything else."""
-    try:
-        return str(path.readlink())
-    except (OSError, ValueError):  # no link, not ours to see, or a name that no file can have
-        return ""
+    way = symlinks.follow(str(path.absolute()), symlinks.read_link)
+    yield from map(Path, way.directories)
+    if not way.is_loop:
+        end = Path(way.path)
+        yield end if is_directory(end) else end.parent
