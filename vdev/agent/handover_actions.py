@@ -20,9 +20,8 @@ import structlog
 
 from ..core.allocation import edits
 from ..core.inventory.resources import Inventory, Resource
-from ..core.model.device import Device
+from ..core.model.device import Device, Key
 from ..core.retention import handovers
-from ..core.retention.holders import Key
 from ..core.spec import PRE_START_LIMIT, ActionSpec, EntrySpec, Spec
 from ..errors import ActionFailed
 from ..hostfs import HostRoot

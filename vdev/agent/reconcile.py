@@ -20,9 +20,9 @@ import structlog
 from ..config import Loaded
 from ..core.decide import Decider, Plan, World
 from ..core.inventory import resources as inv
-from ..core.model.device import Health
+from ..core.model.device import Health, Key
 from ..core.model.problem import Problem, errors
-from ..core.retention.holders import Holdings, Key
+from ..core.retention.holders import Holdings
 from ..core.retention.retain import Retired
 from ..core.spec import Spec
 from ..errors import ConfigError

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ..core.allocation import preferred
 from ..core.inventory.resources import Resource
-from ..core.retention.holders import Key
+from ..core.model.device import Key
 from ..observe.metrics import Metrics
 from .handover_actions import HandoverActions
 

@@ -19,10 +19,10 @@ from .intervals import PRODUCTION, Intervals
 from .inventory import resources
 from .inventory.resources import EMPTY, Inventory
 from .memory import Memory
-from .model.device import Health, RawDevice, base_id
+from .model.device import Health, Key, RawDevice, base_id
 from .model.fault_effects import CdiFault
 from .retention import retain
-from .retention.holders import Holdings, Key
+from .retention.holders import Holdings
 from .retention.retain import Retired
 from .spec import Spec
 

@@ -14,10 +14,10 @@ import structlog
 
 from ..aio.clock import Clock, sleep
 from ..core.faults import targets
-from ..core.faults.schedule import Dice, Firing, Key, earliest, seconds_of
+from ..core.faults.schedule import Dice, Firing, earliest, seconds_of
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
-from ..core.model.device import Health
+from ..core.model.device import Health, Key
 from ..core.model.fault_effects import (
     Call,
     CallFault,

@@ -8,8 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..core.faults import targets
-from ..core.faults.schedule import Dice, Firing, Key, Phase, earliest, hits, on_node, phase, strikes
+from ..core.faults.schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 from ..core.inventory.resources import Inventory
+from ..core.model.device import Key
 from ..core.model.fault_effects import Call, Socket, Stream
 from ..core.model.fault_rules import ALWAYS, FaultRuleSpec, Start
 

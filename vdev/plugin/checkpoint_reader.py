@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.retention.holders import Checkpoint, Key
+from ..core.model.device import Key
+from ..core.retention.holders import Checkpoint
 from ..errors import HostError
 from ..hostfs import read_plain
 

@@ -12,15 +12,10 @@ import grpc
 from ..core.retention.holders import Answer
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
+from .kubelet_channel import kubelet_channel
 from .kubelet_socket import MAX_SOCKET_PATH
 
 TIMEOUT = 5.0  # seconds
-_CHANNEL = (
-    ("grpc.default_authority", "localhost"),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.max_receive_message_length", -1),
-)
 
 
 class RateLimited(Exception):
@@ -34,7 +29,7 @@ async def holders(socket: Path) -> Answer | None:
     """
     if len(str(socket).encode()) > MAX_SOCKET_PATH:
         return None
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=_CHANNEL) as channel:
+    async with kubelet_channel(socket) as channel:
         try:
             answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=TIMEOUT)
         except grpc.aio.AioRpcError as failed:

@@ -14,16 +14,12 @@ import grpc
 from ..errors import RegistrationRefused, SocketError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
+from .kubelet_channel import kubelet_channel
 from .kubelet_socket import check_socket_path
 
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
 _FINAL = ("is invalid", "is not supported")
-_CHANNEL = (
-    ("grpc.default_authority", "localhost"),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-)
 
 
 async def register(
@@ -46,7 +42,7 @@ async def register(
     """
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
-    async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL) as channel:
+    async with kubelet_channel(kubelet_socket) as channel:
         if not await _connected(channel):
             raise await _unanswered(kubelet_socket)
         if not await asyncio.to_thread(served):

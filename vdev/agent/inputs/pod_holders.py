@@ -13,8 +13,9 @@ import structlog
 
 from ...core.intervals import PRODUCTION, Intervals
 from ...core.inventory.resources import Resource
+from ...core.model.device import Key
 from ...core.retention import holders
-from ...core.retention.holders import Holdings, Key, Knowledge, Patience, Reading
+from ...core.retention.holders import Holdings, Knowledge, Patience, Reading
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
 from ..requests import Requests

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ...core.decide import Plan
 from ...core.inventory.resources import EMPTY, Added, Change, Changed, Inventory, Removed, diff
-from ...core.retention.holders import Key
+from ...core.model.device import Key
 from ...observe.metrics import Metrics
 from .base import Output
 

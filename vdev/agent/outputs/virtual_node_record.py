@@ -12,8 +12,8 @@ from pathlib import Path
 import structlog
 
 from ...core.model import virtual_node
-from ...core.model.device import base_id
-from ...core.retention.holders import Holdings, Key
+from ...core.model.device import Key, base_id
+from ...core.retention.holders import Holdings
 from ...errors import HostError
 from ...hostfs import HostRoot, write_atomic
 from ...hostfs.directory_lock import DirectoryLock

@@ -25,10 +25,10 @@ from ...core.decide import Plan
 from ...core.intervals import PRODUCTION, Intervals
 from ...core.inventory.resources import Inventory
 from ...core.model import virtual_node as standin
-from ...core.model.device import Health, RawDevice
+from ...core.model.device import Health, Key, RawDevice
 from ...core.model.facts import facts
 from ...core.model.virtual_node import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
-from ...core.retention.holders import Holdings, Key
+from ...core.retention.holders import Holdings
 from ...core.serial import Dialogue
 from ...core.spec import EntrySpec, VirtualSource
 from ...errors import HostError

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from ..inventory import imagined_nodes
 from ..inventory.resources import Inventory
+from ..model.device import Key
 from ..model.fault_rules import FaultRuleSpec
 from ..spec import Spec, VirtualSource
 from . import targets
-from .schedule import Dice, Key
+from .schedule import Dice
 
 _MOST_DEVICES = 4096  # more would make each reading of the rules slow
 _MOST_NODES = 16

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from ..model.device import Key
 from ..model.fault_effects import Delay, Flap
 from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection
 
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
 _SCALE = float(2**53)  # the integers that a float holds exactly
-
-Key = tuple[str, str]  # resource name, slot id
 
 
 @dataclass(frozen=True, slots=True)

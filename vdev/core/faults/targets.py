@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from ..inventory.resources import Inventory, Resource
-from ..model.device import Health, Slot
+from ..model.device import Health, Key, Slot
 from ..model.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec
-from .schedule import Dice, Key
+from .schedule import Dice
 
 Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 

@@ -12,6 +12,9 @@ from types import MappingProxyType
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
+Key = tuple[str, str]
+"""A slot on the node: its resource's name and its id."""
+
 
 class IdStyle(StrEnum):
     """How ids of virtual devices look: `<name>-<index>`, or the UUIDs that NVIDIA's driver gives."""

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..model.device import base_id
-from .holders import Key
+from ..model.device import Key, base_id
 
 
 class Owner(NamedTuple):

@@ -17,7 +17,7 @@ Everything here is a value and a pure function of it; times are monotonic second
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-Key = tuple[str, str]  # resource name, slot id
+from ..model.device import Key
 
 GRACE = 10.0  # seconds for which a kubelet that has just started may leave out pods that it has
 ADMISSION = 5.0  # seconds after an Allocate within which its pod may be missing in an answer: more than any admission

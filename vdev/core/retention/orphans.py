@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from ..inventory.naming import partition_id
 from ..inventory.resources import Inventory
-from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, base_id
+from ..model.device import UNKNOWN_ENTRY, Device, Key, RawDevice, Slot, base_id
 from ..model.names import domain_and_name
 from ..partitions.placement import Placement
 from ..spec import EntrySpec
-from .holders import Key
 
 
 def orphans(held: Collection[Key], fresh: Inventory) -> Mapping[Key, Slot]:

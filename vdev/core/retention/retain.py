@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from ..inventory.node_owners import same
 from ..inventory.resources import Inventory, Resource
-from ..model.device import Health, Slot
+from ..model.device import Health, Key, Slot
 from . import orphans
-from .holders import BLIND, Holdings, Key
+from .holders import BLIND, Holdings
 
 SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
 HANDOVER = 0.2  # seconds between the drop of an id from one resource and its first listing in another
