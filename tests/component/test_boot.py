@@ -1,6 +1,7 @@
 """A service manager that starts the plugin before the kubelet: a reboot takes no device from a pod."""
 
 import asyncio
+import json
 import os
 
 import pytest
@@ -21,7 +22,10 @@ devices:
   - {{name: modem, resource: {MODEM}, glob: /dev/ttyUSB*}}
 """
 STICK = "example.com/stick"
-STICKS = f"devices: [{{name: stick, resource: {STICK}, glob: /dev/serial/by-id/*}}]\n"
+STICKS = f"""
+flags: {{plugin: {{deviceListStrategy: [cdi-cri]}}}}
+devices: [{{name: stick, resource: {STICK}, glob: /dev/serial/by-id/*}}]
+"""
 PODS = {"trainer": NPU, "console": PORT, "gateway": MODEM}
 
 
@@ -143,7 +147,7 @@ async def test_without_a_record_there_is_nothing_to_wait_for(kubelet, start, lis
 
 
 async def test_a_device_that_has_anothers_numbers_after_a_boot_is_not_that_one(kubelet, start_agent, shows, directory):
-    """One stick of two is gone and the other is the first to be found now; its pod keeps it."""
+    """One stick of two is gone and the other is the first to be found now; its pod keeps it, where it is now."""
     host = FakeHost(directory / "sticks")
     for number, name in enumerate("ab"):
         host.node(f"ttyUSB{number}", f"188:{number}")
@@ -166,6 +170,9 @@ async def test_a_device_that_has_anothers_numbers_after_a_boot_is_not_that_one(k
     await kubelet.wait_until(lambda: kubelet.ready, what="the kubelet's pods")
     phases = {kubelet.pod(name).name: kubelet.pod(name).phase for name in pods.values()}
     assert {pods["stick-a"]: Phase.FAILED, pods["stick-b"]: Phase.RUNNING} == phases
+    (file,) = agent.cdi_dir.iterdir()
+    nodes = {each["name"]: each["containerEdits"] for each in json.loads(file.read_text())["devices"]}
+    assert "/dev/ttyUSB0" == nodes["stick-b"]["deviceNodes"][0]["hostPath"]
 
 
 class Service(Process):
