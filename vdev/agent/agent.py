@@ -38,10 +38,10 @@ from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
 from .outputs.measures import Measures
 from .outputs.record import Record
-from .outputs.record_form import Owner
 from .outputs.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler
 from .requests import Requests
+from .state_file import Owner
 from .status import status
 from .steps import Steps, broken_in
 

@@ -6,7 +6,6 @@ ids and slices mean the same to every version, whatever became of the file, the 
 name resources.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,15 +15,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
+from ..state_file import RecordError
 
 VERSION = 1
-MAX_BYTES = 64 * 1024 * 1024
 MAX_REPLICAS = 100_000  # more than any list holds
 _ROWS = 1000  # encoded in one go; json holds the interpreter's lock meanwhile
-
-
-class RecordError(ValueError):
-    """A record that cannot be used; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +36,6 @@ class _Row:
 
 
 LISTED: TypeAdapter[dict[str, list[str | _Row]]] = TypeAdapter(dict[str, list[str | _Row]])
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose record it is: the node's name, and the directory of the kubelet that was told.
-
-    `boot` tells one boot of the machine from another; empty where that is unknown.
-    """
-
-    node: str
-    plugin_dir: str
-    boot: str = ""
 
 
 def encode(resource: Resource) -> str:
@@ -85,39 +68,22 @@ def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
     return {"id": device.id, **row} if row else device.id
 
 
-def document(owner: Owner, encoded: Mapping[str, str]) -> bytes:
-    """The whole record; `encoded` holds each resource's rows. Its second line is the sum of the first."""
-    whose = {"version": VERSION, "node": owner.node, "pluginDir": owner.plugin_dir, "boot": owner.boot}
-    head = json.dumps(whose, ensure_ascii=False)
-    listed = ",".join(f"{json.dumps(name)}:{rows}" for name, rows in encoded.items())
-    body = f'{head[:-1]}, "listed": {{{listed}}}}}'.encode()
-    return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+def document(encoded: Mapping[str, str]) -> dict[str, str]:
+    """The record's fields, as JSON; `encoded` holds each resource's rows."""
+    return {"listed": f"{{{','.join(f'{json.dumps(name)}:{rows}' for name, rows in encoded.items())}}}"}
 
 
-def read(text: bytes, owner: Owner) -> Inventory:
+def read(found: Mapping[str, Any], boot: str) -> Inventory:
     """The inventory that a record tells of, all of it Healthy. Raises RecordError.
 
     The numbers of device nodes are forgotten with the boot that gave them: another device may have them now.
     """
-    body, _, rest = text.partition(b"\n")
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("version"), int):
-        raise RecordError("it is spoilt")
-    if found["version"] != VERSION:
-        raise RecordError(f"it has version {found['version']}, and this vdev knows version {VERSION}")
-    if hashlib.sha256(body).hexdigest().encode() != rest.strip():
-        raise RecordError("it is spoilt: its checksum does not fit")
-    if (found.get("node"), found.get("pluginDir")) != (owner.node, owner.plugin_dir):
-        raise RecordError(f"it is of node {found.get('node')!r} and kubelet directory {found.get('pluginDir')!r}")
     try:
         listed = LISTED.validate_python(found.get("listed"))
     except ValidationError as wrong:
         raise RecordError("it is spoilt") from wrong
     before = found.get("boot")
-    numbers = not (before and owner.boot) or before == owner.boot
+    numbers = not (before and boot) or before == boot
     return Inventory({name: Resource(name, tuple(_slots(rows, numbers=numbers))) for name, rows in listed.items()})
 
 

@@ -1,0 +1,109 @@
+"""A file of the state directory: one JSON document that tells the next process what this one knew.
+
+It is bounded, versioned and checked, is replaced as a whole, and says whose it is. What cannot be used is refused in a
+sentence: the directory may have been copied with a machine's image, or be that of an older or newer vdev.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import HostError
+from ..hostfs import read_plain, write_atomic
+
+MAX_BYTES = 64 * 1024 * 1024
+_PATIENCE = 1.0  # seconds that a start waits for a file: nothing must wait for a dead file server
+
+
+class RecordError(ValueError):
+    """A record that cannot be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose record it is: the node's name, and the directory of the kubelet that was told.
+
+    `boot` tells one boot of the machine from another; empty where that is unknown.
+    """
+
+    node: str
+    plugin_dir: str
+    boot: str = ""
+
+
+class StateFile:
+    """The file of one kind of record in `directory`."""
+
+    def __init__(self, directory: Path, kind: str, owner: Owner, *, version: int) -> None:
+        self.owner = owner
+        # One file per kubelet: agents of two kubelets on one machine may share the directory.
+        self.path = directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}.json"
+        self._version = version
+
+    async def read(self) -> dict[str, Any] | None:
+        """The document, or None when there is none. Raises HostError and RecordError, after a second at the latest."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await asyncio.to_thread(self.read_now)
+        except TimeoutError:
+            raise HostError(f"it could not be read within {_PATIENCE:g} s") from None
+
+    def read_now(self) -> dict[str, Any] | None:
+        """As `read`; blocks for as long as it takes."""
+        text = read_plain(self.path, limit=MAX_BYTES)
+        return None if text is None else unsealed(text, self.owner, version=self._version)
+
+    def write(self, fields: Mapping[str, str]) -> None:
+        """Replace the document; each field is JSON already. Blocks. Raises HostError."""
+        text = sealed(fields, self.owner, version=self._version)
+        if len(text) > MAX_BYTES:
+            raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
+        directory = self.path.parent
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+        except OSError as failed:
+            why = f"cannot make {directory}: {failed.strerror}; is --state-dir right, and writable?"
+            raise HostError(why) from failed
+        write_atomic(self.path, text, mode=0o600)
+
+    def sync(self) -> None:
+        """Bring the file to the disk itself, so that it survives a power cut. Blocks."""
+        for each in (self.path, self.path.parent):
+            with contextlib.suppress(OSError):
+                handle = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+
+
+def sealed(fields: Mapping[str, str], owner: Owner, *, version: int) -> bytes:
+    """The document as a line of text; the second line is the sum of the first."""
+    whose = {"version": version, "node": owner.node, "pluginDir": owner.plugin_dir, "boot": owner.boot}
+    members = (f"{json.dumps(name)}: {value}" for name, value in fields.items())
+    body = f"{json.dumps(whose)[:-1]}, {', '.join(members)}}}".encode()
+    return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+
+def unsealed(text: bytes, owner: Owner, *, version: int) -> dict[str, Any]:
+    """The document that `sealed` made. Raises RecordError where it is another one's, of another version, or damaged."""
+    body, _, rest = text.partition(b"\n")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("version"), int):
+        raise RecordError("it is spoilt")
+    if found["version"] != version:
+        raise RecordError(f"it has version {found['version']}, and this vdev knows version {version}")
+    if hashlib.sha256(body).hexdigest().encode() != rest.strip():
+        raise RecordError("it is spoilt: its checksum does not fit")
+    if (found.get("node"), found.get("pluginDir")) != (owner.node, owner.plugin_dir):
+        raise RecordError(f"it is of node {found.get('node')!r} and kubelet directory {found.get('pluginDir')!r}")
+    return found
