@@ -91,11 +91,11 @@ async def start_agent(kubelet, directory, _inotify):
 
     With `wait` it returns once every resource is registered and listed. A second one of the same test finds what the
     first left in the directory of CDI specifications. `overrides` are values that stand over the file's; `options`
-    those of `vdev.agent.Options`, and of its intervals.
+    those of `vdev.agent.Options`, and of its intervals; `outputs` are settled besides the agent's own.
     """
     started = []
 
-    async def start(text, *, wait=True, overrides=None, preset_dirs=(), **options):
+    async def start(text, *, wait=True, overrides=None, preset_dirs=(), outputs=(), **options):
         file = directory / "vdev.yaml"
         await asyncio.to_thread(file.write_text, text)
         load = functools.partial(config.load, overrides=overrides or {}, preset_dirs=preset_dirs)
@@ -112,7 +112,7 @@ async def start_agent(kubelet, directory, _inotify):
             state_dir=directory / "state",
         )
         intervals = QUICK | {name: options.pop(name) for name in INTERVALS & options.keys()}
-        agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options))
+        agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options), outputs=outputs)
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
         started.append(running)
         if wait:

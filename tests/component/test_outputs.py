@@ -1,0 +1,92 @@
+"""What follows from a plan is an output: the example of the docs is one, and what goes wrong in it is its own."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from vdev.agent.outputs.base import Output, Stage
+
+NPU = "acme.dev/npu"
+CONFIG = f"devices: [{{name: acme, resource: {NPU}, virtual: {{count: 2}}}}]\n"
+DOCS = Path(__file__).parents[2] / "docs" / "architecture.md"
+
+
+@pytest.fixture
+def plan_file():
+    """The class of the docs' example."""
+    (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    names = {}
+    exec(example, names)
+    return names["PlanFile"]
+
+
+async def test_the_example_of_the_docs_is_an_output(kubelet, start_agent, shows, directory, plan_file):
+    """It follows the plan: the start, an edit, and nothing of it is the agent's business."""
+    path = directory / "plan.json"
+    agent = await start_agent(CONFIG, outputs=[plan_file(path)])
+    await kubelet.wait_until(path.exists, what="the file")
+    assert {NPU: ["acme-0", "acme-1"]} == json.loads(path.read_text())
+    agent.edit(CONFIG.replace("count: 2", "count: 3"))
+    await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: "acme-2" in path.read_text(), what="the edit")
+
+
+async def test_an_output_that_fails_is_a_problem_of_its_own(kubelet, start_agent, shows, directory, plan_file):
+    """The lists go on, the problem says what failed, and when the cause is gone it is settled."""
+    path = directory / "nowhere" / "plan.json"
+    agent = await start_agent(CONFIG, outputs=[plan_file(path)])
+    await shows(NPU, 2, 2)
+
+    def said():
+        return [problem.message for problem in agent.agent.reconciler.problems]
+
+    await kubelet.wait_until(lambda: any("writing the plan failed" in each for each in said()), what="the problem")
+    agent.edit(CONFIG.replace("count: 2", "count: 3"))
+    await shows(NPU, 3, 3)
+    path.parent.mkdir()
+    agent.agent.reload()
+    await kubelet.wait_until(path.exists, what="another attempt")
+    await kubelet.wait_until(lambda: said() == [], what="the end of the problem")
+
+
+class Picky(Output):
+    """Cannot bring the second device to containers, and notes when it is settled."""
+
+    name = "being picky"
+    stage = Stage.PREPARE
+
+    def __init__(self):
+        self.seen = []
+        self.refused = {}
+
+    @property
+    def undeliverable(self):
+        """The device that it refuses, once it has seen it."""
+        return self.refused
+
+    async def settle(self, plan):
+        """Note what is about to be listed."""
+        (resource,) = plan.inventory.resources.values()
+        self.seen.append([slot.health.healthy for slot in resource.slots])
+        self.refused = {resource.slots[1].device.raw.id: type(resource.slots[1].health)(healthy=False, reason="picky")}
+
+
+async def test_what_an_output_cannot_deliver_is_never_listed_as_healthy(kubelet, start_agent, shows):
+    """It is decided once more before the kubelet is told."""
+    picky = Picky()
+    agent = await start_agent(CONFIG, outputs=[picky], wait=False)
+    await shows(NPU, 2, 1)
+    assert [[True, True], [True, False]] == picky.seen[:2]
+    assert [] == [log for log in agent.logs if log["event"] == "device unhealthy"]
+    (slot,) = [each for each in agent.agent.reconciler.served.resources[NPU].slots if not each.health.healthy]
+    assert ("acme-1", "picky") == (slot.id, slot.health.reason)
+
+
+def test_the_docs_name_modules_that_exist():
+    """Each path in the walks through the house."""
+    package = Path(__file__).parents[2] / "vdev"
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", DOCS.read_text()))
+    assert {"core/decide.py", "agent/outputs/device_lists.py"} <= named
+    assert [] == sorted(each for each in named if not (package / each).exists())
