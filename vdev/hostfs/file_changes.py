@@ -30,7 +30,7 @@ def _amend(
     host: HostRoot, host_path: str, what: str, kinds: tuple[Callable[[int], bool], ...], act: Callable[[str], None]
 ) -> None:
     if ".." in host_path.split("/"):
-        raise HostError(f"refused to {what} {host_path}: it climbs with '..'")
+        raise HostError(f"refused to {what} {host_path}: it contains '..'")
     handles: list[int] = []
     try:
         handles.append(os.open(host.root, _STEP & ~os.O_NOFOLLOW))

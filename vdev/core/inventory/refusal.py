@@ -208,7 +208,7 @@ def _path_problem(path: str) -> str:
     if not path.startswith("/"):
         return "is not absolute"
     if ".." in path.split("/"):
-        return "climbs with '..'"
+        return "contains '..'"
     return "has control characters" if _CONTROL.search(path) else ""
 
 
