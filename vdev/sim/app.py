@@ -34,7 +34,7 @@ class Output(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SimOptions:
-    """What `vdev sim` can be told. `pods` is a directory of Pod manifests, None for no pods."""
+    """Options of `vdev sim`. `pods` is a directory of Pod manifests, None for no pods."""
 
     kubelet_dir: Path = DEFAULT_DIRECTORY
     pods: Path | None = None
@@ -67,7 +67,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         greeted = True
         _print(entry, options.output, out)
         if isinstance(entry, Lifecycle) and entry.what == "panicked":
-            again.set()  # As systemd would.
+            again.set()  # as systemd does
 
     kubelet.journal.listen(show)
     with _signals({signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: again}):
@@ -109,7 +109,7 @@ def _banner(options: SimOptions, out: TextIO) -> None:
 
 
 def _check_owner(directory: Path) -> None:
-    """A directory of somebody else, in a place where anybody may make one, is not to be trusted. Blocks."""
+    """Refuse a directory of another user, who may have created it on purpose. Blocks."""
     with contextlib.suppress(FileNotFoundError):
         found = directory.stat()
         if found.st_uid != os.geteuid():

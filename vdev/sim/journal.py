@@ -55,7 +55,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class PluginLost:
-    """A ListAndWatch stream ended and took the resource's devices with it."""
+    """A ListAndWatch stream ended; all devices of the resource became unhealthy."""
 
     resource: str
     error: str
@@ -84,7 +84,7 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRefused:
-    """A file of the pods directory holds no pod that can run."""
+    """A file in the pods directory is not a valid pod."""
 
     path: str
     error: str
@@ -149,21 +149,21 @@ class Journal:
         self._listeners.append(listener)
 
     def note(self, entry: Entry) -> None:
-        """Write an entry down and tell everyone."""
+        """Record an entry and notify listeners."""
         self.entries.append(entry)
         for listener in self._listeners:
             listener(entry)
         self.changed()
 
     def find(self, findings: Iterable[Finding]) -> None:
-        """Write findings down; one that says the same as an earlier one is not repeated."""
+        """Record findings, except those recorded already."""
         for finding in findings:
             if finding not in self.findings:
                 self.findings.append(finding)
                 self.note(finding)
 
     def changed(self) -> None:
-        """Wake everyone who waits for a change."""
+        """Wake all that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -19,10 +19,10 @@ class Clock(Protocol):
         """Seconds since some fixed moment; never goes back."""
 
     def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` each `period` seconds from now on; returns what ends it."""
+        """Call `action` each `period` seconds from now on; returns what stops it."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` once, `seconds` from now; returns what prevents it."""
+        """Call `action` once, `seconds` from now; returns what cancels it."""
 
 
 class SystemClock:
@@ -33,7 +33,7 @@ class SystemClock:
         return time.monotonic()
 
     def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` each `period` seconds on the running loop; returns what ends it."""
+        """Call `action` each `period` seconds on the running loop; returns what stops it."""
         loop = asyncio.get_running_loop()
 
         def fire() -> None:
@@ -48,7 +48,7 @@ class SystemClock:
         return end
 
     def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` once on the running loop; returns what prevents it."""
+        """Call `action` once on the running loop; returns what cancels it."""
         return asyncio.get_running_loop().call_later(seconds, action).cancel
 
 
@@ -66,11 +66,11 @@ class ManualClock:
         return self._now
 
     def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` each `period` seconds of advanced time; returns what ends it."""
+        """Call `action` each `period` seconds of advanced time; returns what stops it."""
         return self._add(period, period, action)
 
     def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` once, when the time was advanced by `seconds`; returns what prevents it."""
+        """Call `action` once, when the time was advanced by `seconds`; returns what cancels it."""
         return self._add(seconds, None, action)
 
     def advance(self, seconds: float) -> None:
@@ -96,7 +96,7 @@ class ManualClock:
 
 
 class LeapClock(ManualClock):
-    """The machine's clock, which a test can also put forward: what falls due meanwhile runs at once."""
+    """The machine's clock, which a test can advance; actions that become due then run at once."""
 
     def __init__(self) -> None:
         super().__init__(time.monotonic())

@@ -91,7 +91,7 @@ class PodDirectory:
             self._say(name, str(error), ManifestRefused(str(self._path / name), str(error)))
             return
         except KubeletPanic:
-            pass  # It stands in the journal; the pod is taken up by the next start.
+            pass  # The journal has it; the next start takes the pod up.
         self._running[name] = wanted.spec.key
 
     def _say(self, name: str, text: str, entry: PodWaiting | ManifestRefused) -> None:
@@ -111,7 +111,7 @@ class PodDirectory:
 
 
 def _pod(name: str, content: bytes) -> _Wanted:
-    """One file's pod; its UID is made of the file's name and text, so that it is the same after a restart."""
+    """The pod of one file. Its UID derives from the file's name and text, so that it survives a restart."""
     document = yaml.safe_load(content)
     if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
         raise ManifestError("expected one v1 Pod")
@@ -127,7 +127,7 @@ def _read(directory: Path) -> dict[str, bytes]:
         for path in sorted(directory.iterdir()):
             if path.suffix in _SUFFIXES and not path.name.startswith("."):
                 with contextlib.suppress(OSError):
-                    if path.is_file():  # a pipe would keep its reader waiting
+                    if path.is_file():  # reading a pipe would block
                         with path.open("rb") as file:
                             found[path.name] = file.read(_LARGEST_MANIFEST)
     return found

@@ -154,7 +154,7 @@ class Allocator:
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
 
     async def pre_start(self, pod: PodSpec, container: ContainerSpec, resource: str) -> None:
-        """PreStartContainer, if the plugin asked for it; silently not after a kubelet restart until it is back.
+        """Call PreStartContainer if the plugin asked for it; not between a kubelet restart and the next registration.
 
         Raises AdmissionError with the text of the container's waiting state.
         """

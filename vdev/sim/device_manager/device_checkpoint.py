@@ -20,7 +20,7 @@ from typing import Any
 from .device_table import DeviceTable, Endpoint, Held
 
 FILE_NAME = "kubelet_internal_checkpoint"
-_OURS = b"vdev.sim"  # what the checksum begins with; a real kubelet's file agrees with it once in four billion
+_OURS = b"vdev.sim"  # seed of the checksum; a real kubelet's checksum equals ours once in four billion
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def restore(table: DeviceTable, checkpoint: Checkpoint, *, now: float) -> None:
 
 
 def parse(text: str) -> Checkpoint:
-    """Read the file's text. Raises ValueError if it is not one of ours, or spoilt."""
+    """Read the file's text. Raises ValueError if it is not ours or damaged."""
     try:
         document = json.loads(text)
         data = document["Data"]
@@ -88,7 +88,7 @@ def read(directory: Path) -> tuple[Checkpoint | None, str]:
 
 
 def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint at once: a temporary file whose name starts with a dot, then a rename. Blocks."""
+    """Replace the checkpoint atomically, by a temporary dot file and a rename. Blocks."""
     descriptor, temporary = tempfile.mkstemp(prefix=".", dir=directory)  # mode 0600, as the real one
     with os.fdopen(descriptor, "w") as file:
         file.write(text)

@@ -14,12 +14,12 @@ Prefer = Callable[[set[str], set[str]], Awaitable[set[str]]]
 
 
 class AdmissionError(Exception):
-    """The device manager refuses. The text is the kubelet's, without what the pod's status puts around it."""
+    """The device manager rejects a container. The text is the kubelet's, without the pod status' prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What one container wants of one resource. `affinity` are the NUMA nodes to align with, None for no matter."""
+    """One container's request for one resource. `affinity` are the NUMA nodes to align with, None for any."""
 
     pod: str
     container: str
@@ -75,7 +75,7 @@ async def select(
 
 
 def _needed(table: DeviceTable, request: ContainerRequest) -> int:
-    """How many devices the container lacks. The other refusals hold even where it lacks none, as in the kubelet."""
+    """How many devices the container still needs. As in the kubelet, it may be rejected even if it needs none."""
     resource = request.resource
     before = table.held(request.pod, request.container, resource)
     check_unchanged(request, before)
@@ -102,7 +102,7 @@ def check_unchanged(request: ContainerRequest, before: frozenset[str] | None) ->
 def _by_affinity(
     table: DeviceTable, request: ContainerRequest, available: set[str]
 ) -> tuple[set[str], set[str], set[str]]:
-    """Split into devices on the wanted NUMA nodes, on others, and without topology; all are alike without a hint."""
+    """Split into devices on the requested NUMA nodes, on others, and on none; without affinity all are on none."""
     if request.affinity is None or not table.has_topology(request.resource):
         return set(), set(), set(available)
     listed = table.devices[request.resource]

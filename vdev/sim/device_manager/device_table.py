@@ -84,7 +84,7 @@ class DeviceTable:
         return frozenset(pod for pod in map(self._first_holder, touched) if pod is not None)
 
     def disconnected(self, resource: str, *, now: float, socket: str | None = None) -> bool:
-        """The plugin of a resource is gone: its devices turn unhealthy and the grace starts.
+        """A plugin disconnected: its devices become unhealthy and its grace starts.
 
         With `socket`, only if that is the endpoint's (1.37's rule). Returns whether anything changed.
         """
@@ -147,7 +147,7 @@ class DeviceTable:
         return None if held is None else held.ids
 
     def take(self, resource: str, id_: str) -> None:
-        """Mark a device as allocated; its holder is known only once the plugin has answered."""
+        """Mark a device as allocated, before the plugin has answered and its holder is known."""
         self.allocated.setdefault(resource, set()).add(id_)
 
     def hold(self, pod: str, container: str, resource: str, ids: Collection[str], response: bytes) -> None:

@@ -64,13 +64,13 @@ def check_path(path: Path) -> None:
 
 
 def refuse_live(path: Path) -> None:
-    """Raise SocketError if somebody answers on this socket: another kubelet lives here."""
+    """Raise SocketError if something answers on this socket: another kubelet is running here."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
             probe.connect(os.fspath(path))
         except TimeoutError:
-            pass  # A backlog that is full belongs to somebody alive.
+            pass  # Only a running process has a full backlog.
         except OSError:
             return
     raise SocketError(f"{path}: another kubelet is running here; use another directory")

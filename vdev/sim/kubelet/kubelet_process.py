@@ -42,7 +42,7 @@ class KubeletSettings:
 
 @dataclass(slots=True)
 class KubeletProcess:
-    """A running kubelet. `sources_ready` becomes true once it has heard of its pods and admitted them."""
+    """A running kubelet. `sources_ready` becomes true once it has learned of its pods and admitted them."""
 
     paths: KubeletPaths
     settings: KubeletSettings
@@ -108,7 +108,7 @@ class KubeletProcess:
             self._pauses.discard(over)
 
     async def kill(self) -> None:
-        """End at once, as by kill -9: connections drop, sockets stay behind and refuse."""
+        """End at once, as with kill -9: connections break, sockets stay behind and refuse."""
         self.alive = False
         for pause in self._pauses:
             pause.set()
@@ -123,7 +123,7 @@ class KubeletProcess:
             await asyncio.wait([self._write])
 
     async def save(self) -> None:
-        """Write the checkpoint; on return it is on disk. A process that has ended writes nothing."""
+        """Write the checkpoint and return when it is on disk. No effect once the process has ended."""
         async with self._saving:
             if not self.alive:
                 return
@@ -134,7 +134,7 @@ class KubeletProcess:
                 self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", problem)])
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run something for as long as the process lives."""
+        """Run a task until it is done or the process ends."""
         task = self._group.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -182,7 +182,7 @@ class KubeletProcess:
             await self._end.wait()
 
     def _held(self, resource: str) -> set[str]:
-        """The ids that containers use or may yet use, or that an Allocate names.
+        """The ids that containers use or still may, or that an Allocate in flight names.
 
         The table alone would not do: like the kubelet's it keeps what ended pods and finished init containers held.
         """
@@ -191,13 +191,13 @@ class KubeletProcess:
         return used | self.allocator.in_flight.get(resource, set())
 
     def _free(self, active: set[str]) -> None:
-        """Only once all pods are known; until then a pod that was not admitted again yet would lose its devices."""
+        """Free devices of ended pods, but not before all pods are known: others would lose theirs."""
         if self.sources_ready:
             self.allocator.free(active)
 
 
 def _write_checkpoint(directory: Path, text: str) -> str:
-    """Write, and say what went wrong instead of raising: the real kubelet logs it and goes on."""
+    """Write the file; returns what went wrong instead of raising, because the real kubelet only logs it."""
     try:
         device_checkpoint.write(directory, text)
     except OSError as error:

@@ -45,7 +45,7 @@ class ContainerRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """One pod as the API server knows it. `known` once the kubelet process that runs now has heard of it, `admitted`
+    """One pod as the API server knows it. `known` once the current kubelet process has learned of it, `admitted`
     once that process has taken it on.
     """
 

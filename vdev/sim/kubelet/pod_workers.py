@@ -47,7 +47,7 @@ class PodWorkers:
         self._host_root = host_root
 
     async def add(self, pod: PodRecord, *, running: frozenset[str] = frozenset()) -> None:
-        """Admit a pod, then start what does not run. `running` names its containers that ran when the kubelet started.
+        """Admit a pod and start its containers. `running` are those that already ran when the kubelet started.
 
         Raises ProcessGoneError, and DeviceVanishedError where the real kubelet panics.
         """
@@ -80,13 +80,13 @@ class PodWorkers:
         self.update(pod)
 
     async def restart(self, pod: PodRecord, container: ContainerRecord) -> None:
-        """The container died; start it again, with what Allocate answered when the pod was admitted."""
+        """Start a container that died, with the Allocate response of the pod's admission."""
         container.running = container.done = False
         await self._start(pod, container)
         self.update(pod)
 
     def update(self, pod: PodRecord) -> None:
-        """Bring the pod's status up to date, health of its devices included."""
+        """Update the pod's status, including the health of its devices."""
         apps = [container for container in pod.containers if container.spec.kind is Kind.APP]
         if not pod.phase.terminal and pod.admitted:
             # Restarting containers leaves a running pod running; only its first start makes it Running.
@@ -104,7 +104,7 @@ class PodWorkers:
         self._tell(pod)
 
     def push(self, uids: Iterable[str]) -> None:
-        """Devices of these pods changed health: their status follows at once."""
+        """Update the status of these pods at once, because the health of their devices changed."""
         for uid in uids:
             if (pod := self._store.of_uid(uid)) is not None and pod.admitted and not pod.phase.terminal:
                 self.update(pod)
@@ -124,14 +124,14 @@ class PodWorkers:
         self._look_at_hardware(pod)
 
     def _look_at_hardware(self, pod: PodRecord) -> None:
-        """Say so if the pod holds what another one holds, too."""
+        """Report hardware that this pod shares with another one."""
         others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
         overlaps = self._process.settings.overlaps
         rows = [(other.spec.key, self._ids(other)) for other in others]
         self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
 
     def _ids(self, pod: PodRecord) -> dict[str, str]:
-        """What a pod's containers use or may yet use: device ids with their resources."""
+        """The device ids that the pod's containers use or still may, with their resources."""
         held = self._process.table.holders.get(pod.spec.uid, {})
         return {
             id_: resource
@@ -159,7 +159,7 @@ class PodWorkers:
         self._tell(pod)
 
     def _tell(self, pod: PodRecord) -> None:
-        """Write the pod's status down, if it is news."""
+        """Record the pod's status if it has changed."""
         status = pod.status()
         if status != pod.told:
             pod.told = status
@@ -202,7 +202,7 @@ class PodWorkers:
         return edits
 
     async def _check_host(self, edits: container_edits.Edits) -> None:
-        """The runtime fails a container whose device node is not there; the kubelet does not look."""
+        """Report missing device nodes: the runtime fails such a container, the kubelet does not check."""
         if self._host_root is None:
             return
         paths = [node.host_path for node in edits.devices]

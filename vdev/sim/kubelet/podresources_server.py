@@ -25,13 +25,13 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class Pods(Protocol):
-    """The pods that count: those that this kubelet process has heard of and that are not over."""
+    """The active pods: those that this kubelet process knows and that have not ended."""
 
     def active(self) -> list[PodSpec]:
-        """In the order in which they were created; none until the process has its sources."""
+        """In order of creation; none until the process has learned of its pods."""
 
     def uses(self, uid: str, container: str) -> bool:
-        """Whether this container uses its devices or may yet."""
+        """Whether this container uses its devices or still may."""
 
 
 class RateLimit:
@@ -45,7 +45,7 @@ class RateLimit:
         self._last = now()
 
     def allow(self) -> bool:
-        """Whether one more call is fine now."""
+        """Take a token; False if there is none."""
         now = self._now()
         self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
         self._last = now
@@ -56,7 +56,7 @@ class RateLimit:
 
 
 class PodResources:
-    """What both versions of the service answer from."""
+    """The data behind both versions of the service."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class PodResources:
         self._journal.metrics.pod_resources_requests[method] += 1
 
     def failed(self, method: str) -> None:
-        """Count an answer that was an error."""
+        """Count an error."""
         self._journal.metrics.pod_resources_errors[method] += 1
 
     def listed(self) -> list[PodSpec]:
-        """The pods that count; forgets what the others held, as the real List does."""
+        """The active pods. Frees what other pods held, as the real List does."""
         active = self._pods.active()
         self._free({pod.uid for pod in active})
         return active
 
     def named(self, key: str) -> PodSpec | None:
-        """The pod that counts and is called `namespace/name`; forgets nothing, as the real Get."""
+        """The active pod `namespace/name`. Frees nothing, like the real Get."""
         return next((pod for pod in self._pods.active() if pod.key == key), None)
 
     def entries(self, pod: PodSpec) -> Iterable[tuple[str, list[tuple[str, str, int]]]]:

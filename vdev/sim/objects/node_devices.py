@@ -9,7 +9,7 @@ UNHEALTHY = "Unhealthy"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One entry of a device list. Every health but exactly `Healthy` counts as unhealthy."""
+    """One entry of a device list. Any health other than `Healthy` means unhealthy."""
 
     id: str
     health: str
@@ -17,7 +17,7 @@ class Device:
 
     @property
     def healthy(self) -> bool:
-        """Whether the kubelet would give it out."""
+        """Whether the kubelet would allocate it."""
         return self.health == HEALTHY
 
 
@@ -31,7 +31,7 @@ class PluginOptions:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What goes to the node status: counts per resource, and the resources given up since the last time."""
+    """What goes to the node status: counts per resource, and the resources dropped since the last time."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]

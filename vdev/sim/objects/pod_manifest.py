@@ -23,7 +23,7 @@ _UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
 
 
 class ManifestError(UsageError):
-    """A manifest that the API server would not take, or that is no Pod."""
+    """The manifest is not a Pod, or one that the API server would reject."""
 
 
 def manifest(name: str, limits: Mapping[str, int] | None = None, **containers: Mapping[str, int]) -> dict[str, Any]:

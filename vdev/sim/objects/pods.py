@@ -19,7 +19,7 @@ class Kind(Enum):
 
 
 class Phase(Enum):
-    """A pod's phase, with the words of the API."""
+    """A pod's phase, as in the API."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -28,7 +28,7 @@ class Phase(Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the pod is over; it then holds nothing and is never admitted again."""
+        """Whether the pod has ended; it then holds nothing and is never admitted again."""
         return self in (Phase.SUCCEEDED, Phase.FAILED)
 
 

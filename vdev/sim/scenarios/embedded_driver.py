@@ -27,7 +27,7 @@ _HOST_NODES = ("null", "zero")
 
 
 class SimDriver:
-    """A node in a temporary directory, as an async context manager. `plugin` makes what is to be tested."""
+    """A node in a temporary directory, as an async context manager. `plugin` creates the plugin under test."""
 
     def __init__(self, plugin: Callable[[PluginPlaces], Plugin] = VdevRun, *, node_name: str = "sim-node") -> None:
         self._make_plugin = plugin
@@ -104,7 +104,7 @@ class SimDriver:
                 assert_never(action)
 
     async def _power_off(self) -> None:
-        """What lives in memory goes."""
+        """Shut down: containers, processes and what is in memory are gone."""
         await self.kubelet.power_off()
         await self._plugin.stop()
         await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)

@@ -35,10 +35,10 @@ class Plugin(Protocol):
     """A plugin that can be started and ended."""
 
     async def start(self) -> None:
-        """Start it; returns before it is up."""
+        """Start it, without waiting until it is up."""
 
     async def stop(self) -> None:
-        """End it as by SIGTERM; returns when it is gone. Does nothing if it does not run."""
+        """Stop it as with SIGTERM, and wait for its end. No effect if it is not running."""
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """Why it calls devices Unhealthy, by resource and id; empty while it does not answer."""

@@ -14,11 +14,11 @@ from ..objects.pods import PodStatus
 
 
 class ScenarioError(VdevError):
-    """What a scenario expects did not come true; the text says what was seen instead."""
+    """An expectation of a scenario was not met; the text says what was seen instead."""
 
 
 class Capability(Enum):
-    """What not every driver can do. A step that needs more than the driver has is skipped with its reason."""
+    """What only some drivers can do. A step that the driver cannot do is skipped, with a reason."""
 
     CLOCK = "clock"  # move the kubelet's time
     KUBELET = "kubelet"  # stop and start the kubelet
@@ -90,8 +90,8 @@ class HostNode:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What must be seen, sooner or later. `pods` holds None for a pod that must not be there; `unhealthy` the reason of
-    each device that must be listed as Unhealthy, by resource and id.
+    """What must be seen in the end. `pods` has None for a pod that must not exist, `unhealthy` the reasons of devices
+    that must be listed as Unhealthy, by resource and id.
     """
 
     node: Mapping[str, tuple[int, int]] = field(default_factory=dict)

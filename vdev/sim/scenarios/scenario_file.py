@@ -34,7 +34,7 @@ _POD_STEPS: Mapping[str, type[CreatePod | DeletePod | RestartContainer]] = {
 
 
 class ScenarioFormatError(UsageError):
-    """A scenario's file is not of the form; the text says where."""
+    """A scenario file is invalid; the text says where."""
 
 
 def load(path: Path) -> Scenario:
@@ -107,7 +107,7 @@ def _expect(document: Any, where: str) -> Expect:
 
 
 def _manifest(name: str, document: Any) -> Mapping[str, Any]:
-    """A pod of the file is a Pod manifest of which apiVersion, kind and name go without saying."""
+    """A Pod manifest; apiVersion, kind and name are filled in."""
     pod = dict(_keys(document, f"pods.{name}", required={"spec"}, optional={"apiVersion", "kind", "metadata"}))
     pod["metadata"] = {**(pod.get("metadata") or {}), "name": name}
     return {"apiVersion": "v1", "kind": "Pod", **pod}
