@@ -61,8 +61,8 @@ class NodeLock:
             return True
 
     def release(self) -> None:
-        """Let others have it; safe to call twice."""
-        self._lock.release()
+        """Let others have it for good; safe to call twice."""
+        self._lock.close()
 
     def _take(self) -> str:
         try:

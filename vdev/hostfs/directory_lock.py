@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 
 class DirectoryLock:
-    """`take` gets the lock or keeps it, `release` gives it up. Blocks, but briefly.
+    """`take` gets the lock or keeps it, `release` gives it up, `close` gives it up for good. Blocks, but briefly.
 
     The lock is on the directory that stands at the path: whoever removes the directory and makes it again makes another
     one, without a lock. So `take` must be called again now and then.
@@ -22,15 +22,16 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._held: int | None = None
+        self._closed = False
         self._one_at_a_time = threading.Lock()
 
     def take(self) -> bool:
-        """Whether the lock is ours now. Where the system cannot lock, it always is.
+        """Whether the lock is ours now. Where the system cannot lock, it is until `close`.
 
         Raises FileNotFoundError or NotADirectoryError when there is no directory; what was locked stays so.
         """
         with self._one_at_a_time:
-            return self._take()
+            return not self._closed and self._take()
 
     def _take(self) -> bool:
         try:
@@ -54,7 +55,14 @@ class DirectoryLock:
             return True
         self.release()
         self._held = handle
-        return True
+        if self._closed:  # meanwhile
+            self.release()
+        return not self._closed
+
+    def close(self) -> None:
+        """Let others have it for good: a `take` that is under way in another thread gets nothing."""
+        self._closed = True
+        self.release()
 
     def release(self) -> None:
         """Let others have it; safe to call twice."""

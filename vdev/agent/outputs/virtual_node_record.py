@@ -65,6 +65,10 @@ class VirtualNodeRecord:
         """Let another process have the directory."""
         self._lock.release()
 
+    def close(self) -> None:
+        """Let another process have the directory, for good."""
+        self._lock.close()
+
     def write(self, slots: Slots) -> None:
         """Record these stand-ins. What cannot be written is logged: a later process then knows less, and keeps more."""
         if slots == self.slots and (not slots or exists(self._directory / FILE)):

@@ -135,8 +135,8 @@ class VirtualNodes(Output):
         await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
 
     def release(self) -> None:
-        """Let another process have the directory."""
-        self._record.release()
+        """Let another process have the directory, for good."""
+        self._record.close()
 
     # --- lines and words, on the loop ---------------------------------------------------------------------------------
 
