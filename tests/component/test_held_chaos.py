@@ -24,10 +24,13 @@ from vdev.sim import Kind, Kubelet, Phase, Timings, manifest
 
 KNOWN = (1, 5, 7)
 GIVEN = tuple(int(each) for each in os.environ.get("VDEV_CHAOS_SEEDS", "").split(",") if each)
-STEPS = int(os.environ.get("VDEV_CHAOS_STEPS", "60"))
-FRESH = 4 if os.environ.get("CI") else 1  # seeds drawn anew at each run
+CI = bool(os.environ.get("CI"))
+STEPS = int(os.environ.get("VDEV_CHAOS_STEPS", "200" if CI else "60"))
+FRESH = 4 if CI else 1  # seeds drawn anew at each run; about a minute with the known ones in CI
 MOST_PODS = 8
 PATIENCE = 20.0  # seconds for what must come true in the end
+BOUND = 20.0  # seconds after which an unanswered RPC is an error
+STEP_PATIENCE = 100.0  # seconds for one step: some admit several pods
 
 pytestmark = pytest.mark.timeout(120 + 5 * STEPS)
 
@@ -47,7 +50,7 @@ def node():
 @pytest.fixture
 async def kubelet(directory, node, seed):
     """A kubelet that knows which ids share hardware."""
-    timings = Timings(boot=0.05, lead=0.01, sources=0.1)
+    timings = Timings(boot=0.05, lead=0.01, sources=0.1, bound=BOUND)
     options = {"rate_limit": False, "timings": timings, "seed": seed, "overlaps": node.overlaps}
     async with Kubelet(directory / "kubelet", **options) as running:
         yield running
@@ -69,7 +72,7 @@ SEEDS = [pytest.param(each, id=f"seed-{each}") for each in GIVEN or KNOWN]
 SEEDS += [] if GIVEN else [pytest.param(None, id=f"fresh-{each}") for each in range(FRESH)]
 
 
-@pytest.mark.xfail(reason="the agent forgets who holds what over restarts", strict=False)
+@pytest.mark.xfail(reason="rarely, after a restart, a node that another entry's pod holds is Healthy", strict=False)
 @pytest.mark.parametrize("seed", SEEDS, indirect=True)
 async def test_no_hardware_is_on_two_pods(story):
     """After every step nothing is on two pods and all that is held is listed; in the end the node is as configured."""
@@ -97,7 +100,8 @@ class Story:
         """Something happens, and what must hold is looked at."""
         steps = {self.edit: 25, self.run: 35, self.over: 22, self.rest: 4, self.replace_agent: 8, self.kubelet_life: 6}
         (chosen,) = self.dice.choices(list(steps), list(steps.values()))
-        await chosen()
+        async with asyncio.timeout(STEP_PATIENCE):
+            await chosen()
         await self.check()
 
     async def end(self):
