@@ -24,6 +24,8 @@ from vdev.agent import Agent, Options
 from vdev.config import load_text
 from vdev.core.allocation import preferred
 from vdev.core.inventory import resources
+from vdev.core.inventory.arrange import arrange
+from vdev.core.inventory.difference import Changed, diff
 from vdev.core.inventory.resources import Inventory
 from vdev.core.model.device import Health
 from vdev.core.model.fault_effects import Rpc
@@ -173,7 +175,7 @@ def _arranged(config: str, *, read: bool = True) -> Inventory:
         _specs[config] = load_text(config).spec
     spec, host = _specs[config], HostRoot()
     found = {entry.name: discovery.discover(entry, host, node="bench").devices for entry in spec.entries}
-    return resources.arrange(spec, "bench", found)
+    return arrange(spec, "bench", found)
 
 
 async def _allocate(plain: Inventory, size: int) -> int:
@@ -189,7 +191,7 @@ async def _allocate(plain: Inventory, size: int) -> int:
         cdi_dir=nowhere,
         host=HostRoot(),
     )
-    desk = Agent(options).desk
+    desk = Agent(options).requests
     servicer = Servicer(plain.resources[_NAME], desk, on_stream=lambda: None)
     handler = servicer._guard(Rpc.ALLOCATE, servicer._allocate, 5.0)  # noqa: SLF001 - what gRPC calls has no public name
     container = pb.ContainerAllocateRequest(devices_ids=[f"d0-{number}" for number in range(size)])
@@ -220,8 +222,8 @@ def _one_changes(plain: Inventory) -> Callable[[], None]:
         turns += 1
         fresh = resources.with_health(plain, {"d0-500": Health(healthy=False, reason=f"reason {turns}")})
         kept = retain.retain(served, fresh, {}, retain.Holdings(), 0.0)
-        for change in resources.diff(served, kept.inventory):
-            assert isinstance(change, resources.Changed)
+        for change in diff(served, kept.inventory):
+            assert isinstance(change, Changed)
             assert (len(change.health), len(change.added), len(change.removed)) == (1, 0, 0)
             encoder.encode(change.new.slots)
         served = kept.inventory
@@ -237,7 +239,7 @@ def _nothing_changes(plain: Inventory) -> Callable[[], None]:
     def act() -> None:
         fresh = resources.with_health(plain, {"d0-500": Health()})
         kept = retain.retain(plain, fresh, {}, retain.Holdings(), 0.0)
-        assert not resources.diff(plain, kept.inventory)
+        assert not diff(plain, kept.inventory)
 
     return act
 

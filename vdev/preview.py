@@ -9,7 +9,8 @@ from . import config, discovery
 from .core.allocation import cdi, request
 from .core.allocation.edits import ContainerEdits, cdi_documents, container_edits
 from .core.allocation.preferred import allocator_for
-from .core.inventory.resources import EMPTY, Inventory, Resource, arrange
+from .core.inventory.arrange import arrange
+from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.model.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
 from .core.model.problem import Problem

@@ -19,7 +19,8 @@ import structlog
 
 from ..config import Loaded
 from ..core.decide import Decider, Plan, World
-from ..core.inventory import resources as inv
+from ..core.inventory.difference import Change, Changed, Removed, diff
+from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Health, Key
 from ..core.model.problem import Problem, errors
 from ..core.retention.holders import Holdings
@@ -65,8 +66,8 @@ class Reconciler:
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
-        self.base = inv.EMPTY
-        self.served = inv.EMPTY
+        self.base = EMPTY
+        self.served = EMPTY
         self.published = False  # whether the kubelet is told of `served`
         self.retired: Mapping[Key, Retired] = {}
         self.warnings: tuple[Problem, ...] = ()
@@ -81,7 +82,7 @@ class Reconciler:
         self._steps = steps
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
-        self._recorded = inv.EMPTY  # what an earlier process listed; until something is published, that is edited
+        self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
 
     @property
@@ -92,7 +93,7 @@ class Reconciler:
         of_outputs = (problem for output in self.outputs for problem in output.problems)
         return (*of_files, *of_node, *of_outputs, *self._steps.problems)
 
-    async def start(self, recorded: inv.Inventory = inv.EMPTY) -> None:
+    async def start(self, recorded: Inventory = EMPTY) -> None:
         """Read, scan and arrange for the first time; `recorded` is what an earlier process listed.
 
         Strict, and raises ConfigError, also for what only this node tells, such as a path that is no device; a device
@@ -147,7 +148,7 @@ class Reconciler:
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
 
-    def _arrange(self, spec: Spec, scan: Scan) -> inv.Inventory:
+    def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
         return self._decider.arrange(spec, self._options.node, scan.devices)
 
     async def settle(self, *, ask_holders: Callable[[], None]) -> float | None:
@@ -167,12 +168,12 @@ class Reconciler:
             return time.monotonic() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
         before, self.served = self.served, plan.inventory
-        self.published, self._recorded = True, inv.EMPTY
+        self.published, self._recorded = True, EMPTY
         if plan.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = plan.retired
         self.holders.press(plan.retired)
-        if any(map(_drops, inv.diff(before, plan.inventory))):
+        if any(map(_drops, diff(before, plan.inventory))):
             do("forgetting devices", lambda: self.scanner.forget(self.scan, self.served))
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", self._count_problems)
@@ -237,7 +238,7 @@ class Reconciler:
         for severity in ("error", "warning"):
             self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))
 
-    def _adopt(self, loaded: Loaded, scan: Scan, base: inv.Inventory) -> None:
+    def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
@@ -249,16 +250,16 @@ class Reconciler:
                 write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
 
 
-def _drops(change: inv.Change) -> bool:
+def _drops(change: Change) -> bool:
     """Whether ids leave the lists."""
-    return isinstance(change, inv.Removed) or (isinstance(change, inv.Changed) and bool(change.removed))
+    return isinstance(change, Removed) or (isinstance(change, Changed) and bool(change.removed))
 
 
-def _must_be_good(base: inv.Inventory) -> None:
+def _must_be_good(base: Inventory) -> None:
     broken = errors(base.problems)
     if broken:
         raise ConfigError(broken)
 
 
-def _counts(inventory: inv.Inventory) -> dict[str, int]:
+def _counts(inventory: Inventory) -> dict[str, int]:
     return {name: len(resource.slots) for name, resource in inventory.resources.items()}

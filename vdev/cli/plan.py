@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import config
 from ..core.faults.forecast import forecast
-from ..core.inventory import resources
-from ..core.inventory.resources import Added, Changed, Removed, Resource
+from ..core.inventory.difference import Added, Change, Changed, Removed, diff
+from ..core.inventory.resources import Resource
 from ..core.model.device import Slot
 from ..core.model.documents import device_document, problem_document
 from ..preview import Preview
@@ -67,7 +67,7 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         },
     }
     if old is not None:
-        document["changes"] = [_change(change) for change in resources.diff(old.inventory, new.inventory)]
+        document["changes"] = [_change(change) for change in diff(old.inventory, new.inventory)]
     return document
 
 
@@ -79,7 +79,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _change(change: resources.Change) -> dict[str, Any]:
+def _change(change: Change) -> dict[str, Any]:
     match change:
         case Added(resource):
             return {"resource": resource.name, "change": "added", "devices": [slot.id for slot in resource.slots]}
@@ -138,7 +138,7 @@ def _row(slot: Slot) -> tuple[str, ...]:
 
 
 def _print_changes(old: Preview, new: Preview) -> None:
-    changes = resources.diff(old.inventory, new.inventory)
+    changes = diff(old.inventory, new.inventory)
     print("\na reload would change:" if changes else "\na reload would change nothing")
     for change in changes:
         match change:

@@ -17,6 +17,8 @@ from .faults import targets
 from .faults.targets import Afflictions
 from .intervals import PRODUCTION, Intervals
 from .inventory import resources
+from .inventory.arrange import arrange
+from .inventory.difference import diff, settled
 from .inventory.resources import EMPTY, Inventory
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
@@ -96,7 +98,7 @@ class Decider:
 
     def arrange(self, spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
         """What the configuration and the devices that were found (by entry) come to on this node."""
-        return resources.arrange(spec, node, found, self._arranged)
+        return arrange(spec, node, found, self._arranged)
 
     def decide(self, world: World) -> Plan:
         """What shall be, in this world."""
@@ -113,8 +115,8 @@ class Decider:
             blind=self._intervals.retire_blind,
             recheck=self._intervals.retire_recheck,
         )
-        listed = resources.settled(world.listed, targets.drop(kept.inventory, world.afflictions.dropped))
-        if not resources.diff(world.listed, listed):
+        listed = settled(world.listed, targets.drop(kept.inventory, world.afflictions.dropped))
+        if not diff(world.listed, listed):
             listed = world.listed
         return Plan(
             base=world.base,

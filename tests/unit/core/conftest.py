@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vdev.core import spec
-from vdev.core.inventory import resources
+from vdev.core.inventory.arrange import arrange
 from vdev.core.model.device import Health, IdStyle, RawDevice
 from vdev.core.partitions.placement import Geometry, Profile
 
@@ -61,7 +61,7 @@ class Build:
         whole = spec.Spec(
             entries=entries, flags=spec.Flags(**flags), sharing=sharing, gpu_patterns=gpus, mig_patterns=mig
         )
-        return resources.arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
+        return arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
 
     def sharing(self, *resources, kind=spec.SharingKind.TIME_SLICING, **flags):
         """A sharing block."""

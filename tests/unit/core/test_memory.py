@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.core.inventory import resources
+from vdev.core.inventory.arrange import arrange
 from vdev.core.memory import Memory
 from vdev.core.model.device import DeviceNode, RawDevice
 
@@ -49,9 +49,9 @@ def without(stock, entry, index):
 def test_one_device_of_many(resource, more):
     """When one device goes, and when it comes back, one part of each kind is made, and other slots are the same."""
     spec, memory, stock = configured(resource, more), Memory(), found()
-    before = resources.arrange(spec, "n", stock, memory)
+    before = arrange(spec, "n", stock, memory)
     for now in (without(stock, "e3", 7), stock | {"e3": (*stock["e3"],)}):
-        after = resources.arrange(spec, "n", now, memory)
+        after = arrange(spec, "n", now, memory)
         assert {1} == set(memory.made.values())
         changed = {name for name, each in after.resources.items() if each is not before.resources[name]}
         assert {resource.format(3)} == changed
@@ -64,8 +64,8 @@ def test_one_device_of_many(resource, more):
 def test_nothing_changed():
     """Nothing is made, and all resources are the same objects."""
     spec, memory, stock = configured("acme.dev/r{}"), Memory(), found()
-    before = resources.arrange(spec, "n", stock, memory)
-    after = resources.arrange(spec, "n", dict(stock), memory)
+    before = arrange(spec, "n", stock, memory)
+    after = arrange(spec, "n", dict(stock), memory)
     assert not memory.made
     assert all(after.resources[name] is each for name, each in before.resources.items())
 
@@ -97,8 +97,8 @@ def test_memory_changes_no_result(steps):
             f"e{n}": tuple(known.setdefault((n, *each), device(f"e{n}", *each)) for each in members)
             for n, members in stock.items()
         }
-        with_memory = resources.arrange(spec, "n", raws, memory)
-        assert resources.arrange(spec, "n", raws) == with_memory
+        with_memory = arrange(spec, "n", raws, memory)
+        assert arrange(spec, "n", raws) == with_memory
         for resource in with_memory.resources.values():
             counted = replace(resource)  # knows nothing but its slots
             for fact in ("by_id", "ids", "raws", "by_raw", "healthy", "list_bytes"):

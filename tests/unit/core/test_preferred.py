@@ -13,7 +13,8 @@ from vdev.core.allocation.heaviest import heaviest
 from vdev.core.allocation.nearness import Nearness
 from vdev.core.allocation.portions import fewest
 from vdev.core.allocation.preferred import AllocatableSlot, Allocator, allocator_for
-from vdev.core.inventory.resources import Resource, arrange
+from vdev.core.inventory.arrange import arrange
+from vdev.core.inventory.resources import Resource
 from vdev.core.model.device import Device, RawDevice, Slot
 from vdev.core.spec import AllocationPolicy, EntrySpec, Flags, VirtualSource
 from vdev.hostfs import HostRoot

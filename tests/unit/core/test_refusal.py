@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vdev.core import spec
 from vdev.core.allocation import cdi, request
 from vdev.core.allocation.edits import cdi_documents, container_edits
-from vdev.core.inventory import resources
+from vdev.core.inventory.arrange import arrange
 from vdev.core.model.device import DeviceNode, Mount, RawDevice
 from vdev.core.model.template import parse
 from vdev.errors import UnhealthyDevice
@@ -51,7 +51,7 @@ def arranged(raws, source=USB, **changes):
     """The node with these devices."""
     entry = spec.EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
     flags = spec.Flags(device_list_strategies=CRI)
-    return resources.arrange(spec.Spec(entries=(entry,), flags=flags), "n", {"e": raws})
+    return arrange(spec.Spec(entries=(entry,), flags=flags), "n", {"e": raws})
 
 
 def reasons(stock):

@@ -5,7 +5,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vdev.core.inventory.resources import EMPTY, Inventory, Removed, diff
+from vdev.core.inventory.difference import Removed, diff
+from vdev.core.inventory.resources import EMPTY, Inventory
 from vdev.core.retention.retain import Holdings, overlaps, retain
 from vdev.core.spec import MigStrategy
 

@@ -9,7 +9,8 @@ import structlog
 
 from ...core.decide import Plan
 from ...core.intervals import PRODUCTION, Intervals
-from ...core.inventory.resources import Added, Change, Changed, Inventory, Removed, Resource, diff
+from ...core.inventory.difference import Added, Change, Changed, Removed, diff
+from ...core.inventory.resources import Inventory, Resource
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, State

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ...core.decide import Plan
-from ...core.inventory.resources import EMPTY, Added, Change, Changed, Inventory, Removed, diff
+from ...core.inventory.difference import Added, Change, Changed, Removed, diff
+from ...core.inventory.resources import EMPTY, Inventory
 from ...core.model.device import Key
 from ...observe.metrics import Metrics
 from .base import Output

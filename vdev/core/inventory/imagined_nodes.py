@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..spec import Spec, VirtualSource
-from .resources import Inventory, arrange
+from .arrange import arrange
+from .resources import Inventory
 from .virtual_devices import devices
 
 _TOKEN = re.compile(r"\*+|\[!?+\]?+[^\]]*\]|.", re.DOTALL)  # of a pattern: stars, a set, any other character

@@ -1,0 +1,194 @@
+"""The resources of a node, made of what discovery found: owners, partitions, names, replicas, and lists that fit.
+
+Every error leaves out what it concerns and nothing else.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+
+from ..memory import Memory
+from ..model import names
+from ..model.device import RawDevice, Slot
+from ..model.problem import Problem, error, warning
+from ..spec import EntrySpec, Spec
+from . import list_size, naming, node_owners, refusal, sharing
+from .resources import Inventory, Resource
+from .sharing import Sharing
+
+
+def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None) -> Inventory:
+    """The inventory of a node, as discovery sees it.
+
+    With the `memory` of the last call, resources and slots that nothing changed are the same objects as before.
+    """
+    memory = memory or Memory()
+    memory.begin()
+    claimed = node_owners.settle(spec.on_node(node), found, memory)
+    judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
+    advertised = naming.advertise(spec, node, judged.devices, memory)
+    shared = sharing.share(advertised.devices, spec.sharing, memory)
+    problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems]
+    entries = {entry.name: entry for entry in spec.on_node(node)}
+    groups = {
+        name: tuple(
+            memory.recall("slot group", (name, n), (each,), partial(_slot_group, each)) for n, each in enumerate(slots)
+        )
+        for name, slots in shared.slots.items()
+    }
+    if not _ids_are_fine(groups.values()):
+        groups = _with_fine_ids(groups, problems, entries)
+    resources: dict[str, Resource] = {}
+    for name, parts in groups.items():
+        make = partial(_resource, spec, name, parts, entries, shared.sharing.get(name))
+        resource = memory.recall("resource", name, (spec, *parts), make)
+        where = _where(resource.slots, entries, name)
+        complaint = names.resource_name_problem(name)
+        if complaint:
+            problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
+        elif resource.list_bytes > list_size.LIST_LIMIT:
+            problems.append(_too_large(resource, where))
+        else:
+            resources[name] = resource
+            at_worst = sum(part.bytes_at_worst for part in parts)
+            if at_worst > list_size.LIST_LIMIT:
+                problems.append(_nearly_too_large(resource, at_worst, where))
+    return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out | judged.refused)
+
+
+@dataclass(frozen=True)
+class _SlotGroup:
+    """Slots in a row, and what is known of all of them."""
+
+    slots: tuple[Slot, ...]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Slot]:
+        return {slot.id: slot for slot in self.slots}
+
+    @cached_property
+    def raws(self) -> frozenset[str]:
+        return frozenset(slot.device.raw.id for slot in self.slots)
+
+    @cached_property
+    def longest_id(self) -> int:
+        return max(map(len, self.by_id), default=0)
+
+    @cached_property
+    def entries(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slot.device.raw.entry for slot in self.slots))
+
+    @cached_property
+    def healthy(self) -> int:
+        return sum(slot.health.healthy for slot in self.slots)
+
+    @cached_property
+    def list_bytes(self) -> int:
+        return list_size.list_size(self.slots)
+
+    @cached_property
+    def bytes_at_worst(self) -> int:
+        return list_size.list_size(self.slots, healthy=False)
+
+
+def _slot_group(slots: tuple[Slot, ...], _last: object) -> _SlotGroup:
+    return _SlotGroup(slots)
+
+
+def _resource(
+    spec: Spec,
+    name: str,
+    groups: Sequence[_SlotGroup],
+    entries: Mapping[str, EntrySpec],
+    replicas: Mapping[str, int] | None,
+    _last: object,
+) -> Resource:
+    """The resource of these groups; what is known of each group is summed up instead of being counted again."""
+    used = {entry: entries[entry] for group in groups for entry in group.entries}
+    resource = Resource(
+        name=name,
+        slots=tuple(chain.from_iterable(group.slots for group in groups)),
+        entries=used or {key: entry for key, entry in entries.items() if entry.resource == name},
+        sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
+        if spec.sharing and replicas
+        else None,
+        flags=spec.flags,
+    )
+    by_id: dict[str, Slot] = {}
+    for group in groups:
+        by_id.update(group.by_id)
+    resource.__dict__.update(  # where cached properties keep their values
+        by_id=by_id,
+        ids=frozenset(by_id),
+        raws=frozenset[str]().union(*(group.raws for group in groups)),
+        healthy=sum(group.healthy for group in groups),
+        list_bytes=sum(group.list_bytes for group in groups),
+    )
+    return resource
+
+
+def _ids_are_fine(resources: Iterable[Sequence[_SlotGroup]]) -> bool:
+    """Whether no id is too long and none is there twice."""
+    groups = list(chain.from_iterable(resources))
+    if max((group.longest_id for group in groups), default=0) > names.MAX_ID:
+        return False
+    distinct = set[str]().union(*(group.by_id for group in groups))
+    return len(distinct) == sum(len(group.slots) for group in groups)
+
+
+def _with_fine_ids(
+    groups: Mapping[str, Sequence[_SlotGroup]], problems: list[Problem], entries: Mapping[str, EntrySpec]
+) -> dict[str, tuple[_SlotGroup, ...]]:
+    """The groups without slots whose id is too long, or taken."""
+    seen: dict[str, str] = {}
+    return {
+        name: tuple(_SlotGroup(tuple(_unique(part.slots, name, seen, problems, entries))) for part in parts)
+        for name, parts in groups.items()
+    }
+
+
+def _where(slots: Sequence[Slot], entries: Mapping[str, EntrySpec], name: str) -> str:
+    if slots:
+        return entries[slots[0].device.raw.entry].where
+    return next((entry.where for entry in entries.values() if entry.resource == name), "")
+
+
+def _unique(
+    slots: Iterable[Slot], name: str, seen: dict[str, str], problems: list[Problem], entries: Mapping[str, EntrySpec]
+) -> list[Slot]:
+    """The slots whose ids are new on this node: the kubelet looks health up by the bare id, over all resources."""
+    kept = []
+    for slot in slots:
+        where = entries[slot.device.raw.entry].where
+        if slot.id in seen:
+            problems.append(
+                error(where, f"device id {slot.id!r} exists twice on this node: in {seen[slot.id]!r} and {name!r}")
+            )
+        elif len(slot.id) > names.MAX_ID:
+            problems.append(
+                error(where, f"device id {slot.id!r} has {len(slot.id)} characters; at most {names.MAX_ID} are allowed")
+            )
+        else:
+            seen[slot.id] = name
+            kept.append(slot)
+    return kept
+
+
+def _too_large(resource: Resource, where: str) -> Problem:
+    count, size = len(resource.slots), resource.list_bytes
+    fits = count * list_size.LIST_LIMIT // size
+    return error(
+        where,
+        f"{resource.name}: the list of {count} devices takes {size} bytes, "
+        f"more than the {list_size.LIST_LIMIT} that the kubelet receives",
+        f"about {fits} devices of this kind fit",
+    )
+
+
+def _nearly_too_large(resource: Resource, size: int, where: str) -> Problem:
+    return warning(
+        where,
+        f"{resource.name}: were all of its {len(resource.slots)} devices Unhealthy, the list would take {size} bytes, "
+        f"more than the {list_size.LIST_LIMIT} that the kubelet receives",
+    )
