@@ -1,6 +1,7 @@
-"""The `virtual` source and `partitions` to the core's values: presets merged in, lists spread over the devices.
+"""The blocks `virtual` and `partitions` to the core's values.
 
-What the entry says wins over its preset. Partitions are placed here only to refuse what the hardware would refuse.
+An entry's own values win over those of its preset. Partitions are placed here only to refuse lists that the hardware
+would refuse.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +14,17 @@ from ...core.partitions.geometry import Geometry, layout
 from ...core.partitions.placement import LayoutError, place
 from ...core.spec import VirtualSource
 from ...errors import ConfigError
-from ..links import Links, device_links
 from ..presets.library import Preset, UnknownPresetError, load_preset
 from ..report import Report
 from ..schema import sources
+from ..topology import Links, device_links, numa_nodes
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A virtual source, with what its preset says beyond it."""
+    """A virtual source, and what else the entry takes from its preset."""
 
     source: VirtualSource
     geometry: Geometry | None
@@ -36,12 +37,10 @@ def virtual(model: sources.Virtual, path: KeyPath, dirs: Sequence[Path], report:
     preset = _preset(model.preset, (*path, "preset"), dirs, report)
     count = model.count or preset.count or 1
     if preset.count and count > preset.count:
-        hint = "use the preset of the device rather than of the node"
-        report.error(
-            (*path, "count"), f"the preset {preset.name!r} has {preset.count} devices, fewer than {count}", hint
-        )
+        hint = "for more devices, use the preset of the device, not of a whole node"
+        report.error((*path, "count"), f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
     at = (*path, "numa")
-    numa = preset.numa[:count] if model.numa is None else _numa(model.numa, count, at, report)
+    numa = preset.numa[:count] if model.numa is None else numa_nodes(model.numa, count, at, report)
     if model.links is None:
         links: Links = {pair: score for pair, score in preset.links.items() if max(pair) < count}
     else:
@@ -66,7 +65,7 @@ def virtual(model: sources.Virtual, path: KeyPath, dirs: Sequence[Path], report:
 
 
 def _preset(name: str | None, path: KeyPath, dirs: Sequence[Path], report: Report) -> Preset:
-    """The preset, or one that says nothing."""
+    """The preset, or an empty one."""
     try:
         return load_preset(name, dirs) if name else Preset(name="")
     except UnknownPresetError as unknown:
@@ -82,12 +81,6 @@ def _gpu_names(preset: Preset) -> tuple[str, ...]:
     if preset.id_style is not IdStyle.NVIDIA:
         return ()
     return tuple(preset.attributes[key] for key in ("model", "product") if key in preset.attributes)
-
-
-def _numa(nodes: list[int], count: int, path: KeyPath, report: Report) -> tuple[int, ...]:
-    if len(nodes) not in (1, count):
-        report.error(path, f"{len(nodes)} NUMA nodes for {count} devices", "one number for all, or one per device")
-    return tuple(nodes)
 
 
 def partitions(

@@ -22,9 +22,9 @@ from ...core.spec import NodeTemplate
 from ...errors import ConfigError
 from ..document.loader import read_bytes
 from ..document.position import problem_at
-from ..links import FAST_LINK, Links, device_links
 from ..messages import explained
 from ..report import Report
+from ..topology import FAST_LINK, Links, device_links, numa_nodes
 from .preset_file import NodeModel, PresetModel
 
 _SUFFIXES = (".yaml", ".yml")
@@ -151,10 +151,7 @@ def _over(base: PresetModel, model: PresetModel) -> PresetModel:
 
 def _preset(name: str, model: PresetModel, report: Report) -> Preset:
     count = model.count or 0
-    numa = model.numa or []
-    if len(numa) not in (0, 1, count):
-        message = f"{len(numa)} NUMA nodes for {count or 'any number of'} devices"
-        report.error(("numa",), message, "give one for all devices, or a count and one per device")
+    numa = numa_nodes(model.numa, count, ("numa",), report) if model.numa else ()
     links = device_links(model.links or [], count, ("links",), report, score=model.link_score or FAST_LINK)
     if report.problems:
         raise ConfigError(tuple(report.problems))
@@ -165,7 +162,7 @@ def _preset(name: str, model: PresetModel, report: Report) -> Preset:
         visible_devices_env=model.visible_devices_env or "",
         count=count,
         memory=model.memory or 0,
-        numa=tuple(numa),
+        numa=numa,
         attributes=dict(model.attributes),
         links=links,
         device_nodes=nodes,

@@ -31,7 +31,7 @@ def errors(text: str) -> list[str]:
         ("    virtual: {count: 2, links: [[5, 1], [1, 0]]}", "links[0][0]: device 0 is linked to itself"),
         ("    virtual: {count: 300, links: [[0, 1]]}", "links: there are 300 devices; links are for at most 256"),
         ("    virtual: {preset: a100-sxm4-40g}", "unknown preset 'a100-sxm4-40g'; did you mean 'a100-sxm4-40gb'?"),
-        ("    virtual: {preset: dgx-a100, count: 9}", "count: the preset 'dgx-a100' has 8 devices, fewer than 9"),
+        ("    virtual: {preset: dgx-a100, count: 9}", "count: the preset 'dgx-a100' has only 8 devices, not 9"),
         ("    virtual: {memory: 16Q}", "virtual.memory: '16Q' has the unknown suffix 'Q'"),
         ("    virtual: {}\n    glob: /dev/x", "devices[0]: virtual and glob exclude each other; give exactly one of"),
         ("    exclude: [/dev/x]", "devices[0]: no device source"),

@@ -1,4 +1,4 @@
-"""Fast links between devices, as an entry or a preset lists them: groups of indices, or a score for every pair."""
+"""Where devices sit and how they are linked, in the words that entries and presets share."""
 
 from collections.abc import Mapping
 from itertools import permutations
@@ -11,6 +11,14 @@ FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe sw
 
 Links = Mapping[tuple[int, int], int]
 """Scores of pairs of indices, both ways."""
+
+
+def numa_nodes(nodes: list[int], count: int, path: KeyPath, report: Report) -> tuple[int, ...]:
+    """One NUMA node for all devices, or one per device. A `count` of 0 fits any number of devices."""
+    if len(nodes) not in (1, count):
+        message = f"{len(nodes)} NUMA nodes for {count or 'any number of'} devices"
+        report.error(path, message, "give one for all devices, or one per device")
+    return tuple(nodes)
 
 
 def device_links(rows: list[list[int]], count: int, path: KeyPath, report: Report, *, score: int = FAST_LINK) -> Links:
