@@ -14,7 +14,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """Mappings whose keys follow a pattern have no others; pydantic leaves that open."""
+    """Forbid other keys in mappings whose keys follow a pattern; pydantic leaves that open."""
     match schema:
         case dict():
             inner = {key: _closed(value) for key, value in schema.items()}
@@ -26,5 +26,5 @@ def _closed(schema: Any) -> Any:
 
 
 def json_schema_text() -> str:
-    """The schema as text, the same on every run."""
+    """The JSON Schema as text, the same on every run."""
     return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"

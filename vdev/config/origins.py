@@ -1,4 +1,4 @@
-"""The effective configuration: every value with where it came from, as a list or as YAML with comments."""
+"""The effective configuration: every value with its origin, as a list or as YAML with comments."""
 
 import json
 import re
@@ -59,7 +59,7 @@ class _Sources:
         return str(self._document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
 
     def _written(self, path: KeyPath) -> KeyPath:
-        """The path in the file, where items that were left out are counted."""
+        """The path in the file, which counts the items that were left out."""
         for items, numbers in self._reading.places.items():
             if path[: len(items)] == items and len(path) > len(items):
                 return (*items, numbers[int(path[len(items)])], *path[len(items) + 1 :])
@@ -73,7 +73,7 @@ def _at(tree: Any, path: KeyPath) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value as YAML would hold it; what is not set and has no default is left out."""
+    """The value as YAML; keys without a value are left out."""
     match value:
         case BaseModel():
             fields = type(value).model_fields

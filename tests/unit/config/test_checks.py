@@ -57,7 +57,7 @@ def errors(text: str) -> list[str]:
         ("    glob: [{path: /d, readOnly: true}]", "readOnly: readOnly is for type mount only"),
         (
             "    glob: [{path: /d, type: Device}]",
-            "type: the text 'Device' is not allowed here; expected device or mount",
+            "type: the string 'Device' is not allowed here; expected device or mount",
         ),
         ("    glob: [{path: /dev/a, optional: true}]", "glob: every path is optional"),
         (
@@ -75,7 +75,7 @@ def errors(text: str) -> list[str]:
         ('    virtual: {}\n    container: {env: {A: "{x}"}}', "env.A: unknown placeholder {x}; allowed: {id}"),
         ('    virtual: {}\n    container: {env: {A: "{id"}}', "env.A: stray '{'"),
         ('    virtual: {attributes: {m: x}}\n    container: {env: {A: "{attributes.n}"}}', "unknown attribute 'n'"),
-        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: expected a text, got nothing"),
+        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: expected a string, got nothing"),
         ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
         (
             "    glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",
@@ -94,7 +94,7 @@ def errors(text: str) -> list[str]:
         ("    glob: [{path: }]", "devices[0].glob[0].path: 'path' has no value"),
         (
             "    glob: [/dev/null, /dev/zero]",
-            "glob[0]: expected a mapping, got the text '/dev/null'; in a list, write {path: ",
+            "glob[0]: expected a mapping, got the string '/dev/null'; in a list, write {path: ",
         ),
         (
             '    virtual: {}\n    container: {env: {A: "x\\0y"}}',
@@ -122,9 +122,9 @@ def errors(text: str) -> list[str]:
         ),
         (
             "    sysfs: {class: drm, match: {a: {like: x}}}",
-            "match.a: the text 'like' is not allowed here; expected in, notIn",
+            "match.a: the string 'like' is not allowed here; expected in, notIn",
         ),
-        ("    sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of texts"),
+        ("    sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of strings"),
         ("    sysfs: {class: drm, match: {a: {ge: x}}}", "match.a: expected a number"),
         ("    sysfs: {class: drm, match: {a: {ge: 1, le: 2}}}", "match.a: expected one operator, got 2"),
         ("    usb: {}", "devices[0].usb: every USB device would match"),

@@ -37,7 +37,7 @@ def refused(text: str | bytes) -> str:
         pytest.param("a: [1, 2]]\n", "f.yaml:1:10: ", "is not YAML", id="syntax"),
         pytest.param("a: !!python/object:os.system x\n", "f.yaml:1:4: ", "is not supported", id="python tag"),
         pytest.param("a: !!binary eA==\n", "f.yaml:1:4: ", "is not supported", id="binary"),
-        pytest.param("{a: b}: c\n", "f.yaml:1:1: ", "a key must be a text", id="mapping as a key"),
+        pytest.param("{a: b}: c\n", "f.yaml:1:1: ", "a key must be a string", id="mapping as a key"),
         pytest.param("~: c\n", "f.yaml:1:1: ", "a key is missing", id="no key"),
         pytest.param("a: *b\n", "f.yaml:1:4: ", "*b", id="alias without an anchor"),
         pytest.param("a: &a [*a]\n", "f.yaml:1:8: ", "inside its own anchor", id="endless alias"),

@@ -168,7 +168,7 @@ def item(fields: str) -> str:
         (item("name: gpu, replicas: 2, devices: {a: b}"), "f:4:41: ", "a mapping does not choose devices"),
         (item("name: gpu, replicas: 2, devices: [1.5]"), "f:4:42: ", "the number 1.5 refers to no device"),
         (item("name: gpu, replicas: 2, devices: [[1]]"), "f:4:42: ", "a list refers to no device"),
-        (item('name: gpu, replicas: 2, devices: ["a b"]'), "f:4:42: ", "the text 'a b' refers to no device"),
+        (item('name: gpu, replicas: 2, devices: ["a b"]'), "f:4:42: ", "the string 'a b' refers to no device"),
         (item('name: gpu, replicas: 2, devices: [0, "0"]'), "f:4:45: ", "device 0 is listed twice"),
         (item("name: gpu, replicas: 2, devices: []"), "f:4:41: ", "the list of devices is empty"),
         ("resources: {gpus: [{name: gpu}]}", "f:1:20: resources.gpus[0]: ", "'pattern' is missing"),

@@ -83,7 +83,7 @@ def with_profile(name="2x.8gb", **more):
 @pytest.mark.parametrize(
     ("block", "where", "text"),
     [
-        (changed(slices="4"), ("slices",), "expected a whole number, got the text '4'"),
+        (changed(slices="4"), ("slices",), "expected a whole number, got the string '4'"),
         (changed(slices=0), ("slices",), "0 is out of range"),
         (changed(slices=257), ("slices",), "257 is out of range"),
         (changed(profiles={}), ("profiles",), "a device without profiles cannot be cut"),
@@ -100,7 +100,11 @@ def with_profile(name="2x.8gb", **more):
         (with_profile(placements=[0, 0]), ("profiles", "2x.8gb", "placements", 1), "slice 0 is listed twice"),
         (with_profile(compute=1), ("profiles", "2x.8gb", "compute"), "does not say how many compute slices"),
         (changed(compute=2), ("profiles", "1x.4gb"), "each profile must say how many it takes"),
-        (with_profile(attributes={"cc": [8]}), ("profiles", "2x.8gb", "attributes", "cc"), "expected a text, a number"),
+        (
+            with_profile(attributes={"cc": [8]}),
+            ("profiles", "2x.8gb", "attributes", "cc"),
+            "expected a string, a number",
+        ),
         (
             with_profile(name="a b"),
             ("profiles", "a b"),

@@ -1,4 +1,4 @@
-"""What must fit together in an entry, and among entries: keys that exclude or need each other, names, paths.
+"""One entry by itself, and entries among each other: keys that exclude or need each other, names, paths.
 
 Shapes and single values were judged by the schema; what only a node can tell (a glob without matches, how many
 devices a count meets) is judged by `core.inventory.resources`.
@@ -179,7 +179,7 @@ def _actions(models: Sequence[Action], path: KeyPath, report: Report, *, limit: 
 
 
 def check_entries(models: Entries, report: Report) -> None:
-    """Names over all entries, and paths that two of them hand out."""
+    """Names that are given twice, and paths that two entries hand out."""
     first: dict[str, KeyPath] = {}
     for path, model in models:
         if model.name in first:
@@ -200,5 +200,5 @@ def check_entries(models: Entries, report: Report) -> None:
 
 
 def _may_meet(one: Entry, other: Entry) -> bool:
-    """Whether both entries may be on one node; different patterns are taken for different nodes."""
+    """Whether both entries may be on one node; different patterns count as different nodes."""
     return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))

@@ -1,4 +1,4 @@
-"""What must fit together in one fault rule: keys that need or exclude each other, times that never come, consent."""
+"""One fault rule by itself: keys that need or exclude each other, times that never come, consent to harm."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
 
 
 def _given(model: schema.FaultRule) -> frozenset[str]:
-    """The keys that say something other than their default, so that `vdev config` prints what can be read again."""
+    """The keys that differ from their default, so that what `vdev config` prints can be read again."""
     fields = type(model).model_fields
     return frozenset(
         field.alias or name for name, field in fields.items() if getattr(model, name) not in (field.default, None, [])

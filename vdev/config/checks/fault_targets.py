@@ -92,7 +92,7 @@ def _want(  # noqa: PLR0917
     base, nodes = (*path, "devices"), declared.nodes
 
     def at(key: str) -> KeyPath:
-        """The item of the list, or the key of the mapping."""
+        """Where the condition is written: in the list, or under its key."""
         return next(
             (each for each in ((*base, number), (*base, "names", number)) if each in report.document.values),
             (*base, key),
@@ -149,7 +149,7 @@ def _partition(want: DeviceFilter, nodes: ImaginedNodes, path: KeyPath, report: 
 
 
 def _all_conditions(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Report) -> None:
-    """All conditions together, where every device that they could mean is known."""
+    """All conditions together, if every device that they could mean is known."""
     wants, nodes = rule.selection.filters, declared.nodes
     if any(
         fnmatchcase(entry.name, want.entry or "*")
@@ -189,8 +189,8 @@ def _numa(want: DeviceFilter, entries: Sequence[EntrySpec], path: KeyPath, repor
 
 
 def _may_be_id(text: str, entries: Sequence[EntrySpec], nodes: ImaginedNodes) -> bool:
-    """Ids begin with the entry's name, or are NVIDIA's, which depend on the node's name; those of virtual devices are
-    known.
+    """Whether a device may have the id: ids of virtual devices are known, others begin with the entry's name or are
+    NVIDIA's, which depend on the node's name.
     """
     if any(mark in text for mark in "*?["):
         return True
@@ -213,7 +213,7 @@ def _is_known(text: str, nodes: ImaginedNodes) -> bool:
 
 
 def _nodes(rule: FaultRuleSpec, entries: Sequence[EntrySpec], path: KeyPath, report: Report) -> None:
-    """Only names without wildcards can be compared for certain."""
+    """Whether a device is on a node that the rule names; patterns are not compared."""
     plain = [each for each in rule.nodes.globs if not set("*?[") & set(each)]
     if plain and len(plain) == len(rule.nodes.globs) and not any(e.is_on(node) for e in entries for node in plain):
         message = f"its devices are on none of the nodes {', '.join(plain)}, so the rule can never fire"

@@ -27,7 +27,7 @@ def check_sharing(validated: Validated, models: Entries, partition_names: frozen
 
 
 def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: Report) -> None:
-    """Items for one resource must list different devices. A count takes the lowest indices."""
+    """Two items for one resource must list different devices. A count means the lowest indices."""
     claims: dict[
         str, dict[str, KeyPath]
     ] = {}  # resource -> reference -> who shares it; "all" and "#<count>" stand for many
@@ -57,7 +57,7 @@ def _claims(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _holder(claim: str, taken: Mapping[str, KeyPath]) -> KeyPath | None:
-    """Who shares a claimed device for certain, or None."""
+    """The item that certainly shares the claimed device, or None."""
     if claim == _ALL or _ALL in taken:
         return next(iter(taken.values()), None) if claim == _ALL else taken[_ALL]
     if claim in taken:

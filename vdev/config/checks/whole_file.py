@@ -1,4 +1,4 @@
-"""What concerns the file as a whole: numbers of devices, flags, keys without effect, and a file without devices."""
+"""The file as a whole: numbers of devices, flags, keys without effect, and a file without devices."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
 
 
 def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], report: Report) -> None:
-    """Numbers of devices that no list can hold, said before anybody makes that many.
+    """Numbers of devices that no list can hold, refused before anything creates them.
 
     The exact limit is in bytes and judged by `core.inventory.resources`. Entries for some nodes only may never be on
     one node.
@@ -60,7 +60,7 @@ def check_flags(validated: Validated, models: Entries, report: Report) -> None:
 
 
 def check_emptiness(validated: Validated, report: Report) -> None:
-    """A file without devices advertises nothing, which is rarely meant."""
+    """A warning for a file without devices, which advertises nothing."""
     if not validated.file.devices and not report.broken():
         report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
 

@@ -109,7 +109,7 @@ def _hex(digits: str | None, width: int) -> str:
 
 
 def _attributes(resolved: Resolved | None) -> frozenset[str] | None:
-    """The attributes that templates may name; None where discovery finds them."""
+    """The attributes that templates may name; None for real devices, whose attributes are known after discovery."""
     if resolved is None:
         return None
     profiles = resolved.geometry.profiles if resolved.geometry else ()

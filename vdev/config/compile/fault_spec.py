@@ -56,7 +56,7 @@ def as_section(document: Document) -> Document:
 
 
 def fault_rule(model: schema.FaultRule, entries: Collection[str], where: str) -> FaultRuleSpec | None:
-    """The rule, or None for one without an effect. `entries` are the names by which devices may be meant."""
+    """The rule, or None for one without an effect. `entries` are the names of the entries."""
     effect = _effect(model)
     if effect is None:
         return None

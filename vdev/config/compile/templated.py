@@ -14,7 +14,7 @@ from ..schema.lifecycle_actions import Action
 from ..schema.node_block import VirtualNode
 
 Parse = Callable[[str, KeyPath], Template]
-"""Parses a text that stands at a path."""
+"""Parses the template at a path."""
 
 
 def parser(report: Report, attributes: frozenset[str] | None) -> Parse:

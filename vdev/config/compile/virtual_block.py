@@ -77,7 +77,7 @@ def _preset(name: str | None, path: KeyPath, dirs: Sequence[Path], report: Repor
 
 
 def _gpu_names(preset: Preset) -> tuple[str, ...]:
-    """What patterns for NVIDIA's devices are compared with: the model as NVML and as the node's label name it."""
+    """The names that patterns for NVIDIA's devices match: the model as in NVML, and as in the node's label."""
     if preset.id_style is not IdStyle.NVIDIA:
         return ()
     return tuple(preset.attributes[key] for key in ("model", "product") if key in preset.attributes)
@@ -86,7 +86,7 @@ def _gpu_names(preset: Preset) -> tuple[str, ...]:
 def partitions(
     wanted: Mapping[str, str | tuple[str, ...]], geometry: Geometry | None, count: int, path: KeyPath, report: Report
 ) -> dict[int, tuple[str, ...]]:
-    """Profiles by device index, with layouts resolved. `all` is for those that no other key names."""
+    """Profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
     result: dict[int, tuple[str, ...]] = {}
     named: dict[int, str] = {}
     if wanted and geometry is None:

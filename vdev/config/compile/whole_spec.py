@@ -33,7 +33,7 @@ def flags(model: config_file.Flags) -> Flags:
 
 
 def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str]:
-    """The resources that partitions have for themselves, under the strategy `mixed`."""
+    """The resources under which partitions alone are advertised, with the strategy `mixed`."""
     if over.mig_strategy is not spec.MigStrategy.MIXED:
         return frozenset()
     return frozenset(

@@ -20,7 +20,7 @@ _MOST = 1e21  # from here on JSON writes an exponent, which is no whole number t
 
 
 def number_or_boolean(text: str) -> str | None:
-    """What such a plain scalar is in JSON, or None for a text and for what vdev takes as it is."""
+    """The scalar as JSON has it, or None for a text and for what vdev reads alike."""
     if text in _TRUE:
         return "true"
     if text in _FALSE:

@@ -1,6 +1,6 @@
-"""Files to one document: bytes, encoding, what stands over them, several joined; next: `read`.
+"""Reads files, decodes them, joins several to one document, and puts overrides over it.
 
-The text becomes values in `tree`. JSON is read as the YAML that it is.
+`parser` makes values of the text. JSON is YAML, and is read as such.
 """
 
 import errno
@@ -51,13 +51,13 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def known(self, path: KeyPath) -> KeyPath:
-        """The longest beginning of `path` that the files hold."""
+        """The longest prefix of `path` that is in the files."""
         while path and path not in self.values:
             path = path[:-1]
         return path
 
     def located(self, loc: KeyPath) -> tuple[KeyPath, bool]:
-        """The path that a location of pydantic's means, and whether its key is meant rather than its value.
+        """The path of pydantic's location, and whether it is that of a key.
 
         Pydantic marks a key by a last step `[key]`; a file may have a key that is called so.
         """
@@ -65,11 +65,11 @@ class Document:
         return (loc[:-1], True) if marked else (loc, False)
 
     def value_place(self, path: KeyPath) -> Place:
-        """Where the value of `path` stands, or the nearest value around it."""
+        """The place of the value of `path`, or of the nearest value around it."""
         return self.values.get(self.known(path)) or Place(self.files[0] if self.files else "")
 
     def key_place(self, path: KeyPath) -> Place:
-        """Where the key of `path` stands, or its value when it is an item of a list."""
+        """The place of the key of `path`, or of its value if it is an item of a list."""
         return self.keys.get(path) or self.value_place(path)
 
 
@@ -137,7 +137,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
             return _nothing(name)
         raise refusal(Place(name), "is empty", "expected a mapping that starts with 'version: v1'")
     if not isinstance(node.content, Pairs):
-        what = "a list" if isinstance(node.content, Items) else f"the text {str(node.content)[:40]!r}"
+        what = "a list" if isinstance(node.content, Items) else f"the string {str(node.content)[:40]!r}"
         message = f"expected a mapping at the top of the file, got {what}"
         raise refusal(node.place, message, "it starts with 'version: v1'")
     keys = {str(key.content) for key, _ in node.content.nodes}
@@ -149,7 +149,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
 
 
 def join(documents: Sequence[Document]) -> Document:
-    """Several files as one: each top-level section may stand in one of them, except `version`, which must agree."""
+    """Several files as one. Each top-level section may be in one of them only; `version` must be the same in all."""
     if len(documents) == 1:
         return documents[0]
     root: dict[str, Tree] = {}
@@ -179,7 +179,7 @@ def join(documents: Sequence[Document]) -> Document:
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:
-    """The document with values that stand over its own; their place is their source."""
+    """The document with values that replace its own; their place is their source."""
     root, values = document.root, dict(document.values)
     for path, override in overrides.items():
         value = override.value
@@ -193,14 +193,14 @@ def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Docum
 
 
 def _overlay(value: str | float | tuple[str, ...]) -> Tree:
-    """A flag's value as YAML would hold it; in a list, a number needs no more quotes than there."""
+    """A flag's value as a value of YAML; a number in a list may be without quotes."""
     if isinstance(value, tuple):
         return [Plain(item) if item.isdecimal() else item for item in value]
     return value if isinstance(value, str) else Plain(str(value).lower())
 
 
 def _put(tree: Tree, path: KeyPath, value: Tree) -> dict[str, Tree]:
-    """The mapping with the value at the path; what stands in the way gives way."""
+    """The mapping with the value at the path, in place of whatever was there."""
     old = tree if isinstance(tree, dict) else {}
     key = str(path[0])
     return {**old, key: _put(old.get(key), path[1:], value) if len(path) > 1 else value}
@@ -239,7 +239,7 @@ def _offset(text: str, line: int, column: int) -> int:
 
 
 def _refuse_config_map(root: dict[str, Tree], place: Place) -> None:
-    """A whole Kubernetes object given by mistake gets an answer of its own."""
+    """Refuse a whole Kubernetes object, given by mistake."""
     if "kind" not in root or "apiVersion" not in root:
         return
     kind, data = root["kind"], root.get("data")

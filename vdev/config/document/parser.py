@@ -138,7 +138,7 @@ class Composer:
 
     def _scalar(self, event: yaml.ScalarEvent, node: Node) -> None:
         if len(event.value) > MAX_TEXT:
-            raise refusal(node.place, f"a text of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
+            raise refusal(node.place, f"a string of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
         tag = (event.tag or "").removeprefix(_TAG)
         node.plain = not event.style and not tag
         if tag in ("int", "float", "bool"):
@@ -217,10 +217,10 @@ class Expansion:
 
 
 def _key(node: Node) -> str:
-    """A key's text as written; numbers and words such as `on` stay what they look like."""
+    """A key's text as written, even where YAML would read a number or a boolean."""
     match node.content:
         case Items() | Pairs():
-            raise refusal(node.place, "a key must be a text, not a list or a mapping")
+            raise refusal(node.place, "a key must be a string, not a list or a mapping")
         case None:
             raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
         case text:
@@ -228,7 +228,7 @@ def _key(node: Node) -> str:
 
 
 def _sources(node: Node) -> list[Pairs]:
-    """What a merge key refers to: one mapping, or a list of them with the first winning."""
+    """The mappings that a merge key refers to; of several, the first wins."""
     match node.content:
         case Pairs():
             sources = [node]

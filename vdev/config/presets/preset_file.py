@@ -62,7 +62,7 @@ class PresetModel(Section):
     partition_nodes: list[NodeModel] | None = None
     """Device nodes that a partition of it has. Default: those of the device."""
     partitioning: PartitioningModel | None = None
-    """What a device can be cut into."""
+    """How a device can be partitioned."""
     sources: dict[str, Text] = {}
     """Where the figures come from, by key."""
     unverified: list[Text] = []

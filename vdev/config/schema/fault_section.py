@@ -82,7 +82,7 @@ _REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3,
 def _flaw(item: object) -> str:
     """Why an item refers to no device, or the empty string."""
     if not isinstance(item, str) or isinstance(item, Plain):
-        return f"expected a text, got {described(item)}"
+        return f"expected a string, got {described(item)}"
     if _REFERENCE.fullmatch(item):
         return ""
     return f"{item!r} refers to no device; expected {_REFERENCES}"

@@ -20,7 +20,7 @@ DOMAIN = "nvidia.com"
 
 
 def prefixed(name: object) -> object:
-    """A resource name with `nvidia.com/` in front where it has no domain, as NVIDIA's plugin does it."""
+    """A resource name; without a domain it gets `nvidia.com/`, as in NVIDIA's plugin."""
     return f"{DOMAIN}/{name}" if type(name) is str and name and "/" not in name else name
 
 
@@ -91,7 +91,7 @@ def comma_list(value: object) -> list[object]:
 
 
 def _interval(value: object) -> object:
-    """NVIDIA takes a Go duration, the word infinite, or nanoseconds; the last is no number of seconds of ours."""
+    """NVIDIA takes a Go duration, the word infinite, or a number of nanoseconds; a number of ours counts seconds."""
     if value == "infinite":
         return "infinite"
     if isinstance(value, Plain) and value.isdecimal():

@@ -1,4 +1,4 @@
-"""The `partitioning` block: how a configuration or preset file says what a device can be cut into.
+"""The `partitioning` block of an entry or preset: how a device can be partitioned.
 
 Owns its shape and consistency, with every fault at its place in the block; the next step is
 `core.partitions.geometry.Geometry`.
@@ -33,15 +33,15 @@ class ProfileModel(Section):
     compute: Annotated[Whole, between(0)] | None = None
     """Compute slices that it takes from the device's budget."""
     max: Annotated[Whole, between(1)] | None = None
-    """How many of it a device may hold. Default: as many as fit."""
+    """How many a device may have. Default: as many as fit."""
     attributes: dict[str, AsWritten] = {}
-    """Facts about such a partition, for templates; beside those of the device."""
+    """Facts about such a partition, for templates; added to those of the device."""
     exclusive: Word | None = None
-    """A word: of all profiles that have it, a device may hold one partition."""
+    """A word. A device may have only one partition of all profiles with the same word."""
 
 
 class PartitioningModel(Section):
-    """What a device can be cut into."""
+    """How a device can be partitioned."""
 
     slices: Slices
     """Memory slices of the device."""
@@ -50,11 +50,11 @@ class PartitioningModel(Section):
     profiles: dict[str, ProfileModel]
     """Kinds of partitions, by name."""
     layouts: dict[str, list[Text]] = {}
-    """Named lists of profiles, beside all-<profile>, which every profile has."""
+    """Named lists of profiles. all-<profile> exists for every profile."""
     resource_prefix: Text = "mig-"
-    """What a partition's resource name has in front of the profile's name."""
+    """Prefix of a partition's resource name, before the profile's name."""
     whole_device: Flag = False
-    """Whether the device is cut in one mode: all partitions are alike and fill it."""
+    """Whether all partitions of a device must be alike and fill it."""
 
     @model_validator(mode="after")
     def _check(self) -> "PartitioningModel":

@@ -33,9 +33,9 @@ def _text(value: object) -> object:
     if isinstance(value, Plain) or (isinstance(value, (int, float)) and not isinstance(value, str)):
         kind = "boolean" if str(value).lower() in ("true", "false") else "number"
         written = str(value)
-        refuse(f"expected a text, and {written} unquoted is a {kind} in YAML", f'write it in quotes: "{written}"')
+        refuse(f"expected a string, and {written} unquoted is a {kind} in YAML", f'write it in quotes: "{written}"')
     if not isinstance(value, str):
-        refuse(f"expected a text, got {described(value)}")
+        refuse(f"expected a string, got {described(value)}")
     return _without_nul(value)
 
 
@@ -53,7 +53,7 @@ def _as_written(value: object) -> object:
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return _without_nul(str(value))
-    return refuse(f"expected a text, a number or a boolean, got {described(value)}")
+    return refuse(f"expected a string, a number or a boolean, got {described(value)}")
 
 
 Text = Annotated[str, BeforeValidator(_text)]

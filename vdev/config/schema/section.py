@@ -75,13 +75,13 @@ def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
 
 
 def described(value: object) -> str:
-    """A value in an error's words: `the number 0451`, `the text 'x'`, `a list`."""
+    """A value in an error's words: `the number 0451`, `the string 'x'`, `a list`."""
     if value is None:
         return "nothing"
     if isinstance(value, (list, tuple, dict)):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, str) and not isinstance(value, Plain):
-        return f"the text {value[:MAX_SHOWN] + '…' * (len(value) > MAX_SHOWN)!r}"
+        return f"the string {value[:MAX_SHOWN] + '…' * (len(value) > MAX_SHOWN)!r}"
     text = str(value)
     kind = "boolean" if text.lower() in ("true", "false") else "number"
     return f"the {kind} {text[:MAX_SHOWN]}{'…' * (len(text) > MAX_SHOWN)}"

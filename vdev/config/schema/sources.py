@@ -162,10 +162,10 @@ def _operand(operator: Operator, value: object) -> tuple[str, ...]:
         case Operator.IN | Operator.NOT_IN:
             items = value if isinstance(value, list) else []
             if not items:
-                refuse(f"expected a list of texts, got {described(value)}")
+                refuse(f"expected a list of strings, got {described(value)}")
             for item in items:
                 if type(item) is not str:
-                    refuse(f"expected a list of texts, with {described(item)} in it", f'write it in quotes: "{item}"')
+                    refuse(f"expected a list of strings, with {described(item)} in it", f'write it in quotes: "{item}"')
             return tuple(items)
         case Operator.EXISTS:
             if str(value).lower() not in ("true", "false"):
