@@ -140,6 +140,25 @@ async def test_a_node_that_moves_to_another_entry_is_not_handed_out_twice(kubele
     assert [] == kubelet.errors
 
 
+async def test_what_is_held_beside_its_own_replicas_is_recorded_too(kubelet, start_agent, shows, host):
+    """A device that was shared while a pod had it whole is listed twice over; its node is known at the next start."""
+
+    def entry(name, more=""):
+        return f"devices:\n  - {{name: {name}, resource: example.com/{name}, glob: /dev/ttyUSB0}}\n{more}"
+
+    shared = "sharing: {timeSlicing: {resources: [{name: example.com/one, replicas: 2}]}}\n"
+    agent = await start_agent(entry("one"), host=host.host)
+    await kubelet.run_pod(manifest("holder", {"example.com/one": 1}))
+    await asyncio.to_thread(agent.edit, entry("one", shared))
+    await shows("example.com/one", 3, 0)
+    await agent.stop()
+    await start_agent(entry("two"), host=host.host)
+    await shows("example.com/two", 1, 0)
+    await kubelet.delete_pod("holder")
+    await shows("example.com/two", 1, 1)
+    assert [] == kubelet.errors
+
+
 SPOILT = {
     "empty": (b"", "it is spoilt"),
     "half": (None, "it is spoilt"),

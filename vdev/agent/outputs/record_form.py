@@ -39,14 +39,20 @@ LISTED: TypeAdapter[dict[str, list[str | _Row]]] = TypeAdapter(dict[str, list[st
 
 
 def encode(resource: Resource) -> str:
-    """One resource's devices as a JSON list; see `_row`."""
+    """One resource's devices as a JSON list; see `_row`.
+
+    A device that is listed whole and in replicas has two rows: it was shared, or no longer is, while a pod had it.
+    """
+    rows: list[str | dict[str, Any]] = []
     replicas: dict[str, list[int]] = {}
+    devices: dict[str, Device] = {}
     for slot in resource.slots:
-        numbers = replicas.setdefault(slot.device.id, [])
-        if slot.replica is not None:
-            numbers.append(slot.replica)
-    devices = {slot.device.id: slot.device for slot in resource.slots}
-    rows = [_row(device, replicas[device.id]) for device in devices.values()]
+        if slot.replica is None:
+            rows.append(_row(slot.device, []))
+        else:
+            devices[slot.device.id] = slot.device
+            replicas.setdefault(slot.device.id, []).append(slot.replica)
+    rows += [_row(device, replicas[device.id]) for device in devices.values()]
     pieces = (json.dumps(rows[at : at + _ROWS], separators=(",", ":"))[1:-1] for at in range(0, len(rows), _ROWS))
     return f"[{','.join(pieces)}]"
 
