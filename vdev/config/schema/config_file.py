@@ -12,8 +12,8 @@ from .nvidia_forms import Gfd, Imex, References, comma_list, prefixed
 from .scalars import (
     AbsolutePath,
     Flag,
-    OneOrMany,
     ResourceName,
+    Shorthand,
     Text,
     Whole,
     Word,
@@ -41,7 +41,7 @@ class PluginFlags(Section):
     """Whether the kubelet is told the device nodes as well, which the static CPU manager needs."""
     device_list_strategy: Annotated[
         list[Annotated[DeviceListStrategy, choice(DeviceListStrategy)]],
-        OneOrMany(_STRATEGIES_JSON, comma_list),
+        Shorthand((list, tuple), _STRATEGIES_JSON, comma_list),
         not_empty(),
     ] = [*_DEFAULTS.device_list_strategies]
     """How the list of devices reaches the container's runtime: one or several, as a list or a text with commas."""

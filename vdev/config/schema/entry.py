@@ -16,7 +16,6 @@ from .scalars import (
     EnvName,
     Flag,
     NodePattern,
-    OneOrMany,
     PathPattern,
     PathTemplate,
     Permissions,
@@ -27,8 +26,9 @@ from .scalars import (
     longer_than_nothing,
     matching,
     not_empty,
+    one_or_many,
 )
-from .section import Flaw, Section, described, refuse, refuse_all
+from .section import Section, described, refuse, refuse_items
 from .sources import Count, Glob, Sysfs, Usb, Virtual
 
 
@@ -92,17 +92,17 @@ class Health(Section):
     """For how long after a device appears failed probes do not count."""
 
 
+def _not_a_profile(item: object) -> str:
+    return "" if type(item) is str and item else f"expected a profile's name, got {described(item)}"
+
+
 def _layout(value: object) -> str | tuple[str, ...]:
     """A named layout, or a list of profiles."""
     if type(value) is str and value:
         return value
     if isinstance(value, (list, tuple)):
-        faults = [
-            Flaw((index,), f"expected a profile's name, got {described(item)}", "", item)
-            for index, item in enumerate(value)
-            if type(item) is not str or not item
-        ]
-        return refuse_all("partitions", faults) if faults else tuple(value)
+        refuse_items("partitions", value, _not_a_profile)
+        return tuple(value)
     hint = f'write it in quotes: "{value}"' if isinstance(value, Plain) else ""
     return refuse(f"expected a list of profiles or a layout's name, got {described(value)}", hint)
 
@@ -133,7 +133,7 @@ class Entry(Section):
     """Name of the entry, unique in the configuration. Device ids begin with it, so a new name makes new devices."""
     resource: ResourceName
     """The extended resource that pods ask for, <domain>/<name>."""
-    on_nodes: Annotated[list[NodePattern], OneOrMany(STRING)] = []
+    on_nodes: Annotated[list[NodePattern], one_or_many(STRING)] = []
     """Patterns for names of nodes that have these devices. Default: every node."""
     virtual: Virtual | None = None
     """Virtual devices."""
@@ -143,7 +143,7 @@ class Entry(Section):
     """Real devices by their attributes in sysfs."""
     usb: Usb | None = None
     """Real USB devices by identity."""
-    exclude: Annotated[list[PathPattern], OneOrMany(PATH)] = []
+    exclude: Annotated[list[PathPattern], one_or_many(PATH)] = []
     """For glob: patterns for paths to leave out."""
     group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
     """For glob with several patterns, which matches form a device: the i-th of each (position), or those in which *

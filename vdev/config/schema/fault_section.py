@@ -1,14 +1,10 @@
 """The section `faults`: failures on demand."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from ...core.model.fault_effects import Code, Rpc
 from ..document.parser import Plain
@@ -19,7 +15,7 @@ from .scalars import (
     Duration,
     FilePath,
     Flag,
-    OneOrMany,
+    Shorthand,
     Text,
     Whole,
     Word,
@@ -27,8 +23,9 @@ from .scalars import (
     choice,
     longer_than_nothing,
     matching,
+    one_or_many,
 )
-from .section import Flaw, Section, described, refuse, refuse_all
+from .section import Section, described, refuse, refuse_items
 
 MAX_RATE = 1000  # lists a second; a kubelet writes its checkpoint for each of them
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(%?)")
@@ -55,25 +52,10 @@ Time = Annotated[Duration, longer_than_nothing()]
 """A duration above zero."""
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
-    """Accepts a value that is not a mapping in place of a model. `convert` makes the model; `types` are JSON types."""
-
-    convert: Callable[[Any], Any]
-    types: tuple[str, ...]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(value: object, whole: Callable[[object], object]) -> object:
-            return whole(value) if isinstance(value, (dict, Section)) else self.convert(value)
-
-        return core_schema.no_info_wrap_validator_function(read, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"type": list(self.types)}, handler(schema)]}
-
-
 # --- which devices and nodes -----------------------------------------------------------------------------------------
 
+_ARRAY_OR_STRING = (("type", ("array", "string")),)
+_DURATION_JSON = (("type", ("string", "number")),)
 _INDEX = r"(?:0|[1-9]\d{0,5})"
 _REFERENCE = re.compile(rf"([^/]+)(?:/(\*|{_INDEX}(?:-{_INDEX})?|{_INDEX}:{_INDEX}))?")
 _REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3, a range 0-2, a partition 3:0 or *"
@@ -93,11 +75,10 @@ def _names(value: object) -> "Select":
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if not items:
         refuse("the list is empty, so the rule can never fire", "name a device, or leave the key out")
-    flaws = [Flaw((number,), text, "", item) for number, item in enumerate(items) if (text := _flaw(item))]
-    if flaws and isinstance(value, (list, tuple)):
-        refuse_all("devices", flaws)
-    if flaws:
-        refuse(flaws[0].message)
+    if isinstance(value, (list, tuple)):
+        refuse_items("devices", items, _flaw)
+    elif text := _flaw(value):
+        refuse(text)
     return Select(names=items)
 
 
@@ -121,7 +102,7 @@ class Select(Section):
     """Names of entries, ids and <entry>/<index>; the same as a list in place of this mapping."""
     entry: Word | None = None
     """Pattern for the entry's name."""
-    index: Annotated[list[Index], OneOrMany(INTEGER)] = []
+    index: Annotated[list[Index], one_or_many(INTEGER)] = []
     """Indices in the entry: 3, "0-2", or a list of them."""
     id: Word | None = None
     """Pattern for the id of a device, a partition or a replica."""
@@ -129,7 +110,7 @@ class Select(Section):
     """Pattern for the resource; the rule then concerns what that resource offers, such as partitions."""
     profile: Word | None = None
     """Pattern for the partition's profile; the rule then concerns partitions, not whole devices."""
-    numa: Annotated[list[Annotated[Whole, between(0)]], OneOrMany(INTEGER)] = []
+    numa: Annotated[list[Annotated[Whole, between(0)]], one_or_many(INTEGER)] = []
     """NUMA nodes."""
     count: Annotated[Whole, between(1)] | None = None
     """Only the first so many."""
@@ -149,7 +130,7 @@ def _globs(value: object) -> "OnNodes":
 class OnNodes(Section):
     """Which nodes."""
 
-    names: Annotated[list[Word], OneOrMany(STRING)] = []
+    names: Annotated[list[Word], one_or_many(STRING)] = []
     """Patterns for the nodes' names. Default: every node."""
     share: Part = 1.0
     """Only this fraction of them; each node is chosen or not by the seed and its name."""
@@ -293,11 +274,11 @@ class FaultRule(Section):
 
     name: Annotated[Text, _RULE_NAME]
     """Name of the rule, unique in the file; random choices depend on it."""
-    devices: Annotated[Select, Short(_names, ("array", "string"))] | None = None
+    devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _names)] | None = None
     """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
     resource: Word = "*"
     """Pattern for the resource. Default: every resource."""
-    on_nodes: Annotated[OnNodes, Short(_globs, ("array", "string"))] | None = None
+    on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
     """Which nodes: patterns for names, or {share: 10%}. Default: every node."""
 
     since: Annotated[Since, choice(Since)] | None = None
@@ -318,7 +299,7 @@ class FaultRule(Section):
     """How many times it repeats. Default: without end."""
     jitter: Part = 0.0
     """Fraction of `every` (of a flap's `up`, or of `at`) by which each beginning moves at random, both ways."""
-    nth: Annotated[list[Annotated[Whole, between(1)]], OneOrMany(_NTH_JSON)] = []
+    nth: Annotated[list[Annotated[Whole, between(1)]], one_or_many(_NTH_JSON)] = []
     """Only the n-th calls, allocations or repetitions: 3, or [1, 3]."""
     every_nth: Annotated[Whole, between(1)] | None = None
     """Only every n-th call, allocation or repetition."""
@@ -335,9 +316,9 @@ class FaultRule(Section):
     """The devices are unplugged; those that a pod may hold stay listed as Unhealthy."""
     drop: Flag = False
     """The devices leave the list even while a pod holds them; needs allowHarmful."""
-    rpc: Annotated[list[Annotated[Rpc, choice(Rpc)]], OneOrMany(STRING)] = []
+    rpc: Annotated[list[Annotated[Rpc, choice(Rpc)]], one_or_many(STRING)] = []
     """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer."""
-    delay: Annotated[DelayTimes, Short(_fixed, ("string", "number"))] | None = None
+    delay: Annotated[DelayTimes, Shorthand((dict, Section), _DURATION_JSON, _fixed)] | None = None
     """For rpc: how long calls wait: a fixed time, or {p50: …, max: …}."""
     hang: Flag = False
     """For rpc: calls are not answered until they are cancelled or the fault ends."""

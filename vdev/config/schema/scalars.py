@@ -320,20 +320,27 @@ def choice(enum: type[E]) -> BeforeValidator:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOrMany:
-    """Lets a single value stand for a list of one. `convert` makes an item of it, `json` is its JSON schema."""
+class Shorthand:
+    """Accepts another value in place of those of the types `full`: `convert` makes one of it, `json` is its schema."""
 
+    full: tuple[type, ...]
     json: tuple[tuple[str, Any], ...]
-    convert: Callable[[object], list[Any]] = lambda value: [value]
+    convert: Callable[[Any], Any]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def listed(value: object) -> object:
-            return list(value) if isinstance(value, (list, tuple)) else self.convert(value)
+        def whole(value: object) -> object:
+            return value if isinstance(value, self.full) else self.convert(value)
 
-        return core_schema.no_info_before_validator_function(listed, handler(source))
+        return core_schema.no_info_before_validator_function(whole, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [dict(self.json), handler(schema)]}
+        short = {key: list(value) if isinstance(value, tuple) else value for key, value in self.json}
+        return {"anyOf": [short, handler(schema)]}
+
+
+def one_or_many(json: tuple[tuple[str, Any], ...]) -> Shorthand:
+    """A single value stands for a list of one."""
+    return Shorthand((list, tuple), json, lambda value: [value])
 
 
 def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:

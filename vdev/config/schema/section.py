@@ -1,6 +1,6 @@
 """What all sections of the schema have in common: known keys in camel case, and errors in words of our own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
@@ -72,6 +72,13 @@ def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
         for fault in faults
     ]
     raise ValidationError.from_exception_data(title, details)
+
+
+def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str], hint: str = "") -> None:
+    """Refuse a list, each item at its place for which `problem_of` returns a text."""
+    flaws = [Flaw((place,), text, hint, item) for place, item in enumerate(items) if (text := problem_of(item))]
+    if flaws:
+        refuse_all(title, flaws)
 
 
 def described(value: object) -> str:

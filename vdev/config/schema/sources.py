@@ -16,10 +16,10 @@ from .scalars import (
     AsWritten,
     Flag,
     Memory,
-    OneOrMany,
     PathPattern,
     PathTemplate,
     Permissions,
+    Shorthand,
     Text,
     Whole,
     Word,
@@ -27,6 +27,7 @@ from .scalars import (
     choice,
     matching,
     one_of,
+    one_or_many,
 )
 from .section import Section, described, refuse
 
@@ -46,7 +47,7 @@ class Virtual(Section):
     """How many devices. Default: the node preset's number, else 1."""
     memory: Memory | None = None
     """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
-    numa: Annotated[list[NumaNode], OneOrMany(INTEGER)] | None = None
+    numa: Annotated[list[NumaNode], one_or_many(INTEGER)] | None = None
     """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
     attributes: dict[str, AsWritten] = {}
     """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
@@ -78,7 +79,7 @@ class GlobItem(Section):
     """Whether a device may lack this path."""
     limit: Count = 1
     """How many devices of the entry may share one match."""
-    kinds: Annotated[list[Annotated[NodeKind, choice(NodeKind)]], OneOrMany(STRING)] = []
+    kinds: Annotated[list[Annotated[NodeKind, choice(NodeKind)]], one_or_many(STRING)] = []
     """What may match. Default: char and block for devices, anything for mounts."""
 
     @model_validator(mode="before")
@@ -94,7 +95,7 @@ def path_item(value: object) -> list[Any]:
     return [{"path": value} if isinstance(value, str) else value]
 
 
-Glob = Annotated[list[GlobItem], OneOrMany(PATH, path_item)]
+Glob = Annotated[list[GlobItem], Shorthand((list, tuple), PATH, path_item)]
 """One pattern, or a list of patterns."""
 
 _OPERATORS = {
