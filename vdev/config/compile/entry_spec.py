@@ -16,24 +16,14 @@ from .virtual_block import Resolved, partitions, virtual
 
 def entry_spec(model: Entry, path: KeyPath, dirs: Sequence[Path], report: Report) -> EntrySpec:
     """One entry, whose preset is looked for in `dirs` first. With errors in the report, the value is of no use."""
-    resolved: Resolved | None = None
-    source: spec.Source
-    if model.virtual:
-        resolved = virtual(model.virtual, (*path, "virtual"), dirs, report)
-        source = resolved.source
-    elif model.glob:
-        source = _glob(model)
-    elif model.sysfs:
-        source = _sysfs(model.sysfs, allow_dangerous=model.allow_dangerous)
-    else:
-        source = _usb(model.usb or sources.Usb())
-    geometry = resolved.geometry if resolved else None
-    count = resolved.source.count if resolved else 0
-    is_known = not (model.virtual and model.virtual.preset and resolved and not resolved.source.preset)
-    parse = parser(report, _attributes(resolved))
-    if model.virtual and model.virtual.node and isinstance(source, spec.VirtualSource):
-        node = virtual_node(model.virtual.node, parse, (*path, "virtual", "node"))
-        source = replace(source, node=node)
+    resolved = _resolved(model, path, dirs, report)
+    parse = parser(report, resolved.attributes)
+    source, count = resolved.source, 0
+    if model.virtual and isinstance(source, spec.VirtualSource):
+        count = source.count
+        if model.virtual.node:
+            source = replace(source, node=virtual_node(model.virtual.node, parse, (*path, "virtual", "node")))
+    wanted = {} if resolved.lacks_preset else model.partitions
     return EntrySpec(
         name=model.name,
         resource=model.resource,
@@ -42,16 +32,26 @@ def entry_spec(model: Entry, path: KeyPath, dirs: Sequence[Path], report: Report
         on_nodes=tuple(model.on_nodes),
         container=container(model.container, parse, (*path, "container")),
         health=health(model.health, parse, (*path, "health")) if model.health else None,
-        visible_devices_env=model.visible_devices_env or (resolved.visible_devices_env if resolved else ""),
-        geometry=geometry,
-        partitions=partitions(model.partitions if is_known else {}, geometry, count, (*path, "partitions"), report),
+        visible_devices_env=model.visible_devices_env or resolved.visible_devices_env,
+        geometry=resolved.geometry,
+        partitions=partitions(wanted, resolved.geometry, count, (*path, "partitions"), report),
         exclude_topology=model.exclude_topology,
         shared=model.shared,
         on_allocate=actions(model.on_allocate, parse, (*path, "onAllocate")),
         on_release=actions(model.on_release, parse, (*path, "onRelease")),
         pre_start=actions(model.pre_start, parse, (*path, "preStart")),
-        gpu_names=resolved.gpu_names if resolved else (),
+        gpu_names=resolved.gpu_names,
     )
+
+
+def _resolved(model: Entry, path: KeyPath, dirs: Sequence[Path], report: Report) -> Resolved:
+    if model.virtual:
+        return virtual(model.virtual, (*path, "virtual"), dirs, report)
+    if model.glob:
+        return Resolved(_glob(model))
+    if model.sysfs:
+        return Resolved(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
+    return Resolved(_usb(model.usb or sources.Usb()))
 
 
 def _glob(model: Entry) -> spec.GlobSource:
@@ -106,11 +106,3 @@ def _usb(model: sources.Usb) -> spec.UsbSource:
 def _hex(digits: str | None, width: int) -> str:
     """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
     return digits.lower().removeprefix("0x").zfill(width) if digits else ""
-
-
-def _attributes(resolved: Resolved | None) -> frozenset[str] | None:
-    """The attributes that templates may name; None for real devices, whose attributes are known after discovery."""
-    if resolved is None:
-        return None
-    profiles = resolved.geometry.profiles if resolved.geometry else ()
-    return frozenset(resolved.source.attributes).union(*(profile.attributes for profile in profiles))

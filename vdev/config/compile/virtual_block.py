@@ -12,7 +12,7 @@ from ...core.model.device import IdStyle
 from ...core.model.place import KeyPath
 from ...core.partitions.geometry import Geometry, layout
 from ...core.partitions.placement import LayoutError, place
-from ...core.spec import VirtualSource
+from ...core.spec import Source, VirtualSource
 from ...errors import ConfigError
 from ..presets.library import Preset, UnknownPresetError, load_preset
 from ..report import Report
@@ -24,12 +24,17 @@ _REST = ("*", "all")  # the keys for all devices that no other key names
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A virtual source, and what else the entry takes from its preset."""
+    """A source, and what else the entry takes from its preset, if it has one.
 
-    source: VirtualSource
-    geometry: Geometry | None
+    `attributes` are those that templates may name; None for real devices, whose attributes are known after discovery.
+    """
+
+    source: Source
+    attributes: frozenset[str] | None = None
+    geometry: Geometry | None = None
     visible_devices_env: str = ""
     gpu_names: tuple[str, ...] = ()
+    lacks_preset: bool = False
 
 
 def virtual(model: sources.Virtual, path: KeyPath, dirs: Sequence[Path], report: Report) -> Resolved:
@@ -56,11 +61,15 @@ def virtual(model: sources.Virtual, path: KeyPath, dirs: Sequence[Path], report:
         driver_nodes=preset.device_nodes,
         partition_nodes=preset.partition_nodes,
     )
+    geometry = model.partitioning.to_geometry() if model.partitioning else preset.geometry
+    profiles = geometry.profiles if geometry else ()
     return Resolved(
         source,
-        model.partitioning.to_geometry() if model.partitioning else preset.geometry,
+        frozenset(source.attributes).union(*(profile.attributes for profile in profiles)),
+        geometry,
         preset.visible_devices_env,
         _gpu_names(preset),
+        lacks_preset=model.preset is not None and not preset.name,
     )
 
 
@@ -87,16 +96,16 @@ def partitions(
     wanted: Mapping[str, str | tuple[str, ...]], geometry: Geometry | None, count: int, path: KeyPath, report: Report
 ) -> dict[int, tuple[str, ...]]:
     """Profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
+    if geometry is None:
+        if wanted:
+            hint = "give virtual.partitioning, or a preset that has partitions"
+            report.key_error(path, "these devices cannot be partitioned", hint)
+        return {}
     result: dict[int, tuple[str, ...]] = {}
     named: dict[int, str] = {}
-    if wanted and geometry is None:
-        hint = "give virtual.partitioning, or a preset that has partitions"
-        report.key_error(path, "these devices cannot be partitioned", hint)
-        return result
-    assert geometry is not None or not wanted
     for key, value in sorted(wanted.items(), key=lambda item: item[0] in _REST):
         here = (*path, key)
-        profiles = _profiles(geometry, value, here, report) if geometry else ()
+        profiles = _profiles(geometry, value, here, report)
         if key in _REST:
             result |= dict.fromkeys((index for index in range(count) if index not in named), profiles)
             continue
