@@ -17,7 +17,7 @@ _KINDS = (*_DEVICE_KEYS, "rpc", "register", "stream", "socket", "cdi", "podResou
 
 def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
     """One rule by itself."""
-    given = _given(model)
+    given = model.given
     kinds = [key for key in _KINDS if key in given]
     if not kinds:
         if any(key in given for key in _CALL_KEYS):
@@ -35,18 +35,10 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
     _consent(model, path, report)
 
 
-def _given(model: schema.FaultRule) -> frozenset[str]:
-    """The keys that differ from their default, so that what `vdev config` prints can be read again."""
-    fields = type(model).model_fields
-    return frozenset(
-        field.alias or name for name, field in fields.items() if getattr(model, name) not in (field.default, None, [])
-    )
-
-
 # --- what happens ----------------------------------------------------------------------------------------------------
 
 
-def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: KeyPath, report: Report) -> None:
+def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: Report) -> None:
     if kind not in _DEVICE_KEYS and "devices" in given and not model.on_allocate:
         report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
     if kind not in ("health", "flap") and "reason" in given:
@@ -75,7 +67,7 @@ def _kind(model: schema.FaultRule, kind: str, given: frozenset[str], path: KeyPa
         report.error((*path, "onNodes", "share"), "a share of no nodes can never fire")
 
 
-def _call(model: schema.FaultRule, given: frozenset[str], path: KeyPath, report: Report) -> None:
+def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report: Report) -> None:
     ways = [key for key in _CALL_KEYS if key in given]
     if not ways:
         report.error(path, "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
@@ -96,8 +88,8 @@ def _call(model: schema.FaultRule, given: frozenset[str], path: KeyPath, report:
 
 def _one_key(block: Section, path: KeyPath, report: Report) -> None:
     fields = type(block).model_fields
-    values = {field.alias or name: getattr(block, name) or None for name, field in fields.items()}
-    report.exactly_one(path, values, "nothing fails")
+    keys = (field.alias or name for name, field in fields.items())
+    report.exactly_one(path, {key: True if key in block.given else None for key in keys}, "nothing fails")
 
 
 def _select(model: schema.Select, path: KeyPath, report: Report) -> None:
@@ -158,7 +150,7 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Re
         report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
 
 
-def _trigger(given: frozenset[str], path: KeyPath, report: Report) -> None:
+def _trigger(given: tuple[str, ...], path: KeyPath, report: Report) -> None:
     triggers = [key for key in ("since", "onAllocate", "onFile", "manual") if key in given]
     if len(triggers) > 1:
         hint = "use one of them"

@@ -36,6 +36,7 @@ from ...core.model.place import KeyPath
 from ..document.loader import Document
 from ..document.parser import Tree
 from ..schema import fault_section as schema
+from ..schema.section import Section
 
 _TEXT = "drill"  # the rule that injects it is said beside it
 
@@ -137,11 +138,12 @@ def _effect(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one re
         each = model.register_
         return Register(delay=each.delay or 0.0, never=each.never, version=each.version or "", twice=each.twice)
     if model.stream is not None:
-        return _stream(model.stream)
+        fault = StreamFault(_key(model.stream) or "close")
+        return Stream(fault, rate=float(model.stream.flood or 0))
     if model.socket is not None:
-        return Socket(SocketFault.REPLACE if model.socket.replace else SocketFault.DELETE)
+        return Socket(SocketFault(_key(model.socket) or "delete"))
     if model.cdi is not None:
-        return _cdi(model.cdi)
+        return Cdi(CdiFault(_key(model.cdi) or "missing"), model.cdi.late or 0.0)
     if model.pod_resources is not None:
         return PodResources()
     return Process(model.process.exit) if model.process is not None else None
@@ -150,29 +152,10 @@ def _effect(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one re
 def _call(model: schema.FaultRule) -> Call:
     delay = Delay(model.delay.p50, model.delay.max) if model.delay else None
     fail = Fail(model.error.code, model.error.message) if model.error else None
-    wrong = None
-    if model.answer is not None:
-        answers = {
-            FaultyAnswer.EMPTY: model.answer.empty,
-            FaultyAnswer.BOGUS_IDS: model.answer.bogus_ids,
-            FaultyAnswer.OVERSIZED: model.answer.oversized,
-        }
-        wrong = next((each for each, given in answers.items() if given), None)
-    return Call(frozenset(model.rpc), delay, model.hang, fail, wrong)
+    answer = _key(model.answer) if model.answer else ""
+    return Call(frozenset(model.rpc), delay, model.hang, fail, FaultyAnswer(answer) if answer else None)
 
 
-def _stream(model: schema.StreamFaults) -> Stream:
-    kinds = {
-        StreamFault.STALL: model.stall,
-        StreamFault.DUPLICATE_IDS: model.duplicate_ids,
-        StreamFault.FLOOD: model.flood is not None,
-        StreamFault.OVERSIZED: model.oversized,
-    }
-    fault = next((each for each, given in kinds.items() if given), StreamFault.CLOSE)
-    return Stream(fault, rate=float(model.flood or 0))
-
-
-def _cdi(model: schema.CdiFaults) -> Cdi:
-    if model.late is not None:
-        return Cdi(CdiFault.LATE, model.late)
-    return Cdi(CdiFault.BROKEN if model.broken else CdiFault.MISSING)
+def _key(block: Section) -> str:
+    """The key that is given, or ""; that it must be exactly one is an error that `checks` reports."""
+    return next(iter(block.given), "")

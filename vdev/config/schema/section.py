@@ -28,6 +28,16 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
     may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The keys with a value other than their default, in the schema's order; false and [] count as absent."""
+        values = ((field, name, getattr(self, name)) for name, field in type(self).model_fields.items())
+        return tuple(
+            field.alias or name
+            for field, name, value in values
+            if value is not False and value not in (field.default, None, [])
+        )
+
     @model_validator(mode="before")
     @classmethod
     def _drop_empty(cls, data: Any) -> Any:
