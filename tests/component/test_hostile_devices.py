@@ -50,4 +50,4 @@ async def test_a_serial_that_climbs_reaches_no_mount(kubelet, start_agent, shows
     assert 4 == sum(reason.startswith("not handed out: ") for reason in reasons)
     assert any("attributes.serial is '../../../etc'" in reason for reason in reasons)
     assert all(reason.isprintable() for reason in reasons)
-    assert any(log.get("problem", "").count("is not handed out (and 3 more alike)") for log in agent.logs)
+    assert any(log.get("problem", "").count("is not handed out (and 3 more like it)") for log in agent.logs)

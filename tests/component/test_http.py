@@ -142,7 +142,7 @@ async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
         agent = await start_agent(CONFIG, http_address=f"127.0.0.1:{taken.getsockname()[1]}")
         await shows(NPU, 2, 2)
         lines = [each for each in agent.logs if each["log_level"] == "error"]
-        assert ["no HTTP side; the agent goes on without"] == [each["event"] for each in lines]
+        assert ["HTTP address not available; the agent works without it"] == [each["event"] for each in lines]
         assert "in use" in lines[0]["reason"]
         assert 0 == await agent.stop()
 

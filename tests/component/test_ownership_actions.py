@@ -143,9 +143,9 @@ async def test_files_are_emptied_and_get_a_mode(kubelet, start_agent, directory)
 @pytest.mark.parametrize(
     ("action", "reason"),
     [
-        ("{truncate: /var}", "refused to empty /var: it is no plain file"),
-        ("{truncate: /pipe}", "refused to empty /pipe: it is no plain file"),
-        ('{chmod: /var, mode: "0777"}', "refused to set the mode of /var: it is no plain file and no device node"),
+        ("{truncate: /var}", "refused to empty /var: it is not a plain file"),
+        ("{truncate: /pipe}", "refused to empty /pipe: it is not a plain file"),
+        ('{chmod: /var, mode: "0777"}', "refused to set the mode of /var: it is not a plain file or a device node"),
         ("{truncate: /nothing}", "cannot empty /nothing: No such file or directory"),
         ("{truncate: /out}", "cannot empty /out: No such file or directory"),
     ],
@@ -172,7 +172,7 @@ async def test_a_path_that_climbs_is_not_acted_on(kubelet, start_agent, shows):
     agent = await start_agent(text, wait=False)
     await shows(NPU, 1, 0)
     (slot,) = agent.agent.reconciler.served.resources[NPU].slots
-    assert "would be '/var/../secret', which climbs with '..'" in slot.health.reason
+    assert "would be '/var/../secret', which contains '..'" in slot.health.reason
 
 
 async def test_pre_start_comes_before_the_container(kubelet, start_agent, directory):

@@ -56,7 +56,7 @@ async def test_allocate_is_idempotent(client):
 @pytest.mark.parametrize(
     ("containers", "code", "text"),
     [
-        ([["nope"]], grpc.StatusCode.NOT_FOUND, "unknown device: 'nope' is no device of acme.dev/npu"),
+        ([["nope"]], grpc.StatusCode.NOT_FOUND, "unknown device: 'nope' is not one of the"),
         ([["acme-0"], ["nope"]], grpc.StatusCode.NOT_FOUND, "'nope'"),
         ([["acme-0", "acme-0"]], grpc.StatusCode.INVALID_ARGUMENT, "names device 'acme-0' twice"),
         ([[]], grpc.StatusCode.INVALID_ARGUMENT, "names no device"),

@@ -31,7 +31,7 @@ async def test_exhausted_descriptors_are_named(place):
         async with asyncio.timeout(30):
             assert process.stderr is not None
             async for line in process.stderr:
-                if b"Too many open files; each resource takes two, raise ulimit -n" in line:
+                if b"Too many open files; each resource needs two, raise ulimit -n" in line:
                     break
             else:
                 raise AssertionError("it ended without a word about descriptors")

@@ -364,4 +364,4 @@ async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows,
     agent = await start_agent(config("pty: echo"), host=HostRoot(directory / "host"))
     await shows(NPU, 1, 0)
     (slot,) = agent.agent.reconciler.served.resources[NPU].slots
-    assert "no new serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason
+    assert "cannot make a serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason

@@ -1,7 +1,8 @@
-"""Blocking calls that may never come back, kept from doing harm.
+"""Blocking calls that may never return.
 
-Each call has a daemon thread of its own: one that hangs in the kernel can be neither stopped nor joined, so it must not
-belong to a pool that others need, nor be waited for when the process ends. A caller has at most one thread at a time.
+Each call has a daemon thread of its own: a thread that hangs in the kernel can be neither stopped nor joined, so it
+must not belong to a pool that others need, and nobody may wait for it when the process ends. A caller has at most one
+thread at a time.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 _T = TypeVar("_T")
-_AT_ONCE = 64  # calls in flight, those that hang aside: more would only fight for the processor
+_AT_ONCE = 64  # calls at a time, without those that hang; more would only compete for the processor
 
 
 class StillHanging(Exception):
@@ -18,7 +19,7 @@ class StillHanging(Exception):
 
 
 class Calls:
-    """Runs blocking calls for callers that are told apart by a key."""
+    """Runs blocking calls; a key identifies the caller."""
 
     def __init__(self, *, at_once: int = _AT_ONCE) -> None:
         self._slots = asyncio.Semaphore(at_once)

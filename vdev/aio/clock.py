@@ -1,4 +1,4 @@
-"""The time that faults go by: the machine's, or one that a test turns by hand."""
+"""The clock of the fault rules: the machine's, or one that a test moves by hand."""
 
 import asyncio
 import heapq
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What faults ask of a clock."""
+    """What fault rules need of a clock."""
 
     def now(self) -> float:
         """Seconds since some fixed moment; never goes back."""

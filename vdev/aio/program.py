@@ -1,6 +1,6 @@
-"""Running a program that the configuration names: no shell, no environment but PATH, a session of its own.
+"""Running a program that the configuration names: no shell, no environment but PATH, in a session of its own.
 
-Blocks; call it in a thread. The session is what `abort` ends, so that the program's children end with it.
+Blocks; call it in a thread. `abort` ends the whole session, so that the program's children end with it.
 """
 
 import contextlib

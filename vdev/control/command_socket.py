@@ -1,7 +1,7 @@
-"""The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and its like.
+"""The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and similar commands.
 
-The socket is 0600: who may open it may do what the commands allow. Whatever is sent gets an answer, and neither many
-clients nor slow ones keep the agent from its work.
+The socket's mode is 0600: who may open it may do what the commands allow. Every request gets an answer, and neither
+many nor slow clients keep the agent from its work.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler])
         raise
     except Exception as failed:
         log.debug("request failed", exc_info=failed)
-        return {"ok": False, "error": f"vdev failed to answer, which is a defect of it: {failed!r}"}
+        return {"ok": False, "error": f"vdev failed to answer, which is a bug in vdev: {failed!r}"}
 
 
 def _command(name: str, commands: Mapping[str, Handler]) -> Handler:
@@ -96,9 +96,9 @@ def _parse(line: bytes) -> Mapping[str, Any]:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as wrong:
-        raise UsageError(f"the request is not JSON of one line: {wrong}") from None
+        raise UsageError(f"the request is not JSON on one line: {wrong}") from None
     if not isinstance(request, dict) or not isinstance(request.get("do"), str):
-        raise UsageError('the request is no JSON object with a command: expected one such as {"do": "status"}')
+        raise UsageError('the request is not a JSON object with a command; expected one such as {"do": "status"}')
     return request
 
 
@@ -109,9 +109,9 @@ def _bind(path: Path) -> socket.socket:
         try:
             probe.connect(str(path))
         except OSError:
-            path.unlink(missing_ok=True)  # the leftover of a process that is gone
+            path.unlink(missing_ok=True)  # of a process that is gone
         else:
-            raise OSError(errno.EADDRINUSE, "another process answers there; give each its own --run-dir")
+            raise OSError(errno.EADDRINUSE, "another process answers there; give each process its own --run-dir")
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.setblocking(False)

@@ -1,8 +1,7 @@
-"""From the host to raw devices: one file per source behind one function, `discover`.
+"""From the host to raw devices: one module per source, behind one function, `discover`.
 
-Everything here blocks (call it in a thread) and survives a host that changes under its hands. What is not found is
-simply not in the result: what a pod may still hold is kept by `core`. The sources are `virtual`, `glob`, `sysfs` and
-`usb`.
+Everything here blocks (call it in a thread) and works on a host that changes meanwhile. What is not found is simply not
+in the result; `core` keeps what a pod may still hold.
 """
 
 from dataclasses import replace
@@ -33,7 +32,7 @@ def discover(
 
     `node` is the node's name, part of the ids of presets' devices. `numbering` belongs to the entry and is kept by the
     caller for as long as the process lives, so that devices keep their index while others come and go. `device_dir` is
-    the host's directory of what stands in for the nodes of virtual devices.
+    the host's directory for the nodes of virtual devices.
     """
     try:
         found = _discover(entry, host, node, numbering or Numbering(), device_dir)

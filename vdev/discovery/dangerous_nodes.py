@@ -15,7 +15,7 @@ _RAW = {(1, 1): "the machine's physical memory", (1, 2): "the kernel's memory", 
 
 
 class Danger:
-    """Judges nodes; the tables of mounts and swap are read once, when a block device asks for it."""
+    """Checks nodes; the tables of mounts and swap are read once, when the first block device needs them."""
 
     def __init__(self, host: HostRoot) -> None:
         self._host = host
@@ -78,7 +78,7 @@ class Danger:
         return used
 
     def _table(self, path: str, ours: str = "") -> str:
-        """A table of the host; where its /proc is not given to us, our own process's view of the same."""
+        """A table of the host; where its /proc is not mounted here, this process's own view of it."""
         try:
             text = self._host.read_text(path, limit=16 * 2**20)
         except HostError:

@@ -47,8 +47,8 @@ def looked_at(host: HostRoot, path: str) -> FileInfo | None:
 def node_key(info: FileInfo) -> str:
     """What a device node is, whatever it is called: its kind and numbers.
 
-    Of major 1 are /dev/null and its like: software, and what people put in the place of a node that they lack. Those
-    are told apart by path.
+    Major 1 is /dev/null and the like: software, which people also put in the place of missing nodes. These are told
+    apart by path.
     """
     is_software = info.kind is NodeKind.CHAR and info.major == 1
     return info.path if is_software else f"{info.kind} {info.major}:{info.minor}"

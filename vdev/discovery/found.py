@@ -1,4 +1,4 @@
-"""What a discovery source answers: devices, problems, and why each candidate matched or did not."""
+"""The result of a discovery source: devices, problems, and why each candidate matched or did not."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from ..core.model.device import RawDevice
 from ..core.model.problem import Problem, Severity
 from ..core.spec import EntrySpec
 
-MAX_SHOWN = 5  # of problems alike; the rest are counted
+MAX_SHOWN = 5  # of equal problems; the rest are counted
 
 
 def is_usable(name: str) -> bool:
@@ -80,9 +80,9 @@ class Found:
         return {device.id: device for device in self.devices}
 
     def after(self, before: "Found") -> "Found":
-        """The same result, made of the earlier one's objects as far as they say the same.
+        """The same result, made of the objects of the earlier one where they are equal.
 
-        So whatever is made from it can see by identity what changed.
+        So whatever is built on it can see by identity what changed.
         """
         if self == before:
             return before
@@ -92,7 +92,7 @@ class Found:
 
 
 class Problems:
-    """Collects a scan's problems; of many alike, a few are shown and the rest counted."""
+    """Collects a scan's problems; of many equal ones a few are shown and the rest are counted."""
 
     def __init__(self, entry: EntrySpec) -> None:
         self._where = entry.where or entry.name

@@ -36,8 +36,8 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
         if alone:
             problems.warn(
                 f"{len(alone)} of {len(found)} matches of {item.path}",
-                f"are not used, the first is {alone[0]}: the other patterns have no partner for them",
-                "a limit lets one match serve several devices",
+                f"are not used, the first is {alone[0]}: no matches of the other patterns belong to them",
+                "with limit, one match can serve several devices",
             )
     return Found(
         devices=devices,

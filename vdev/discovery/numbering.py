@@ -1,11 +1,11 @@
-"""The memory that a scan needs of earlier ones, so that devices keep their index and name while others come and go."""
+"""What a scan remembers of earlier ones, so that devices keep their index and name while others come and go."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 
 class Numbering:
-    """Of one entry: the index of each device id ever seen, and who carries a name that turned out not to be unique.
+    """For one entry: the index of each device id ever seen, and which device has a name that is not unique.
 
     An id keeps its index while it is away, because it may come back and a pod may still hold it; `retain` ends that.
     """
@@ -36,9 +36,9 @@ class Numbering:
     def tell_apart(self, devices: Sequence[tuple[str, str]]) -> list[str]:
         """For each device's name (a serial number; may be empty) and place: the name if it is enough, else the place.
 
-        Who first had a name alone keeps it, wherever it is plugged in; a twin that joins later is known by its place,
-        and so are twins that were there together from the start. A twin stays one when it is alone: an id must not
-        change because another device left.
+        The first device with a name keeps it, wherever it is plugged in; a twin that joins later is named by its place,
+        and so are twins that were there together from the start. A twin stays a twin when the other leaves, because an
+        id must not change then.
         """
         strangers = Counter(name for name, place in devices if (name, place) not in self._twins)
         told = []

@@ -1,4 +1,4 @@
-"""Walking the host's directories after a path pattern."""
+"""Walking the host's directories to find what a path pattern matches."""
 
 import posixpath
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ class _TooMany(Exception):  # ends a walk, and is no error of the program
 
 @dataclass(slots=True)
 class Walk:
-    """Walks the host; `watched` gathers the directories whose entries decided what was found.
+    """Walks the host; `watched` collects the directories whose entries decided what was found.
 
-    A scan is bounded, so that a pattern for the whole machine delays nothing else: neither reloads nor the end.
+    A scan is bounded, so that a pattern for the whole machine delays neither reloads nor the shutdown.
     """
 
     host: HostRoot
@@ -36,16 +36,16 @@ class Walk:
     def paths(self, wanted: Pattern) -> list[str] | None:
         """The existing paths that match, links at the end not yet followed, in natural order.
 
-        Linked directories are entered where the pattern names them, not by `**`, which could not end otherwise.
-        None for a pattern that asks for too much, which is reported.
+        Linked directories are entered where the pattern names them, but not by `**`, which might never end. None, and a
+        problem, for a pattern that asks for too much.
         """
         before = set(self.watched)
-        hint = "write more of the path, and less of it as wildcards"
+        hint = "write more of the path out, with fewer wildcards"
         try:
             found = self._walk(wanted)
         except _TooMany:
             self.watched = before | {wanted.directory}
-            message = f"is given up: more than {MAX_LOOKS} directory entries would have to be looked at"
+            message = f"is given up: it would have to look at more than {MAX_LOOKS} directory entries"
             self.problems.error(f"glob {wanted.text}", message, hint)
             return None
         self.matches_left -= len(found)

@@ -1,4 +1,4 @@
-"""From a device in sysfs to what a container gets of it: its own node and those of its children."""
+"""From a device in sysfs to what a container gets: its own node and those of its children."""
 
 import posixpath
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ class NodeFinder:
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
         """The raw device at a sysfs directory.
 
-        It is its own node; without one the nodes of its children, and without these its place in sysfs.
-        It is unhealthy while a node that it should have is missing, or when a container would get nothing of it. With
-        children, `container_path` renames the first child's node, else the device's own; a directory takes all of them.
+        It owns its own node; without one, the nodes of its children; without these, its place in sysfs. It is unhealthy
+        while a node that it should have is missing, or when a container would get nothing. With children,
+        `container_path` renames the first child's node, otherwise the device's own; a directory takes all of them.
         """
         own = self.tree.node(directory)
         wanted = [own] if own else []
@@ -62,7 +62,7 @@ class NodeFinder:
             self.watched.add(posixpath.dirname(path))
             info = looked_at(self.host, path)
             if info is None or not info.is_device:
-                lacking = lacking or f"{path} is {'missing' if info is None else 'no device node'}"
+                lacking = lacking or f"{path} is {'missing' if info is None else 'not a device node'}"
                 continue
             to = self.source.container_path
             values = facts(bare, self.entry.resource) | {"path": path, "attributes.base": posixpath.basename(path)}
@@ -76,19 +76,19 @@ class NodeFinder:
         return replace(bare, nodes=tuple(nodes_found), health=health, owns=owns, uses=uses)
 
     def _without_use(self, directory: str, wanted: list[str]) -> str:
-        """Why the device is of no use to a container; empty when it gives a node, or what needs none.
+        """Why a container would get nothing of the device; empty when it gets a node, or needs none.
 
-        A network interface needs none, and what the entry's `container` says may do without.
+        A network interface needs no node, and neither does an entry that has a `container` block.
         """
         name = posixpath.basename(directory)
         if wanted:
             return ""
         if isinstance(self.source, UsbSource):
-            return f"{name} has no device node: sysfs tells neither its name nor the numbers of bus and device"
+            return f"{name} has no device node: sysfs shows neither its name nor its bus and device numbers"
         is_net = "net" in (self.source.subsystem, *self.source.children)
         if is_net or self.entry.container != ContainerSpec():
             return ""
-        return f"{name} has no device node, and neither children nor container give anything else"
+        return f"{name} has no device node; give children or container, so that a pod gets something"
 
     def _child(self, directory: str, subsystem: str, bus: str) -> tuple[list[str], list[str]]:
         """Nodes and names of what a child subsystem has below the device."""

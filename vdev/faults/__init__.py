@@ -1,6 +1,7 @@
-"""Failures on demand, acted out: rules come in, hooks are answered, and everybody can see that it is a drill.
+"""Failures on demand at run time: rules come in, hooks are answered, and log and status say that it is a drill.
 
-    engine      rules, their runs, and the answers to the plugin's hooks
+    engine      the rules in force, and the answers to the plugin's hooks
+    rule_run    one rule on this node since it was loaded
     rule_store  rules from files and from people, beside those of the configuration
 
 When something fails is decided in `core.faults.schedule`, what it hits in `core.faults.targets`; the agent asks after

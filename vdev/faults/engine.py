@@ -1,9 +1,7 @@
-"""The rules in force and their runs: answers the plugin's hooks, and tells the agent what to do to devices and when to
-look again.
+"""The fault rules in force: what the plugin's hooks answer, what happens to devices, and when to look again.
 
-Decides nothing of its own: `core.faults.schedule` says when, `core.faults.targets` on what; here is the memory that
-they take as arguments (when a rule was loaded, what fired, how many calls there were). Everything that it lets happen
-is logged with `injected=True` and counted.
+It decides nothing itself: `core.faults.schedule` says when, `core.faults.targets` to what, and each rule's `rule_run`
+is the memory that they need. Everything that it makes happen is logged with `injected=True` and counted.
 """
 
 import math
@@ -81,9 +79,9 @@ class Engine:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def load(self, source: str, faults: FaultSpec) -> None:
-        """The rules of a source are these now: a changed one starts anew, an equal one goes on, a missing one heals.
+        """Replace the rules of a source. A changed rule starts anew, an unchanged one goes on, a missing one ends.
 
-        Another seed changes the rules that draw lots.
+        A new seed also restarts the rules that depend on chance.
 
         Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
         """
@@ -107,14 +105,14 @@ class Engine:
         self._on_change()
 
     def clear(self, name: str) -> None:
-        """End a rule; one of the configuration comes back when it is triggered or changed. Raises UsageError."""
+        """End a rule; a rule of the configuration returns when it is triggered or changed. Raises UsageError."""
         run = self._run(name)
         self._end(run)
         run.cleared, run.firings = True, ()
         self._on_change()
 
     def trigger(self, name: str, keys: frozenset[Key] | None = None) -> None:
-        """Let a rule's fault happen now. Raises UsageError."""
+        """Make a rule's fault happen now. Raises UsageError."""
         run = self._run(name)
         if not run.here:
             raise UsageError(f"the rule {name!r} is not for this node, {self._node}")
@@ -126,7 +124,9 @@ class Engine:
     def _run(self, name: str) -> RuleRun:
         run = self.runs.get(name)
         if run is None:
-            raise UsageError(f"there is no fault {name!r}; there are: {', '.join(sorted(self.runs)) or 'none'}")
+            raise UsageError(
+                f"there is no fault rule {name!r}; the rules are: {', '.join(sorted(self.runs)) or 'none'}"
+            )
         return run
 
     def _end(self, run: RuleRun) -> None:
@@ -136,7 +136,7 @@ class Engine:
         self._late = {key: due for key, due in self._late.items() if key[0] != run.rule.name}
 
     def meet(self, inventory: Inventory) -> None:
-        """These are the node's devices now; which of them each rule means."""
+        """Take these as the node's devices, and select those that each rule means."""
         if inventory is not self._inventory:
             self._inventory = inventory
             self._select()
@@ -144,7 +144,7 @@ class Engine:
     # --- what the agent asks ------------------------------------------------------------------------------------------
 
     def look(self, inventory: Inventory) -> Afflictions:
-        """Bring every run up to now; what faults do to the devices of this inventory."""
+        """Bring every rule up to now. What faults do to the devices of this inventory."""
         if not self.runs and not self._active:
             self.afflictions, self.stirred = targets.NONE, False
             return targets.NONE
@@ -172,7 +172,7 @@ class Engine:
         return earliest((*(run.changes_at for run in self.runs.values() if run.live), *late))
 
     def take_strikes(self) -> list[Strike]:
-        """What must happen now, each time once."""
+        """What must happen now; each strike is returned once."""
         struck, self._struck = self._struck, []
         return struck
 
@@ -186,11 +186,11 @@ class Engine:
 
     @property
     def pod_resources_down(self) -> bool:
-        """Whether the PodResources API shall not answer."""
+        """Whether a rule keeps the PodResources API from answering."""
         return any(isinstance(run.rule.effect, PodResources) for run in self._active)
 
     def cdi(self, resource: str) -> CdiFault | None:
-        """What becomes of the resource's CDI file."""
+        """What happens to the resource's CDI file."""
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, Cdi) and run.rule.concerns(resource):
@@ -205,7 +205,7 @@ class Engine:
         return {name: run.rule.when.file for name, run in self.runs.items() if run.rule.when.start is Start.FILE}
 
     def saw_file(self, name: str, *, there: bool) -> None:
-        """A rule's file is there, or is not."""
+        """Note that the file that a rule waits for is there, or is not."""
         if self.runs[name].saw_file(self.clock.now(), there=there):
             self._on_change()
 
@@ -228,7 +228,7 @@ class Engine:
         return None
 
     def holds(self, rule: str) -> bool:
-        """Whether a hanging call goes on hanging."""
+        """Whether a hanging call must go on hanging."""
         return any(run.rule.name == rule for run in self._active)
 
     def on_register(self, resource: str) -> RegisterFault | None:
@@ -255,7 +255,7 @@ class Engine:
         return None
 
     def on_stream(self, resource: str) -> Stream | None:
-        """What becomes of the resource's streams now."""
+        """What happens to the resource's streams now."""
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, Stream) and effect.fault is not StreamFault.CLOSE and run.rule.concerns(resource):
@@ -264,7 +264,7 @@ class Engine:
         return None
 
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
-        """Devices were given to a pod: rules that wait for that begin, for these devices."""
+        """Start the rules that wait until a pod is given devices, for these devices."""
         keys = frozenset((resource, each) for each in ids)
         now = self.clock.now()
         for run in self.runs.values():
@@ -303,7 +303,7 @@ class Engine:
                     self._note(run, resource, quiet=True)
 
     def _resources_of(self, run: RuleRun) -> Iterable[str]:
-        """The resources whose devices the rule hits now; for other kinds what the rule says."""
+        """The resources whose devices the rule hits now; for other kinds, the resource that the rule names."""
         if run.rule.kind is not FaultKind.DEVICE:
             return (run.rule.resource,)
         return sorted({name for name, _ in run.hit(self._inventory, self.clock.now())}) or (run.rule.resource,)
@@ -341,7 +341,7 @@ class Engine:
         return Afflictions(verdicts, frozenset(removed), frozenset(dropped), pre_start)
 
     def _waited(self, run: RuleRun, what: str, delay: float) -> bool:
-        """Whether something that comes late has waited long enough, from its first mention on."""
+        """Whether something that a rule delays has waited long enough, counted from the first call."""
         key = (run.rule.name, what)
         if key not in self._late:
             self._late[key] = self.clock.now() + delay

@@ -1,7 +1,7 @@
-"""Rules beside those of the configuration: typed by people (`live`), and files of a watched directory.
+"""Rules beside those of the configuration: typed by people (`live`), and files in a watched directory.
 
-Each file is a source of its own: it is read again when it changed, a wrong one changes nothing and is reported, and the
-rules of one that is gone heal. The directory is for people who have `kubectl exec` and nothing else.
+Each file is a source of its own. A file that changed is read again, a wrong file changes nothing and is reported, and
+the rules of a file that is gone end. The directory is for people who have nothing but `kubectl exec`.
 """
 
 import asyncio
@@ -43,19 +43,20 @@ class RuleStore:
     # --- live ---------------------------------------------------------------------------------------------------------
 
     def add(self, text: str) -> list[str]:
-        """Add the rules of a text, each in the place of a live one of its name. Raises ConfigError or UsageError."""
+        """Add the rules of a text; each replaces the live rule of its name. Raises ConfigError or UsageError."""
         new = self._parse(text, "<live>")
         names = [rule.name for rule in new.rules]
         if not names:
-            raise UsageError(
-                "there is no rule in it; expected one such as {name: x, devices: [a/0], health: Unhealthy}"
-            )
+            raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
         others = tuple(rule for rule in self._live.rules if rule.name not in names)
         self._load(FaultSpec(seed=new.seed, rules=(*others, *new.rules)))
         return names
 
     def set_device(self, device: str, *, health: str, reason: str = "", seconds: float | None = None) -> str:
-        """Say that a device is so, for so long; returns the rule's name. Raises ConfigError or UsageError."""
+        """Set a device's health by a live rule, for a while or until it is cleared. Returns the rule's name.
+
+        Raises ConfigError or UsageError.
+        """
         rule = {"name": name_of(device), "devices": {"id": device}, "health": health, "reason": reason}
         if seconds is not None:
             rule["for"] = f"{int(seconds * 1000)}ms"
@@ -64,7 +65,7 @@ class RuleStore:
         return self.add(json.dumps(rule))[0]
 
     def clear(self, name: str) -> None:
-        """End a rule: a live one is forgotten, another sleeps until it is triggered or changed.
+        """End a rule: a live one is forgotten, another one rests until it is triggered or changed.
 
         Raises UsageError.
         """
@@ -113,7 +114,7 @@ class RuleStore:
 
 
 def name_of(device: str) -> str:
-    """The name of the rule that a person sets a device with."""
+    """The name of the rule by which `vdev device` sets a device."""
     return f"device:{device}"
 
 

@@ -1,4 +1,4 @@
-"""The monitor: a task per probed device, the verdicts of all, and who is told when one changes."""
+"""The health monitor: a task for each probed device, the verdicts on all, and news of changes."""
 
 import asyncio
 import itertools

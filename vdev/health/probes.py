@@ -1,11 +1,11 @@
-"""The four probes, made anew for each look. `run` blocks and says what is wrong; `abort` ends what can be ended.
+"""The four probes. Each is made anew for every run; `run` blocks and says what is wrong, `abort` ends it if possible.
 
-    exists   all nodes and mounted paths of the device are there, and what should be a node is one
-    open     every node can be opened as the container may open it; EBUSY counts as healthy: who holds it, has it
-    file     a file holds the expected word, or just is there; as this process sees it, below no host root
+    exists   all nodes and mounted paths of the device are there, and the nodes are device nodes
+    open     every node can be opened the way the container may open it; EBUSY is healthy, because somebody is using it
+    file     a file has the expected content, or exists; a path of this process, not below the host root
     command  a program exits with 0
 
-Opening has side effects: a serial line's DTR goes up, which resets an Arduino. `exists` is the probe to begin with.
+Opening a device may change it: a serial line raises DTR, which resets an Arduino. Begin with `exists`.
 """
 
 import errno
@@ -27,10 +27,10 @@ _OK = Outcome(ok=True)
 
 
 class Prober(Protocol):
-    """One look at one device."""
+    """One run of a probe on one device."""
 
     def run(self) -> Outcome:
-        """Probe once; blocks, for ever at worst."""
+        """Probe once. Blocks, in the worst case for ever."""
 
     def abort(self) -> None:
         """End a `run` in another thread if that is possible; never blocks."""
@@ -70,11 +70,11 @@ class _Exists:
             if info is None:
                 return Outcome(ok=False, reason=f"{path} is gone")
             if path in self._nodes and not info.is_device:
-                return Outcome(ok=False, reason=f"{path} is no device node any more")
+                return Outcome(ok=False, reason=f"{path} is no longer a device node")
         return _OK
 
     def abort(self) -> None:
-        """A look at a file cannot be ended."""
+        """Looking at a file cannot be interrupted."""
 
     def directories(self) -> frozenset[Path]:
         return _directories(self._host, self._paths)
@@ -98,7 +98,7 @@ class _Open:
         return _OK
 
     def abort(self) -> None:
-        """An open that hangs in the kernel cannot be ended."""
+        """An open that hangs in the kernel cannot be interrupted."""
 
     def directories(self) -> frozenset[Path]:
         return _directories(self._host, [node.host_path for node in self._nodes])
@@ -132,7 +132,7 @@ class _File:
         return _OK
 
     def abort(self) -> None:
-        """Reading a file cannot be ended."""
+        """Reading a file cannot be interrupted."""
 
     def directories(self) -> frozenset[Path]:
         return _directories(self._here, [self._path])

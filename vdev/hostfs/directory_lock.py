@@ -1,4 +1,4 @@
-"""An exclusive lock on a directory: it leaves no file behind, and ends with its process."""
+"""An exclusive lock on a directory, which leaves no file behind and ends with its process."""
 
 import fcntl
 import os
@@ -15,8 +15,8 @@ log = structlog.get_logger(__name__)
 class DirectoryLock:
     """`take` gets the lock or keeps it, `release` gives it up, `close` gives it up for good. Blocks, but briefly.
 
-    The lock is on the directory that stands at the path: whoever removes the directory and makes it again makes another
-    one, without a lock. So `take` must be called again now and then.
+    The lock is on the directory itself, not on its path: a directory that is removed and made again has no lock. So
+    `take` must be called again now and then.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a directory looked like, for the places and platforms where no event says that it changed. Blocks."""
+"""What a directory looked like, for file systems and platforms without events. Blocks."""
 
 import os
 from collections.abc import Hashable
@@ -37,7 +37,7 @@ def _state(entry: "os.DirEntry[str]") -> tuple[int, ...]:
 
 
 def is_silent(path: Path) -> bool:
-    """Whether the directory is on a file system that inotify knows too little about, by the kernel's mount table."""
+    """Whether inotify misses changes on the directory's file system, by the kernel's mount table."""
     for candidate in (path, *path.parents):
         try:
             device = os.stat(candidate).st_dev

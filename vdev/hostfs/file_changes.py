@@ -1,8 +1,8 @@
-"""The two changes that are made to files of the host: a plain file is emptied, a mode is set.
+"""The two changes that vdev makes to files of the host: it empties a plain file, and sets a mode.
 
-The path is the host's, links are followed below the host root and never out of it; each step of the way is opened
-without following a link, so that nobody can put one there meanwhile. What is no plain file (or, for a mode, no device
-node) is refused without being opened. Blocks; everything raises HostError.
+The path is the host's. Links are followed below the host root and never out of it; each directory on the way is opened
+without following a link, so that nobody can slip one in. Anything but a plain file (or, for a mode, a device node) is
+refused without being opened. Blocks; every failure is a HostError.
 """
 
 import os
@@ -40,8 +40,8 @@ def _amend(
         handles.append(os.open(last, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handles[-1]))
         found = os.fstat(handles[-1]).st_mode
         if not any(is_kind(found) for is_kind in kinds):
-            wanted = "plain file" if len(kinds) == 1 else "plain file and no device node"
-            raise HostError(f"refused to {what} {host_path}: it is no {wanted}")
+            wanted = "a plain file" if len(kinds) == 1 else "a plain file or a device node"
+            raise HostError(f"refused to {what} {host_path}: it is not {wanted}")
         act(f"/proc/self/fd/{handles[-1]}")
     except OSError as cause:
         raise HostError(f"cannot {what} {host_path}: {reason_of(cause)}") from cause

@@ -1,5 +1,7 @@
-"""Looks at paths that a person gave, without an exception: pathlib's own raise for names that are too long, for
-directories that must not be entered, and for disks that fail. Blocks.
+"""Looks at paths that a person gave, without exceptions.
+
+The methods of pathlib raise for names that are too long, for directories that must not be entered, and for failing
+disks. Blocks.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Reading a file that somebody else may have put there: a plain one, of bounded size, and nothing that can hang."""
+"""Reading a file that somebody else may have put there: only a plain file of bounded size, nothing that can hang."""
 
 import os
 import stat
@@ -31,7 +31,7 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
             data: bytes = b"" if found.st_size > limit else file.read(limit + 1)
     except FileNotFoundError:
         if follow and os.path.islink(path):
-            raise HostError(f"cannot read {path}: it is a link that leads nowhere") from None
+            raise HostError(f"cannot read {path}: it is a symbolic link to nothing") from None
         return None
     except OSError as cause:
         raise HostError(f"cannot read {path}: {reason_of(cause)}") from cause
@@ -42,4 +42,4 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
 
 def _must_be_plain(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise HostError(f"cannot read {path}: it is {_KINDS.get(stat.S_IFMT(mode), 'no plain file')}")
+        raise HostError(f"cannot read {path}: it is {_KINDS.get(stat.S_IFMT(mode), 'not a plain file')}")

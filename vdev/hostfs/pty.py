@@ -39,14 +39,14 @@ def open_pty(host: HostRoot) -> Pty:
     try:
         master = os.open(host.path(_MULTIPLEXER), flags | os.O_NONBLOCK)
     except OSError as cause:
-        raise HostError(f"no new serial line: cannot open {_MULTIPLEXER}: {reason_of(cause)}") from cause
+        raise HostError(f"cannot make a serial line: cannot open {_MULTIPLEXER}: {reason_of(cause)}") from cause
     try:
         fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
         (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, struct.pack("i", 0)))
         terminal = fcntl.ioctl(master, _TIOCGPTPEER, flags)
     except OSError as cause:
         os.close(master)
-        raise HostError(f"no new serial line: {reason_of(cause)}") from cause
+        raise HostError(f"cannot make a serial line: {reason_of(cause)}") from cause
     tty.setraw(terminal)
     os.fchmod(terminal, 0o666)
     return Pty(master, terminal, f"/dev/pts/{number}")

@@ -1,6 +1,6 @@
-"""Kernel uevents over netlink: the news that sysfs, which has no inotify, is otherwise silent about.
+"""Kernel uevents over netlink: they report changes in sysfs, where inotify reports none.
 
-Only a wake-up: the text of an event is never believed, whoever hears one looks at sysfs again.
+An event is only a wake-up: its text is never trusted, and who receives one looks at sysfs again.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class Uevents:
         return self._socket.fileno()
 
     def drain(self) -> None:
-        """Forget all that was said until now. An overflow of the socket's buffer counts as heard."""
+        """Discard all events until now. An overflow of the socket's buffer counts as an event."""
         with contextlib.suppress(OSError):
             while True:
                 self._socket.recv(8192)

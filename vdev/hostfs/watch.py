@@ -1,9 +1,9 @@
 """Directories whose changes wake the event loop: inotify where it works, a poll where it does not.
 
-One `Watcher` holds one inotify descriptor and has one consumer, who awaits `changes()` and looks for itself what is
-new: a change is a hint, never a fact. Directories may be missing; the nearest existing ancestor is watched until they
-appear. What inotify cannot see (sysfs, remote file systems, a directory that something was mounted on) is compared now
-and then in a thread; kernel uevents, where allowed, bring sysfs up to speed.
+One `Watcher` holds one inotify descriptor and has one consumer, which awaits `changes()` and then looks what is new
+itself: a change is a hint, never a fact. Directories may be missing; the nearest existing ancestor is watched until
+they appear. What inotify cannot see (sysfs, remote file systems, a directory that something was mounted on) is compared
+now and then in a thread; kernel uevents, where allowed, report changes in sysfs at once.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class _Target:
     content: bool
     armed: Path | None = None
     wd: int = -1
-    silent: bool = False  # inotify is deaf there; `stamp` is then of the content, else of the directory itself
+    silent: bool = False  # inotify reports nothing there; `stamp` is then of the content, else of the directory itself
     stamp: Hashable = None
     known: bool = False  # whether `stamp` holds anything
 
@@ -87,7 +87,7 @@ class Watcher:
 
     def _open_inotify(self) -> Any:
         if inotify_simple is None:
-            self._limit("there is no inotify here: directories are polled")
+            self._limit("inotify is not available: directories are polled")
             return None
         try:
             inotify = inotify_simple.INotify(nonblocking=True)
@@ -101,7 +101,7 @@ class Watcher:
         try:
             uevents = Uevents()
         except OSError as cause:
-            self._limit(f"kernel uevents cannot be heard ({reason_of(cause)}): sysfs is polled")
+            self._limit(f"kernel uevents cannot be received ({reason_of(cause)}): sysfs is polled")
             return None
         self._loop.add_reader(uevents.fileno(), self._on_uevent)
         return uevents
@@ -120,7 +120,7 @@ class Watcher:
         return frozenset(self._targets)
 
     def watch(self, path: Path, *, content: bool = True) -> None:
-        """Watch a directory, which need not exist; watching it twice is watching it once.
+        """Watch a directory, which need not exist; watching it again changes nothing.
 
         `content=False` leaves out that a file's content was written. It is right for `/dev`, where each `> /dev/null`
         of anybody's shell is such a write.

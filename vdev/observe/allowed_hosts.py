@@ -40,7 +40,7 @@ def _without_port(host: str) -> str:
 
 
 class Guard:
-    """ASGI: refuses requests that are addressed to somebody else."""
+    """ASGI middleware that refuses requests addressed to other hosts."""
 
     def __init__(self, application: ASGIApp, patterns: Collection[str]) -> None:
         self._application, self._patterns = application, tuple(patterns)
@@ -49,7 +49,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass on."""
         host = Headers(scope=scope).get("host")
-        if host is None or answers_to(host, self._patterns):  # HTTP/1.0 has none, and no browser speaks it
+        if host is None or answers_to(host, self._patterns):  # HTTP/1.0 has no Host, and no browser uses it
             await self._application(scope, receive, send)
             return
         name = _without_port(host)[:_SHOWN]

@@ -4,7 +4,7 @@
     /status   the status document, with an ETag  /readyz   200 while every resource is registered and streaming
     /         the page, which polls /status
 
-What is shown comes through `Watched`. A port that cannot be had is reported, and the agent works on without.
+What is shown comes through `Watched`. When the port is not available, that is reported and the agent works without it.
 """
 
 import asyncio
@@ -187,7 +187,8 @@ class _Side:
         except OSError as failed:
             reason = reason_of(failed)
             if reason != self._told:
-                log.error("no HTTP side; the agent goes on without", address=self._address, reason=reason)  # noqa: TRY400
+                event = "HTTP address not available; the agent works without it"
+                log.error(event, address=self._address, reason=reason)  # noqa: TRY400 - the reason says all
             self._told = reason
             return ""
         self.server, self._told = Server(self._guard, listener, self._limits), ""
@@ -203,7 +204,7 @@ class _Side:
             try:
                 await self.server.run_until_exit()
             except Exception:
-                log.exception("the HTTP side failed; it begins anew")
+                log.exception("the HTTP server failed; it is started again")
             if self.server.should_exit:
                 return
             self.server = None

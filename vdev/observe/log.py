@@ -44,7 +44,7 @@ def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None 
 
 
 class Seldom:
-    """Warns once per period of what may happen at any rate, and says how often it was left out before."""
+    """Warns at most once per period of something that may happen often, and says how many warnings were left out."""
 
     def __init__(self, log: Any, period: float = 60.0) -> None:
         self._log, self._period = log, period

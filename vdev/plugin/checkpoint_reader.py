@@ -2,8 +2,8 @@
 
     {"Data": {"PodDeviceEntries": [{"PodUID", "ResourceName", "DeviceIDs": {"<NUMA>": [ids]}, …}], …}, "Checksum": …}
 
-Read as data and never written. It has every held device at any time, also while the PodResources API says nothing; and
-devices of pods that have ended, until the kubelet writes it the next time. Before Kubernetes 1.20 `DeviceIDs` was a
+It is only read, never written. It names every held device at any time, also while the PodResources API does not answer,
+and devices of pods that have ended until the kubelet writes it the next time. Before Kubernetes 1.20 `DeviceIDs` was a
 plain list. Its form: pkg/kubelet/cm/devicemanager/checkpoint of Kubernetes 1.36.2.
 """
 
@@ -23,7 +23,7 @@ _ENTRIES = '"PodDeviceEntries":'
 
 
 class CheckpointReader:
-    """Reads the file of one directory, anew only when it is another writing. `trouble` says why it cannot be used."""
+    """Reads the file in one directory again whenever it was written. `trouble` says why it cannot be used."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
@@ -31,7 +31,7 @@ class CheckpointReader:
         self._last: Checkpoint | None = None
 
     def read(self) -> Checkpoint | None:
-        """What the file says now; None where it is not there or not understood. Blocks, never for long."""
+        """What the file says now; None where it is missing or not understood. Blocks briefly."""
         stamp = _stamp(self.path)
         if self._last is None or self._last.stamp != stamp:
             self._last = self._read(stamp)
@@ -45,12 +45,12 @@ class CheckpointReader:
         except HostError as failed:
             self.trouble = str(failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self.trouble = f"the kubelet's checkpoint {self.path} has a form that is not known here"
+            self.trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
         return None
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Which writing of the file it is; the kubelet renames a new file over the old one."""
+    """Identifies one version of the file; the kubelet renames a new file over the old one."""
     try:
         status = path.stat()
     except OSError:

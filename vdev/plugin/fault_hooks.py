@@ -1,6 +1,6 @@
-"""Where failures on demand reach the plugin: what the server and the service ask, and the answer when there are none.
+"""Where failures on demand reach the plugin: what the servicer and the service ask before they act.
 
-The hooks decide nothing of their own and without rules cost one call that returns None. Who answers is `faults.engine`.
+The hooks decide nothing themselves; without rules each costs one call that returns None. `faults.engine` answers them.
 """
 
 from collections.abc import Iterable
@@ -10,25 +10,25 @@ from ..core.model.fault_effects import CallFault, RegisterFault, Rpc, Stream
 
 
 class FaultHooks(Protocol):
-    """The questions. Whoever implements them calls `ResourceService.poke` when an answer changes."""
+    """The questions. Who implements them calls `ResourceService.poke` when an answer changes."""
 
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
         """What happens to this call; asked once per call."""
 
     def holds(self, rule: str) -> bool:
-        """Whether a call that this rule hangs goes on hanging."""
+        """Whether a call that this rule hangs must go on hanging."""
 
     def on_register(self, resource: str) -> RegisterFault | None:
         """What happens to the registration that is due; while it holds, asked again after `ResourceService.poke`."""
 
     def on_stream(self, resource: str) -> Stream | None:
-        """What becomes of the resource's streams now."""
+        """What happens to the resource's streams now."""
 
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
         """These devices were given to a pod."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, by the clock that faults go by."""
+        """Wait, by the clock of the fault rules."""
 
 
 class NoFaults:

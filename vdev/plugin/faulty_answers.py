@@ -13,7 +13,7 @@ _Answer = TypeVar("_Answer")
 
 
 def answer(wrong: FaultyAnswer, request: object, right: _Answer) -> _Answer:
-    """What is sent instead of the right answer to Allocate or GetPreferredAllocation."""
+    """The answer that is sent instead of the right one to Allocate or GetPreferredAllocation."""
     match request, right:
         case pb.AllocateRequest(), pb.AllocateResponse():
             return _allocate(wrong, request, right)  # type: ignore[return-value]  # narrowed by the pattern
@@ -73,7 +73,7 @@ def device_list(fault: StreamFault, slots: Sequence[Slot], right: bytes) -> byte
 
 
 def _within(room: int, slots: Sequence[Slot]) -> bytes:
-    """The slots' contrary entries, as many as fit: only `oversized`, which needs consent, may pass the limit."""
+    """The slots once more with the opposite health, as many as fit: only `oversized` may exceed the limit."""
     extra = bytearray()
     for slot in slots:
         piece = _other(slot.id, healthy=not slot.health.healthy)

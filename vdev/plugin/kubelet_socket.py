@@ -1,7 +1,7 @@
-"""The kubelet's directory: where its socket is, whether it is a new one, and which socket files there are ours.
+"""The kubelet's socket: where it is, whether it is a new one, and which socket files beside it are ours.
 
 A kubelet that starts deletes every socket in the directory and then makes its own; one that dies leaves its socket
-behind. So the file says little and its identity says much: a new inode is a new kubelet.
+behind. So the file's existence says little and its identity says much: a new inode is a new kubelet.
 """
 
 import asyncio
@@ -26,9 +26,8 @@ _OURS = "vdev-*.sock"
 class KubeletSocket:
     """Where the kubelet is to be found, and a generation that counts its appearances.
 
-    `socket` is None when nothing shall be registered; `directory` holds the plugin's own sockets.
-
-    Whoever depends on it waits on an event that it subscribes; `look()` finds out whether anything changed.
+    `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets. `look` finds out
+    whether anything changed, and sets the events that were subscribed.
     """
 
     def __init__(self, socket_path: Path | None, plugin_dir: Path) -> None:
@@ -61,7 +60,7 @@ class KubeletSocket:
         return self._identity is not None
 
     async def look(self) -> bool:
-        """Look at the kubelet's socket; tell all subscribers. True when it is another one than before."""
+        """Look at the kubelet's socket and tell all subscribers. Whether it is another one than before."""
         identity = await asyncio.to_thread(_identity, self.socket)
         changed = identity != self._identity
         if changed:
@@ -77,7 +76,7 @@ class KubeletSocket:
         return changed
 
     async def remove_leftovers(self) -> None:
-        """Remove sockets of our name pattern on which nobody listens any more; never another one's."""
+        """Remove sockets with our name pattern on which nobody listens any more; never those of others."""
         for path in await asyncio.to_thread(_leftovers, self.directory):
             log.info("removed the socket of a process that is gone", socket=str(path))
 
@@ -99,7 +98,7 @@ def _identity(path: Path | None) -> tuple[int, int, int] | None:
         status = path.stat()
     except OSError:
         return None
-    # The inode alone would not do, because file systems use numbers again; and a chmod changes only the ctime.
+    # The inode alone does not suffice, because file systems reuse numbers. A chmod changes only the ctime.
     return (status.st_dev, status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None
 
 

@@ -1,7 +1,7 @@
-"""Who holds what, as the kubelet's PodResources API says it.
+"""Which pods hold which devices, according to the kubelet's PodResources API.
 
-Only `List` is called: at changes and at a slow pace, because the kubelet allows 100 calls a second over all its
-clients. Containers of finished pods are absent; so are regular init containers, whose devices an app container reuses
+Only `List` is called, after changes and otherwise seldom: the kubelet allows 100 calls a second for all clients
+together. Containers of finished pods are absent; so are ordinary init containers, whose devices an app container reuses
 or frees.
 """
 
@@ -19,7 +19,7 @@ TIMEOUT = 5.0  # seconds
 
 
 class RateLimited(Exception):
-    """The kubelet is asked too often at the moment; ask again soon."""
+    """The kubelet is being asked too often; ask again soon."""
 
 
 async def holders(socket: Path) -> Answer | None:

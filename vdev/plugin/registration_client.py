@@ -1,7 +1,7 @@
-"""Telling the kubelet of a resource: one Register call, with its answers sorted into refusals and everything else.
+"""Registering a resource with the kubelet: one Register call, and which of its errors are final.
 
-Inside Register the kubelet dials the plugin back (up to 10 s) and asks for its options, so the plugin must be serving
-already and wait longer than that. Its refusals come as UNKNOWN with a text; two of them are final.
+During Register the kubelet dials the plugin back (for up to 10 s) and asks for its options. So the plugin must be
+serving already, and wait longer than that. A refusal is an UNKNOWN error with a text; two of them are final.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ async def register(
 ) -> None:
     """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
 
-    A kubelet that starts removes all sockets and listens then. So `served`, whether the endpoint's socket is there, is
-    asked once this kubelet answers: what it removed is gone by then. Asked before, it may be removed in between, and
-    the kubelet would dial a socket that does not exist for ten seconds. `served` blocks.
+    A kubelet that starts removes all sockets, and listens after that. So `served`, which says whether the endpoint's
+    socket is there, is called once this kubelet answers: what it removes is gone by then. Called earlier, the socket
+    could vanish in between, and the kubelet would dial it in vain for ten seconds. `served` blocks.
 
     Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
     later.
@@ -55,11 +55,11 @@ async def register(
                 raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
                 raise await _unanswered(kubelet_socket) from failed
-            raise SocketError(f"the kubelet did not take {resource}: {text}") from failed
+            raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed
 
 
 async def _connected(channel: grpc.aio.Channel) -> bool:
-    """Connect; whether somebody answers."""
+    """Connect. Whether somebody answers."""
     try:
         async with asyncio.timeout(TIMEOUT):
             state = channel.get_state(try_to_connect=True)
@@ -73,12 +73,12 @@ async def _connected(channel: grpc.aio.Channel) -> bool:
 
 async def _unanswered(kubelet_socket: Path) -> SocketError:
     if await asyncio.to_thread(_forbidden, kubelet_socket):
-        return SocketError(f"no permission to open {kubelet_socket}; run as root or be given access")
+        return SocketError(f"no permission to open {kubelet_socket}; run vdev as root, or give it access")
     return SocketError(f"no kubelet answers on {kubelet_socket}")
 
 
 def _forbidden(path: Path) -> bool:
-    """Whether the socket is there and this process may not open it; gRPC tells that no differently from no answer."""
+    """Whether the socket is there but this process may not open it; for gRPC that looks like no answer."""
     try:
         return path.exists() and not os.access(path, os.W_OK)
     except OSError:

@@ -68,7 +68,7 @@ def _spoil(path: Path, *, replace: bool) -> None:
 
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        with contextlib.suppress(OSError):  # a leftover harms nobody
+        with contextlib.suppress(OSError):  # a file that stays behind does no harm
             path.unlink(missing_ok=True)
 
 
@@ -145,7 +145,7 @@ class ResourceService:
             self._server.servicer.poke()
 
     async def strike(self, fault: StreamFault | SocketFault) -> None:
-        """Let a momentary fault happen: the streams end, or the socket's file is spoilt."""
+        """Apply a momentary fault: end the streams, or spoil the socket's file."""
         server = self._server  # `run` may change servers while the file is spoilt
         if server is None:
             return
@@ -166,7 +166,7 @@ class ResourceService:
             self._registering.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
-        """Serve and register until stopped; nothing that goes wrong with this resource gets out."""
+        """Serve and register until stopped. Nothing that goes wrong with this resource is raised."""
         attempt = 0
         loop = asyncio.get_running_loop()
         self._link.subscribe(self._wake)
@@ -212,7 +212,7 @@ class ResourceService:
             self._become(State.STOPPED)
 
     async def retire(self) -> None:
-        """Take the resource off the node: an empty list first, so that its capacity becomes 0, then the end."""
+        """Take the resource off the node: send an empty list, so that its capacity becomes 0, then stop."""
         listened = self.streams > 0
         try:
             self.update(replace(self.resource, slots=()))  # also for a kubelet that restarts in the meantime
@@ -235,21 +235,21 @@ class ResourceService:
 
     @contextlib.asynccontextmanager
     async def _until_stopped(self) -> AsyncIterator[None]:
-        """Let `stop` interrupt what is inside, as a SocketError."""
+        """Let `stop` end the body of the context with a SocketError."""
         try:
             async with asyncio.timeout(None) as self._registering:
                 yield
         except TimeoutError:
-            raise SocketError(f"told to stop while {self.name} was being registered") from None
+            raise SocketError(f"stopped while {self.name} was being registered") from None
         finally:
             self._registering = None
 
     @contextlib.asynccontextmanager
     async def _reachable(self, server: SocketServer) -> AsyncIterator[None]:
-        """Make the socket's file anew should it vanish while a kubelet that took the registration still dials it.
+        """Make the socket's file anew if it vanishes while a kubelet that accepted the registration still dials it.
 
-        The kubelet dials one name for up to ten seconds. To register another name meanwhile would not do: when the
-        first registration fails, a 1.36 kubelet forgets the second one's connection.
+        The kubelet dials one name for up to ten seconds. Another name must not be registered meanwhile: when the first
+        registration fails, a 1.36 kubelet drops the connection of the second.
         """
         failure: Exception | None = None
         over = asyncio.Event()
@@ -326,12 +326,12 @@ class ResourceService:
                 return True
             left = deadline - asyncio.get_running_loop().time()
             if self.state is State.REGISTERED and servicer.streams_opened == opened and left <= 0:
-                raise SocketError(f"the kubelet took {self.name} but opened no stream within {patience:g} s")
+                raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
             await self._wait(left if self.state is State.REGISTERED and servicer.streams_opened == opened else None)
         return False
 
     async def _sleep(self, seconds: float | None, generation: int) -> None:
-        """Pause, but not longer than until the kubelet is a new one or this resource shall stop."""
+        """Pause, but only until there is a new kubelet or this resource must stop."""
         loop = asyncio.get_running_loop()
         end = None if seconds is None else loop.time() + seconds
         while not self._stopping and not self._poked and self._link.generation == generation:
@@ -354,7 +354,7 @@ class ResourceService:
             await server.stop()
 
     async def _clear_spoilt(self) -> None:
-        """Remove what faults made of sockets that nobody uses any more."""
+        """Remove the spoilt files of sockets that nobody uses any more."""
         current = self._server.path if self._server is not None else None
         unused = {path for path in self._spoilt if path != current}
         self._spoilt -= unused
@@ -363,7 +363,7 @@ class ResourceService:
 
     def _become(self, state: State, trouble: str = "") -> None:
         if (state, trouble) == (self.state, self.trouble) and state is not State.REGISTERED:
-            return  # each registration counts, each trouble is told once
+            return  # each registration is logged, each trouble once
         self.state, self.trouble = state, trouble
         match state:
             case State.REGISTERED:

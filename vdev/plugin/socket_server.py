@@ -18,7 +18,7 @@ from .kubelet_socket import check_socket_path
 from .servicer import Servicer
 
 _START, _STOP = 5.0, 5.0  # seconds within which gRPC must have started or stopped a server
-_EXHAUSTED = "Too many open files; each resource takes two, raise ulimit -n"
+_EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
 _FREE = 128  # file descriptors that are enough for everything else
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),  # GetPreferredAllocation carries every available id
@@ -76,9 +76,7 @@ class SocketServer:
                     await server.stop(grace=2.0)
 
     def owns_socket(self) -> bool:
-        """Whether the socket's path still leads here; a kubelet deletes all sockets when it starts. Blocking, but
-        brief.
-        """
+        """Whether the socket's file is still ours; a kubelet deletes all sockets when it starts. Blocks briefly."""
         try:
             return self.path.lstat().st_ino == self._inode
         except OSError:
@@ -95,10 +93,10 @@ def _no_descriptor_left() -> str:
 
 
 def _are_scarce() -> bool:
-    """Whether a server would take descriptors that are needed for more than itself.
+    """Whether another server would take descriptors that are needed for other things.
 
-    The kubelet's connections come later, and without a few for files no smaller configuration could be read. So no
-    server is made beyond half of the limit; beyond so many free ones nobody counts.
+    The kubelet connects later, and without descriptors for files no smaller configuration could be read. So servers
+    take at most half of the limit, unless enough are free.
     """
     soft, _ = limits.getrlimit(limits.RLIMIT_NOFILE)
     taken: list[int] = []
@@ -120,5 +118,5 @@ def _why_not_bound(path: Path, failed: Exception) -> str:
     if not os.access(directory, os.W_OK):
         if os.geteuid() == 0:
             return f"{directory} is not writable, not even for root: is it mounted read-only?"
-        return f"{directory} is not writable; run as root or be given access"
+        return f"{directory} is not writable; run vdev as root, or give it access"
     return str(failed) or type(failed).__name__

@@ -70,7 +70,7 @@ def errors(text: str) -> list[str]:
         ("    virtual: {}\n    container: {mounts: [{hostPath: /dev/port}]}", "mounts[0].hostPath: /dev/port gives"),
         (
             "    virtual: {}\n    container: {env: {A-B: x}}",
-            "f:5:23: devices[0].container.env.A-B: 'A-B' is no environment",
+            "f:5:23: devices[0].container.env.A-B: 'A-B' is not a valid environment",
         ),
         ('    virtual: {}\n    container: {env: {A: "{x}"}}', "env.A: unknown placeholder {x}; allowed: {id}"),
         ('    virtual: {}\n    container: {env: {A: "{id"}}', "env.A: stray '{'"),
@@ -106,10 +106,13 @@ def errors(text: str) -> list[str]:
             "f:5:56: devices[0].container.mounts[0].containerPath: / is the root of the container",
         ),
         ('    virtual: {}\n    container: {annotations: {"bad key": x}}', "f:5:31: devices[0].container.annotations"),
-        ('    virtual: {}\n    container: {annotations: {"a_b/c": x}}', "'a_b' before '/' is no DNS name"),
-        ("    glob: /dev/{null,zero}", "braces are no wildcards, so '/dev/{null,zero}' names one odd path; write each"),
+        ('    virtual: {}\n    container: {annotations: {"a_b/c": x}}', "'a_b' before '/' is not a DNS name"),
+        (
+            "    glob: /dev/{null,zero}",
+            "braces are not wildcards, so '/dev/{null,zero}' matches only a path with braces in",
+        ),
         ("    glob: '/dev/['", "f:4:11: devices[0].glob: the '[' in '[' is never closed; write [[] for the character"),
-        ("    glob: /dev/a*\n    exclude: ['/dev/[b-a]']", "exclude[0]: [b-a] matches nothing: its range runs"),
+        ("    glob: /dev/a*\n    exclude: ['/dev/[b-a]']", "exclude[0]: [b-a] matches nothing: its range is"),
         ("    virtual: {}\n    onNodes: ['[']", "onNodes[0]: the '[' in '[' is never closed"),
         ("    virtual: {}\n    onNodes: 'n-[z-a]'", "onNodes: [z-a] matches nothing"),
         (

@@ -190,7 +190,7 @@ def test_two_devices_with_one_container_path_are_refused(build):
     entry = build.entry(
         "acme", "acme.dev/npu", nvidia=False, container=container(nodes=(node("/dev/a{index}", "/dev/acme"),))
     )
-    with pytest.raises(AllocationError, match="container path /dev/acme would stand for /dev/a0 and for /dev/a1"):
+    with pytest.raises(AllocationError, match="container path /dev/acme would be both /dev/a0 and /dev/a1"):
         edits(build.inventory(entry), "acme.dev/npu", "acme-0", "acme-1")
 
 

@@ -135,7 +135,7 @@ def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
         Profile(name=f"p{number}", slices=3, memory=1, placements=tuple(range(number % 3, 190, 2)))
         for number in range(64)
     )
-    with pytest.raises(LayoutError, match="no arrangement of the 64 partitions was found in 200000 steps"):
+    with pytest.raises(LayoutError, match="no arrangement of the 64 partitions was found within 200000 steps"):
         place(Geometry(slices=192, profiles=comb), [each.name for each in comb])
 
 

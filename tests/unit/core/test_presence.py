@@ -31,7 +31,7 @@ def test_flapping_ten_times_a_second_is_held_back_until_it_stays():
     """After a few flickers the device is Unhealthy, with the reason and the count, until it has stayed."""
     known, now = flicker(20)
     verdict = flapping.verdicts(known, now)["a"]
-    assert (False, "it went away 20 times, and must stay for 1 s") == (verdict.healthy, verdict.reason)
+    assert (False, "it went away 20 times and must now stay for 1 s") == (verdict.healthy, verdict.reason)
     assert now + flapping.QUIET == flapping.look_again_at(known, now)
     assert {} == flapping.verdicts(known, now + flapping.QUIET)
 

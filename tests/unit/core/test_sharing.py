@@ -76,7 +76,7 @@ def test_several_rules_for_one_resource_are_joined(build):
 @pytest.mark.parametrize(
     ("rules", "text"),
     [
-        (({"devices": 3},), "3 devices of 'nvidia.com/gpu' shall be shared, but this node has 2"),
+        (({"devices": 3},), "3 devices of 'nvidia.com/gpu' are to be shared, but this node has 2"),
         (({"devices": ("7",)},), "has no device with index '7' on this node"),
         (({"devices": ("GPU-zzzz",)},), "has no device with id 'GPU-zzzz' on this node"),
         (

@@ -224,7 +224,7 @@ def test_devices_without_node_name_in_uevent_are_found_where_udev_puts_them(tmp_
         (
             by_bus("pci", where("driver", "vfio-pci")),
             ContainerSpec(),
-            "0000:86:01.0 has no device node, and neither children nor container give anything else",
+            "0000:86:01.0 has no device node; give children or container, so that a pod gets something",
         ),
         (by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)), ContainerSpec(), ""),
         (by_bus("pci", where("driver", "vfio-pci")), ContainerSpec(env=(("VF", parse("{attributes.name}")),)), ""),

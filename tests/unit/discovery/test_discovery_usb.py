@@ -186,7 +186,7 @@ def test_a_device_whose_node_nothing_names_is_unhealthy(tmp_path: Path, devnum: 
     fake.plug(f"{BUS}/1-3", bus="usb", idVendor="0bda", idProduct="2838", busnum=1)
     if devnum is not None:
         fake.file(f"/sys/devices/{BUS}/1-3/devnum", devnum)
-    reason = "1-3 has no device node: sysfs tells neither its name nor the numbers of bus and device"
+    reason = "1-3 has no device node: sysfs shows neither its name nor its bus and device numbers"
     assert [((), reason)] == [(device.nodes, device.health.reason) for device in find(fake, SDR).devices]
 
 

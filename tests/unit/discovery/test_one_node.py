@@ -71,14 +71,14 @@ def server(tmp_path: Path) -> FakeHost:
             'usb: {vendor: "1a86", children: [tty]}',
             'usb: {class: "ff"}',
             {"a": ["bus/usb/001/010", "bus/usb/001/011"], "b": ["bus/usb/001/012"]},
-            "b_1-1.1 (/dev/bus/usb/001/010) is not advertised (and 1 more alike): "
+            "b_1-1.1 (/dev/bus/usb/001/010) is not advertised (and 1 more like it): "
             "it is the same device as a_1-1.1 (/dev/bus/usb/001/010) of the entry 'a', which comes first",
         ),
         (
             'usb: {vendor: "1a86", children: [tty]}',
             'glob: "/dev/ttyUSB*"',
             {"a": ["bus/usb/001/010", "bus/usb/001/011"], "b": ["ttyUSB2"]},
-            "b-ttyUSB0 (/dev/ttyUSB0) is not advertised (and 1 more alike): it is the same device as a_1-1.1 (",
+            "b-ttyUSB0 (/dev/ttyUSB0) is not advertised (and 1 more like it): it is the same device as a_1-1.1 (",
         ),
         (
             'glob: "/dev/ttyUSB0"',
@@ -104,7 +104,7 @@ def test_the_first_entry_in_the_file_has_the_node(
     (problem,) = stock.problems
     assert told in problem.message
     assert problem.where.endswith("devices[1]")
-    assert "exclude it from one of the two entries, or say shared: true in 'b'" in problem.hint
+    assert "exclude it from one of the two entries, or set shared: true in 'b'" in problem.hint
 
 
 def test_functions_of_one_iommu_group_are_one_device_to_two_entries(server: FakeHost, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_functions_of_one_iommu_group_are_one_device_to_two_entries(server: Fake
     both = "sysfs: {bus: pci, match: {driver: vfio-pci}, children: [vfio]}"
     stock = planned(server, tmp_path, "glob: /dev/vfio/41", both)
     assert {"a": ["vfio/41"], "b": []} == paths(stock)
-    assert "b_0000-86-01.0 (/dev/vfio/41) is not advertised (and 1 more alike)" in stock.problems[0].message
+    assert "b_0000-86-01.0 (/dev/vfio/41) is not advertised (and 1 more like it)" in stock.problems[0].message
 
 
 def test_another_node_with_the_same_numbers_is_the_same_device(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def test_a_node_replaced_by_a_file_fails(tmp_path: Path) -> None:
     """Where the runtime wants a node, a plain file is a failure."""
     (tmp_path / "node").touch()
     async with running(HealthMonitor(HostRoot(tmp_path))) as monitor:
-        assert "/node is no device node any more" == await verdict(monitor, Target(EXISTS, device("/node")))
+        assert "/node is no longer a device node" == await verdict(monitor, Target(EXISTS, device("/node")))
 
 
 @pytest.mark.parametrize(("permissions", "mode"), [("rw", os.O_RDWR), ("r", os.O_RDONLY), ("wm", os.O_WRONLY)])

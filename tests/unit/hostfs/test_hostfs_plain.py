@@ -56,7 +56,7 @@ def test_everything_else_is_refused_at_once(tmp_path: Path, kind: str, said: str
 @pytest.mark.parametrize(
     ("target", "follow", "said"),
     [
-        ("nowhere", True, "leads nowhere"),
+        ("nowhere", True, "symbolic link to nothing"),
         ("link", True, "symbolic links"),
         ("nowhere", False, "a symbolic link"),
         ("file", False, "a symbolic link"),

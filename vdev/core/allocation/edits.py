@@ -1,6 +1,6 @@
 """What a container gets for an allocation: variables, nodes, mounts, annotations and CDI names.
 
-The forms are the NVIDIA plugin's, byte for byte for NVIDIA presets: the device list through the strategies that are
+The formats are the NVIDIA plugin's, byte for byte for NVIDIA presets: the device list through the strategies that are
 on, real nodes whatever the strategy (as device specs, or in the CDI specification where only CDI strategies are on),
 and the entry's own `container` block.
 """
@@ -68,7 +68,7 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
 
 
 def _features(flags: Flags) -> dict[str, str]:
-    """What asks NVIDIA's runtime for more than devices, whatever the strategy."""
+    """Variables that ask NVIDIA's runtime for more than devices, under every strategy."""
     asked = {
         "NVIDIA_GDRCOPY": flags.gdrcopy_enabled,
         "NVIDIA_GDS": flags.gds_enabled,
@@ -78,13 +78,13 @@ def _features(flags: Flags) -> dict[str, str]:
 
 
 def only_cdi(flags: Flags) -> bool:
-    """Whether the CDI specification is the only road to the container."""
+    """Whether devices reach containers by CDI alone."""
     strategies = flags.device_list_strategies
     return bool(strategies) and all(each.is_cdi for each in strategies)
 
 
 def any_cdi(flags: Flags) -> bool:
-    """Whether containers are given CDI devices; a node with numbers of its own then needs no host."""
+    """Whether containers are given CDI devices; a node with its own numbers then need not exist on the host."""
     return any(each.is_cdi for each in flags.device_list_strategies)
 
 
@@ -132,7 +132,7 @@ def _cdi_names(edits: ContainerEdits, allocation: Allocation, groups: Iterable[t
     ]
     if DeviceListStrategy.CDI_ANNOTATIONS in strategies:
         owner = "nvidia-device-plugin" if any(entry.is_nvidia for entry, _ in groups) else "vdev"
-        # NVIDIA draws this id at random. Ours is made from the request, so that the same request has the same answer.
+        # NVIDIA draws this id at random. Ours is made from the request, so the same request gets the same answer.
         unique = uuid.uuid5(_NAMESPACE, "\n".join((allocation.resource.name, *(slot.id for slot in allocation.slots))))
         edits.annotations[f"{flags.cdi_annotation_prefix}{owner}_{unique}"] = ",".join(names)
     if DeviceListStrategy.CDI_CRI in strategies:
@@ -140,9 +140,9 @@ def _cdi_names(edits: ContainerEdits, allocation: Allocation, groups: Iterable[t
 
 
 def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
-    """The share of the device that MPS replicas give, as the variables that CUDA's MPS client reads.
+    """The share of the device that MPS replicas stand for, as the variables that CUDA's MPS client reads.
 
-    GKE gives n replicas n shares of the memory and threads; so do we, per device, in the order of the device list.
+    As on GKE, n replicas give n shares of memory and threads, per device, in the order of the device list.
     """
     sharing = allocation.resource.sharing
     assert sharing is not None
@@ -174,7 +174,7 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
 
 
 def placeholders(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, str]:
-    """What a device's `{placeholders}` stand for."""
+    """The values of a device's `{placeholders}`."""
     return {
         "id": device.id,
         "index": device.ordinal,
@@ -248,9 +248,9 @@ def _merge(target: dict[str, _Edit], wanted: Iterable[_Edit], device: Device, sa
         merged = each if present is None else same(present, each)
         if merged is None:
             raise AllocationError(
-                f"the container path {each.container_path} would stand for {target[each.container_path].host_path} "
-                f"and for {each.host_path} "
-                f"(device {device.id}); end containerPath in '/', or put {{index}} in it"
+                f"the container path {each.container_path} would be both {target[each.container_path].host_path} "
+                f"and {each.host_path} "
+                f"(device {device.id}); end containerPath with '/', or put {{index}} in it"
             )
         target[each.container_path] = merged
 
@@ -301,7 +301,7 @@ def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Dev
             continue
         for slot in resource.slots:
             device = slot.device
-            # Of a device of unknown entry an earlier process wrote what a container may need.
+            # For a device of an unknown entry, an earlier process wrote what a container may need.
             if device.raw.entry != UNKNOWN_ENTRY and not device.raw.refused:
                 entry = resource.entries[device.raw.entry]
                 yield cdi.kind(entry.resource), _list_name(device, resource.flags), resource, device

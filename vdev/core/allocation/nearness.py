@@ -34,7 +34,7 @@ class Nearness:
 
     @cached_property
     def most(self) -> int:
-        """What no pair is nearer than."""
+        """The nearness of the nearest pair."""
         return max(map(max, self._weights)) if self._weights else 1
 
     @cached_property
@@ -45,13 +45,13 @@ class Nearness:
         return len({each for number, row in enumerate(self._weights) for each in row[:number]}) > 1
 
     def of(self, one: int, other: int) -> int:
-        """How near two devices are: the more, the nearer."""
+        """How near two devices are; larger is nearer."""
         if self._weights is not None:
             return self._weights[one][other]
         return int(self._groups[one] == self._groups[other])
 
     def nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
-        """As many of `free` as needed, that are nearest to each other and to those in `near`; ascending.
+        """The `needed` devices of `free` that are nearest to each other and to those in `near`; ascending.
 
         With links it is the set with the best links, else devices from as few NUMA nodes as possible. `free` is
         ascending and has none of `near`.
@@ -64,7 +64,7 @@ class Nearness:
 
 
 def _from_fewest(group_of: Sequence[int], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
-    """From as few groups as possible: those in use first, then the largest, last the tightest that holds the rest."""
+    """From as few groups as possible: first those in use, then the largest, last the smallest that holds the rest."""
     groups: dict[int, list[int]] = defaultdict(list)
     for each in free:
         groups[group_of[each]].append(each)
@@ -106,7 +106,7 @@ def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], i
 
 
 def _linked(count: int, scores: Mapping[tuple[int, int], int]) -> list[int]:
-    """Group numbers by who reaches whom over links."""
+    """The number of each device's group; devices that links connect, also over others, are one group."""
     leader = list(range(count))
 
     def find(device: int) -> int:

@@ -24,7 +24,7 @@ _SEEDS = 16  # devices that sets are grown from
 def spread(
     nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
 ) -> dict[int, int]:
-    """From the devices with the fewest slots gone, then those with the least picked."""
+    """One slot at a time from the device with the fewest slots gone, and of these from the one picked least."""
     counts: dict[int, int] = {}
     ranks: dict[tuple[int, int], list[int]] = defaultdict(list)
     for device in sorted(room):
@@ -45,7 +45,7 @@ def spread(
 def filled(
     nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
 ) -> dict[int, int]:
-    """From the devices with the most slots gone, one after the other; of those with equally many from the fewest."""
+    """One device after the other, most slots gone first; of those with equally many, as few as possible."""
     counts: dict[int, int] = {}
     used = dict(held)
     for most in sorted({gone[device] for device in room}, reverse=True):
@@ -65,8 +65,8 @@ def fewest(
 ) -> dict[int, int]:
     """From the devices in use already, then from as few others as possible.
 
-    Of all sets of so few devices the one whose slots are nearest to each other is wanted: sets are grown from several
-    devices, and the best is taken. Between equals those win that have most slots gone.
+    Of all sets of so few devices, the one whose slots are nearest to each other is best: sets are grown from several
+    devices, and the best is taken. Of equal sets, the one with most slots gone wins.
     """
     begun = _Grown(nearness, room, held)
     for device in sorted(held.keys() & room.keys(), key=lambda each: (-room[each], each)):
@@ -118,7 +118,7 @@ class _Grown:
             self._attract(device, count)
 
     def copy(self) -> "_Grown":
-        """Another one that grows on its own."""
+        """A copy that grows on its own."""
         twin = object.__new__(_Grown)
         twin.compares, twin._nearness = self.compares, self._nearness
         twin.left, twin.counts, twin._all = dict(self.left), dict(self.counts), dict(self._all)

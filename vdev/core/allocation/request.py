@@ -1,7 +1,7 @@
-"""Whether a container's request can be granted, and what it stands for.
+"""Whether a container's request can be granted, and which devices it means.
 
-The kubelet's Allocate is not exactly-once, not per pod and never followed by a release; so granting keeps no state and
-the same request always gets the same answer.
+The kubelet may call Allocate several times for one container, does not say for which pod, and never announces a
+release. So granting keeps no state, and the same request always gets the same answer.
 """
 
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ def _slot(resource: Resource, slot_id: str) -> Slot:
     slot = resource.by_id.get(slot_id)
     if slot is None:
         raise UnknownDevice(
-            f"invalid request: unknown device: {_short(slot_id)} is no device of {resource.name}, "
-            f"which has {len(resource.slots)}"
+            f"invalid request: unknown device: {_short(slot_id)} is not one of the "
+            f"{len(resource.slots)} devices of {resource.name}"
         )
     return slot
 
 
 def _short(slot_id: str) -> str:
-    """An id as a message shows it: what no kubelet would send must not flood a status or a log."""
+    """An id for a message, cut where it is longer than any real id, so that it cannot flood a status or a log."""
     return repr(slot_id if len(slot_id) <= 2 * MAX_ID else f"{slot_id[:MAX_ID]}…")

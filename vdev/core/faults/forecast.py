@@ -1,4 +1,4 @@
-"""What fault rules will do to a node, and when: for people who want to know before it happens."""
+"""What fault rules will do to a node, and when, for people who want to know it in advance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

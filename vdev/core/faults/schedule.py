@@ -41,8 +41,8 @@ class Dice:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A zero of a rule's time: `keys` narrows it to some slots, `once` makes it one span that begins at once, `until`
-    ends it.
+    """One start of a rule's time: `keys` restricts it to some slots, `once` makes it one span that begins at once, and
+    `until` ends it.
     """
 
     at: float
@@ -63,7 +63,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Whether a rule is in force, and the time until which that cannot change (None: for ever)."""
+    """Whether a rule is in force, and the time until which that cannot change (None: it never changes)."""
 
     active: bool
     changes_at: float | None

@@ -19,7 +19,7 @@ Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 
 @dataclass(frozen=True, slots=True)
 class Afflictions:
-    """What rules do to slots at one moment. `removed` are unplugged, `dropped` leave the list even while held.
+    """What rules do to slots at one moment: `removed` are unplugged, `dropped` leave the list even while held.
 
     `pre_start` are resources whose PreStartContainer must be called, so that it can fail.
     """
@@ -53,7 +53,7 @@ def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[K
 
 
 def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> frozenset[Key]:
-    """These slots and all others of the units that the rule means with them."""
+    """These slots, and the other slots of the same units that the rule selects."""
     units = {
         _unit(rule.selection, name, slot, narrowed=rule.resource != "*")
         for name, resource in inventory.resources.items()
@@ -147,7 +147,10 @@ def _afflicted(resource: Resource, afflictions: Afflictions) -> Resource:
 
 
 def _judged(slot: Slot, verdict: Health | None) -> Slot:
-    """What is really broken keeps its reason, and what discovery finds broken cannot be said to be well."""
+    """The slot with the verdict of a fault rule.
+
+    A real failure keeps its own reason, and a device that discovery found broken cannot be made Healthy.
+    """
     if verdict is None or slot.health.healthy == verdict.healthy or not slot.device.raw.health.healthy:
         return slot
     return replace(slot, health=verdict)

@@ -1,6 +1,6 @@
-"""From single probe results to a verdict: thresholds both ways, a grace at the start, and a brake on flapping.
+"""From single probe results to a verdict: thresholds both ways, a grace period at the start, and a brake on flapping.
 
-Pure: the time comes in as an argument, in seconds of any steady clock. Who probes, and when, is `health`.
+Pure: the time is an argument, in seconds of any steady clock. `health` probes and decides when.
 """
 
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ class Track:
 def observe(track: Track, spec: HealthSpec, outcome: Outcome, now: float, *, scheduled: bool = True) -> Track:
     """The track after one more result.
 
-    A probe that an event brought forward (`scheduled=False`) can turn a run of results around but not lengthen it:
-    thresholds stand for time. A fall is taken at once, a flapping device's recovery only when it has held for a while:
-    to hand out a dead device is worse than to hold back a living one.
+    A probe that an event brought forward (`scheduled=False`) can end a run of results but not lengthen it, because
+    thresholds stand for time. A failure counts at once, the recovery of a flapping device only after a while: handing
+    out a dead device is worse than holding back a working one.
     """
     if not outcome.ok and now - track.appeared < spec.start_grace:
         return track

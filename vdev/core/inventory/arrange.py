@@ -189,6 +189,6 @@ def _too_large(resource: Resource, where: str) -> Problem:
 def _nearly_too_large(resource: Resource, size: int, where: str) -> Problem:
     return warning(
         where,
-        f"{resource.name}: were all of its {len(resource.slots)} devices Unhealthy, the list would take {size} bytes, "
-        f"more than the {list_size.LIST_LIMIT} that the kubelet receives",
+        f"{resource.name}: if all of its {len(resource.slots)} devices were Unhealthy, "
+        f"the list would take {size} bytes, more than the {list_size.LIST_LIMIT} that the kubelet receives",
     )

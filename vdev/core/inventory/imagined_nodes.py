@@ -1,7 +1,7 @@
-"""Nodes that could exist, with the devices that a configuration alone promises them: what the files prove.
+"""Problems that the configuration has on any node, found by imagining nodes that could exist.
 
-Only virtual devices are known: real ones are found on their node. As `onNodes` may keep entries apart, there is one
-imagined node for each pattern, and one that no pattern means.
+Only virtual devices are known here; real ones are found on their node. `onNodes` may give nodes different entries, so
+one node is imagined for each pattern, and one that no pattern matches.
 """
 
 import re
@@ -23,7 +23,7 @@ _OTHERS = ("node", "x", "other-node", "0")  # names to try for the node that no 
 
 
 def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
-    """The name of a node that none of the patterns means, where there can be one, and of one for each of them."""
+    """The name of a node that no pattern matches, where there can be one, and a name for each pattern."""
     patterns = tuple(dict.fromkeys(patterns))
     free = [name for name in _OTHERS if not any(fnmatchcase(name, pattern) for pattern in patterns)]
     examples = [name for pattern in patterns if fnmatchcase(name := _example(pattern), pattern)]
@@ -44,7 +44,7 @@ def _stands_for(token: str) -> str:
 
 
 def inventory(spec: Spec, node: str) -> Inventory:
-    """What the node of that name would advertise, were it not for real devices."""
+    """What the node of that name would advertise if it had no real devices."""
     found = {
         entry.name: tuple(devices(entry, entry.source, node))
         for entry in spec.on_node(node)
@@ -57,8 +57,8 @@ def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
     """What is wrong on the node of that name; without a name, errors that some node must have, and warnings that every
     node has.
 
-    A resource that has real devices is left out, since nobody knows how many. So is, without a name, what depends on
-    it.
+    A resource with real devices is left out, because nobody knows how many there are. Without a name, so is what
+    depends on the name.
     """
     known = _virtual_alone(spec)
     if node:

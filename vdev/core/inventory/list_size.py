@@ -1,7 +1,7 @@
 """How large a device list is on the wire, without building it.
 
-The kubelet receives at most 4 MiB per message (grpc-go's default, which it does not raise), and a list has no pages:
-what is larger ends the stream and takes the whole resource down. The sizes follow the protobuf encoding of
+The kubelet receives at most 4 MiB per message (grpc-go's default, which it does not raise), and lists have no pages: a
+larger list ends the stream and takes the whole resource down. The sizes follow the protobuf encoding of
 `v1beta1.ListAndWatchResponse`; the plugin's encoder is tested against them.
 """
 

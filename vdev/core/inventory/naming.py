@@ -164,7 +164,7 @@ def _partitions(
 
 
 def partition_id(entry: EntrySpec, raw: RawDevice, placement: Placement) -> str:
-    """A partition's id: of its device, profile and first slice alone, so that other partitions do not move it."""
+    """A partition's id, made of its device, profile and first slice alone: other partitions do not change it."""
     if isinstance(entry.source, VirtualSource) and entry.source.id_style is IdStyle.NVIDIA:
         return f"MIG-{uuid.uuid5(_NAMESPACE, f'{raw.id}/{placement.profile.name}/{placement.start}')}"
     return f"{raw.id}-{placement.profile.name.replace('+', '.')}-{placement.start}"
@@ -234,7 +234,7 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
 def _name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
     """The name and the reason for it, or why there is none."""
     if not spec.gpu_patterns or not entry.gpu_names:
-        return entry.resource, f"the entry {entry.name!r} says so"
+        return entry.resource, f"the entry {entry.name!r} gives this name"
     for pattern in spec.gpu_patterns:
         hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
         if hit is not None:
@@ -253,11 +253,11 @@ def _name_of_partition(spec: Spec, entry: EntrySpec, device: Device) -> tuple[st
         return _name_of_whole(spec, entry)
     domain, _ = domain_and_name(entry.resource)
     name = f"{domain}/{resource_suffix(entry.geometry, device.profile)}"
-    return name, f"migStrategy mixed names profile {device.profile!r} so"
+    return name, f"migStrategy mixed gives profile {device.profile!r} this name"
 
 
 def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:
-    """NVIDIA's devices obey every pattern, others those whose name is in their own domain."""
+    """Every pattern applies to NVIDIA's devices; to others, those whose name is in their own domain."""
     domain, _ = domain_and_name(entry.resource)
     own = entry.is_nvidia or bool(entry.gpu_names)
     return (pattern for pattern in spec.mig_patterns if own or domain_and_name(pattern.name)[0] == domain)
@@ -276,12 +276,12 @@ def _unused_patterns(result: Advertised, spec: Spec) -> None:
 
 
 def _mixed_names(result: Advertised, spec: Spec) -> None:
-    """Say that a name stands for whole devices and for partitions: who asks for one may get the other."""
+    """Warn of a name for both whole devices and partitions: a pod that asks for one may get the other."""
     where = next((pattern.where for pattern in spec.mig_patterns), "")
     for name, portions in result.devices.items():
         if len({portion[0].is_partition for portion in portions}) > 1:  # a portion has one kind
-            text = f"{name!r} names whole devices and partitions alike; a pod may get either"
-            result.problems.append(warning(where, text, "give resources.mig a name of its own"))
+            text = f"{name!r} is the name of both whole devices and partitions; a pod may get either"
+            result.problems.append(warning(where, text, "use another name under resources.mig"))
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -1,10 +1,10 @@
-"""One node of the host is one device: of the entries that reach it, the first in the file has it.
+"""Each node of the host belongs to one device: of several entries that find it, the first in the file gets it.
 
-A device is certain nodes (`RawDevice.owns`), and may hand out others with them (`RawDevice.uses`). Two devices are the
-same thing twice when one hands out what the other is; that both hand out a third node, such as the control node of a
-sound card, is no conflict. Of entries that are `shared` discovery tells neither.
+A device consists of certain nodes (`RawDevice.owns`) and may hand out others with them (`RawDevice.uses`). Two devices
+are the same when one hands out what the other consists of. That both hand out a third node, such as the control node of
+a sound card, is no conflict. For entries that are `shared`, discovery fills in neither.
 
-What is decided follows from the entries and from what is there now, never from what was found first.
+The result depends on the entries and on what is there now, never on the order in which things were found.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from ..spec import EntrySpec
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The devices that each entry has, the ids of those that it does not have although it found them, and why."""
+    """The devices that each entry gets, the ids of those that it found but does not get, and why."""
 
     devices: Mapping[str, Sequence[RawDevice]]
     left_out: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Claims:
 
 
 def same(one: RawDevice, other: RawDevice) -> bool:
-    """Whether two devices are the same thing: one hands out what the other is."""
+    """Whether two devices are the same: one hands out what the other consists of."""
     return _meet(one.owns, other.owns) or _meet(one.owns, other.uses) or _meet(one.uses, other.owns)
 
 
@@ -41,7 +41,7 @@ def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
 def settle(
     entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
 ) -> Claims:
-    """Which of the devices that were found, by entry, each entry has; `entries` are in the order of the file."""
+    """Which of the devices that were found each entry gets; `entries` are in the order of the file."""
     if not _reach_one_node(found, memory or Memory()):
         return Claims(found)
     owners: dict[str, RawDevice] = {}
@@ -73,7 +73,7 @@ def settle(
 
 
 def _reach_one_node(found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> bool:
-    """Whether any two entries reach one node at all; quick, because nearly always none do."""
+    """Whether any two entries find the same node at all; a quick check, since they hardly ever do."""
     keys = [memory.recall("entry keys", name, (raws,), partial(_keys, raws)) for name, raws in found.items()]
     return len(set[str]().union(*keys)) < sum(map(len, keys))
 
@@ -85,12 +85,12 @@ def _keys(raws: Sequence[RawDevice], _last: object) -> frozenset[str]:
 
 def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
     raw, other = pairs[0]
-    more = f" (and {len(pairs) - 1} more alike)" if len(pairs) > 1 else ""
+    more = f" (and {len(pairs) - 1} more like it)" if len(pairs) > 1 else ""
     return warning(
         where,
         f"{_shown(raw)} is not advertised{more}: "
         f"it is the same device as {_shown(other)} of the entry {other.entry!r}, which comes first",
-        f"exclude it from one of the two entries, or say shared: true in {raw.entry!r} if pods may have it from both",
+        f"exclude it from one of the two entries, or set shared: true in {raw.entry!r} if pods may have it from both",
     )
 
 

@@ -1,9 +1,9 @@
-"""Devices whose own facts would turn a template into something that was not meant: they are listed and not handed out.
+"""Devices whose own facts would turn a template into something unintended: they are listed but not handed out.
 
-A serial number or a product's name is text that whoever made the device has chosen. Put into a path, `../../etc` climbs
-out of it, a '/' leads into another directory, and nothing at all leaves the directory itself. Put into a variable, a
-comma makes two devices of one, and a line break two lines. What people wrote in the configuration is trusted further:
-there only what no path and no variable can hold is refused.
+A serial number or a product's name is text that the maker of the device has chosen. In a path, `../../etc` climbs out
+of the directory, a '/' leads into another one, and an empty text names the directory itself. In a variable, a comma
+makes two devices of one, and a line break makes two lines. What people wrote into the configuration is trusted more:
+only what no path and no variable can hold is refused.
 """
 
 import posixpath
@@ -48,7 +48,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """All devices by entry, the refused ones Unhealthy; the ids of these, and what to tell people."""
+    """All devices by entry, the refused ones Unhealthy; the ids of the refused ones, and what to report."""
 
     devices: Mapping[str, Sequence[RawDevice]]
     refused: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class _Judged:
 def settle(
     entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
 ) -> Refusals:
-    """Judge every device that was found, by entry; the others are the same objects as before."""
+    """Check every device that was found, by entry; devices that are not refused are the same objects as before."""
     memory = memory or Memory()
     devices, refused, problems = dict(found), set[str](), []
     for entry in entries:
@@ -100,7 +100,7 @@ def _refused(raw: RawDevice, why: str) -> RawDevice:
 
 def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:
     first, reason = next(iter(why.items()))
-    more = f" (and {len(why) - 1} more alike)" if len(why) > 1 else ""
+    more = f" (and {len(why) - 1} more like it)" if len(why) > 1 else ""
     return warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}")
 
 
@@ -108,7 +108,7 @@ def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:
 
 
 def _places(entry: EntrySpec) -> Iterator[_Place]:
-    """Every template of the entry whose text leaves vdev or names a file."""
+    """Every template of the entry whose text goes to a container, to a command or names a file."""
     container = entry.container
     yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env)
     yield from (_Place(f"container.annotations {name}", _Use.ANNOTATION, each) for name, each in container.annotations)
@@ -133,7 +133,7 @@ def _places(entry: EntrySpec) -> Iterator[_Place]:
 
 
 def _inside(entry: EntrySpec) -> Iterator[_Place]:
-    """Where the source's own nodes go. What a pattern found is made of the names of real files."""
+    """The container paths of the source's own nodes. Those of a glob are made of the names of real files."""
     match entry.source:
         case SysfsSource(container_path=path) | UsbSource(container_path=path):
             yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
@@ -141,7 +141,7 @@ def _inside(entry: EntrySpec) -> Iterator[_Place]:
             yield _Place("node.containerPath", _Use.PATH, node.container_path)
 
 
-# --- judging one device -----------------------------------------------------------------------------------------------
+# --- checking one device ----------------------------------------------------------------------------------------------
 
 
 def _why(entry: EntrySpec, places: Sequence[_Place], raw: RawDevice) -> str:
@@ -169,16 +169,16 @@ def _why(entry: EntrySpec, places: Sequence[_Place], raw: RawDevice) -> str:
 
 
 def _value_problem(entry: EntrySpec, place: _Place, name: str, value: str) -> str:
-    """What a fact would do to the text that it is put into, or the empty string."""
+    """What goes wrong when a fact is put into the template, or the empty string."""
     foreign = not isinstance(entry.source, VirtualSource) and (name == "path" or name.startswith(_ATTRIBUTE))
     if (_CONTROL if foreign or place.use is _Use.PATH else _NOT_TEXT).search(value):
-        return f"{place.use} cannot hold its control characters"
+        return f"{place.use} must not have control characters"
     if not foreign:
         return ""
     attribute = name.removeprefix(_ATTRIBUTE)
     match place.use:
         case _Use.VARIABLE if "," in value and not _is_list(entry, attribute):
-            return "its comma would make two values of one, for a variable joins those of several devices with commas"
+            return "its comma would be read as two values: a variable lists several devices with commas between them"
         case _Use.PATH if _is_chosen(entry, name) and ("/" in value or value in (".", "..")):
             return "it would lead to another directory"
         case _Use.WORD if value.startswith("-") and not place.template.literals[0] and place.template.names[0] == name:
@@ -192,12 +192,12 @@ def _is_list(entry: EntrySpec, attribute: str) -> bool:
 
 
 def _is_chosen(entry: EntrySpec, name: str) -> bool:
-    """Whether it is text that the device has chosen; what a path pattern found has the directories of a real path."""
+    """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
     return isinstance(entry.source, (SysfsSource, UsbSource)) and name != "path"
 
 
 def _known(entry: EntrySpec, text: Template, values: Mapping[str, str]) -> dict[str, str]:
-    """The values for a path; what only a partition has stands for some text."""
+    """The values for a path; some text stands for what only a partition has."""
     partial = {"profile"} if isinstance(entry.source, VirtualSource) else set[str]()
     unknown = {name for name in text.names if name in partial or (partial and name not in values)}
     return {**values, **dict.fromkeys(unknown, "x")}
@@ -213,9 +213,9 @@ def _path_problem(path: str) -> str:
 
 
 def _emptied(source: str, path: str) -> str:
-    """Whether placeholders without a value took a whole component away, which leaves the directory above."""
+    """What is wrong where an empty placeholder removed a whole component, so that the path names its directory."""
     lost = path.count("//") > source.count("//") or path.endswith("/") > source.endswith("/")
-    return "lacks a part, for its placeholder has no value" if lost else ""
+    return "lacks a part, because its placeholder has no value" if lost else ""
 
 
 def _shown(value: str) -> str:

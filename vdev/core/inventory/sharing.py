@@ -158,7 +158,7 @@ def _selected(problems: list[Problem], members: Sequence[Device], rule: SharedRe
                 problems.append(
                     error(
                         rule.where,
-                        f"{count} devices of {rule.name!r} shall be shared, but this node has {len(ordered)}",
+                        f"{count} devices of {rule.name!r} are to be shared, but this node has {len(ordered)}",
                     )
                 )
             return ordered[:count]

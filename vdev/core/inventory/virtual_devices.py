@@ -1,4 +1,4 @@
-"""The virtual devices of a node: what a configuration says of them, without what only a host can tell."""
+"""The virtual devices of a node, as far as the configuration alone defines them."""
 
 import uuid
 from collections.abc import Iterator

@@ -52,7 +52,8 @@ class Mount:
 class Health:
     """Whether a device works; when not, `reason` says why in a few words.
 
-    `injected` names the fault rule that says so, empty for what is real: nobody shall mistake a drill for an outage.
+    `injected` names the fault rule that caused it and is empty for what is real, so that nobody takes a drill for an
+    outage.
     """
 
     healthy: bool = True

@@ -58,7 +58,7 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SetHealth:
-    """The device is said to be so, whatever its probes find."""
+    """The device is reported Healthy or Unhealthy, whatever its probes find."""
 
     healthy: bool
     reason: str = ""
@@ -66,7 +66,7 @@ class SetHealth:
 
 @dataclass(frozen=True, slots=True)
 class Flap:
-    """The device is well for `up` seconds, then Unhealthy for `down` seconds, and so on."""
+    """The device is Healthy for `up` seconds, then Unhealthy for `down` seconds, and so on."""
 
     up: float
     down: float
@@ -91,7 +91,7 @@ class Delay:
 
 
 class FaultyAnswer(StrEnum):
-    """An answer that is none."""
+    """How an answer is wrong on purpose."""
 
     EMPTY = "empty"  # no container responses at all
     BOGUS_IDS = "bogusIds"  # devices that nobody listed
@@ -121,7 +121,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Registrations come `delay` seconds late, or never, or with another version of the API, or twice."""
+    """Registrations are `delay` seconds late, are never made, name another version of the API, or are made twice."""
 
     delay: float = 0.0
     never: bool = False
@@ -156,7 +156,7 @@ class SocketFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """The resource's socket file is deleted, or gives way to one that nobody answers on."""
+    """The resource's socket file is deleted, or replaced by one that nobody answers on."""
 
     fault: SocketFault
 
@@ -171,7 +171,7 @@ class CdiFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cdi:
-    """The resource's CDI file is not there, comes `delay` seconds after it is needed, or breaks off in the middle."""
+    """The resource's CDI file is missing, comes `delay` seconds after it is needed, or is cut off in the middle."""
 
     fault: CdiFault
     delay: float = 0.0

@@ -17,7 +17,7 @@ ALWAYS = 1.0  # a probability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFilter:
-    """Conditions that a device must meet, all of them; what is empty is none. Names are globs.
+    """Conditions that a device must meet, all of them; an empty field is no condition. Names are globs.
 
     `indices` are ranges of the index in the entry, `partition` is a partition's number on its device (None: any).
     """
@@ -33,8 +33,8 @@ class DeviceFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSelection:
-    """Which devices: those that meet one of the wants, and of these the first `count`, or `pick` of them by lot, or a
-    `share` of them by lot (at least one).
+    """Which devices: those that meet one of the filters, and of these the first `count`, or `pick` at random, or a
+    `share` at random (at least one).
     """
 
     filters: tuple[DeviceFilter, ...] = (DeviceFilter(),)
@@ -45,7 +45,7 @@ class DeviceSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSelection:
-    """Which nodes: those that one of the globs names (none: all), and of these a `share` by lot."""
+    """Which nodes: those that one of the globs names (none: all), and of these a `share` at random."""
 
     globs: tuple[str, ...] = ()
     share: float = ALWAYS
@@ -82,7 +82,7 @@ class When:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """Which of the calls, allocations or repetitions a rule hits: the n-th ones, every n-th one, or by lot."""
+    """Which of the calls, allocations or repetitions a rule hits: the n-th ones, every n-th one, or some at random."""
 
     nth: tuple[int, ...] = ()
     every_nth: int = 1
@@ -91,7 +91,7 @@ class Chance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRuleSpec:
-    """One failure. `resource` is a glob; `where` its place in the file, which does not make it another rule."""
+    """One failure. `resource` is a glob; `where` is its place in the file, which does not count in comparisons."""
 
     name: str
     effect: Effect

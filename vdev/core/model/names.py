@@ -1,4 +1,4 @@
-"""Names that others judge: resource names (the kubelet), environment variables, ids, CDI names and socket names.
+"""Names that others check: resource names (the kubelet), environment variables, ids, CDI names and socket names.
 
 Sources: the kubelet's IsExtendedResourceName (a label key of the form `requests.<name>`), the CDI specification's name
 rules, and what containerd does with one-letter names (it panics).
@@ -13,6 +13,7 @@ _NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENV_RULE = "use letters, digits and '_', and do not begin with a digit"
 _MAX_DOMAIN = 244  # 253 less the "requests." that the kubelet puts in front
 _MAX_NAME = 63
 _MAX_PREFIX = 253  # of an annotation's key
@@ -43,21 +44,21 @@ def resource_name_problem(name: str) -> str:  # noqa: PLR0911 - one return per r
 
 
 def env_name_problem(name: str) -> str:
-    """Why `name` is no environment variable, or the empty string."""
-    return "" if _ENV.fullmatch(name) else f"{name!r} is no environment variable: letters, digits, '_', no digit first"
+    """Why `name` is not a valid environment variable, or the empty string."""
+    return "" if _ENV.fullmatch(name) else f"{name!r} is not a valid environment variable: {_ENV_RULE}"
 
 
 def annotation_key_problem(key: str) -> str:
     """Why Kubernetes refuses `key` for an annotation, or the empty string: a qualified name, compared in lower case."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not _DOMAIN.fullmatch(prefix.lower()) or len(prefix) > _MAX_PREFIX):
-        wrong = f"{prefix!r} before '/' is no DNS name of at most {_MAX_PREFIX} characters"
+        wrong = f"{prefix!r} before '/' is not a DNS name of at most {_MAX_PREFIX} characters"
     elif len(name) > _MAX_NAME or not _NAME_PART.fullmatch(name):
         what = f"at most {_MAX_NAME} letters, digits, '-', '_' and '.', with a letter or digit at both ends"
         wrong = f"{name!r} must be {what}"
     else:
         return ""
-    return f"{key!r} is no key of an annotation: {wrong}"
+    return f"{key!r} is not a valid annotation key: {wrong}"
 
 
 @lru_cache(maxsize=256)

@@ -87,13 +87,13 @@ def problem(text: str) -> tuple[str, str]:
                 return f"the '[' in {component!r} is never closed", "write [[] for the character itself"
             if _set(component[place + 1 : end]) == _NOTHING:
                 written = component[place : end + 1]
-                return f"{written} matches nothing: its range runs backwards", "write the lower character first"
+                return f"{written} matches nothing: its range is backwards", "write the lower character first"
             place = end + 1
         plain += "/"
     if _BRACES.search(plain):
         return (
-            f"braces are no wildcards, so {text!r} names one odd path",
-            "write each alternative out, or [{] for a brace",
+            f"braces are not wildcards, so {text!r} matches only a path with braces in its name",
+            "write each alternative as a pattern of its own, or [{] for a brace",
         )
     return "", ""
 

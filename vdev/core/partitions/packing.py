@@ -1,12 +1,12 @@
 """Intervals on a row of slices: the exact search behind `placement.place`, free of profiles and names.
 
-Sets of slices are bit masks. The search is depth first in the order given, so its first find is the preferred one, and
-it remembers dead ends by what is occupied: the grids of real hardware take a few dozen steps.
+Sets of slices are bit masks. The search is depth first in the order given, so the first solution is the preferred one.
+Dead ends are remembered by what is occupied, and the grids of real hardware take a few dozen steps.
 """
 
 from collections.abc import Sequence
 
-MAX_STEPS = 200_000  # about a third of a second; a grid that needs more is no hardware's
+MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 
 
 class TooManyStepsError(Exception):
@@ -21,8 +21,8 @@ def mask_of(size: int, start: int) -> int:
 def pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]], occupied: int = 0) -> list[int] | None:
     """A start for each item, given as (size, starts in order of preference), or None when they cannot all be had.
 
-    Items come first served; equal ones should be neighbours. `occupied` masks the slices that are taken already.
-    Raises TooManyStepsError.
+    Earlier items choose first; equal items should stand next to each other. `occupied` masks slices that are taken
+    already. Raises TooManyStepsError.
     """
     needed = [0]
     for size, _ in reversed(items):

@@ -1,4 +1,4 @@
-"""Partitions: where each part of a device sits on its memory slices, or why a list of parts cannot be had.
+"""Partitions: where each part of a device lies on its memory slices, or why a list of parts is impossible.
 
 Owns `place` and its explanations. What a device can be cut into is a `geometry` value; the bare search is `packing`;
 under which strategy and id the parts are advertised is decided by `inventory.naming`.
@@ -8,7 +8,7 @@ vanishes. Hence the result depends only on *how many* of each profile are wanted
 on what was there before, and the profiles keep out of each other's way: larger ones choose first, from the top slice
 down; those of the smallest size fill up from slice 0. On an A100 that moves fewer bystanders per changed profile than
 every other order tried (the commit that made this has the numbers), and it agrees with NVIDIA's driver in putting the
-first `3g.20gb` on 4-7, where it costs three `1g` places instead of four. Who needs certainty pins: `1g.5gb@4`.
+first `3g.20gb` on 4-7, where it costs three `1g` places instead of four. To fix a start, pin it: `1g.5gb@4`.
 """
 
 from collections import Counter
@@ -121,7 +121,7 @@ def _count_rule(geometry: Geometry, wants: Sequence[_Want]) -> str:
 
 
 def _compute_rule(geometry: Geometry, wants: Sequence[_Want]) -> str:
-    """What breaks the budget of compute slices, or the empty string; the last item is the one to blame."""
+    """Why the compute slices do not suffice, or the empty string; the message names the last item."""
     needed = sum(want.profile.compute or 0 for want in wants)
     if geometry.compute is None or needed <= geometry.compute:
         return ""
@@ -150,7 +150,7 @@ def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...
         packed = packing.pack(geometry.slices, items, occupied)
     except packing.TooManyStepsError:
         raise LayoutError(
-            f"no arrangement of the {len(wants)} partitions was found in {packing.MAX_STEPS} steps",
+            f"no arrangement of the {len(wants)} partitions was found within {packing.MAX_STEPS} steps",
             hint=f"say where the large ones start: <profile>{PIN}<slice>",
         ) from None
     if packed is None:
@@ -175,7 +175,7 @@ def _preference(geometry: Geometry, profile: Profile) -> tuple[int, ...]:
 
 
 def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
-    """Why the list cannot be had: the first item that cannot be had beside those before it."""
+    """Why the list is impossible: the first item that does not fit beside those before it."""
     before: tuple[Placement, ...] = ()
     for position, want in enumerate(wants):
         prefix = wants[: position + 1]
