@@ -8,6 +8,7 @@
     pipeline    all of it, in order
     origins     where each value came from      editor_schema   the JSON Schema
 
+`load` reads, `pipeline` does the rest, and every problem goes to a `report`, so that all are shown at once.
 Other packages import this module only; an import-linter contract enforces it.
 """
 
@@ -23,14 +24,12 @@ from ..errors import ConfigError, UsageError
 from .document.loader import Document, join, read_file, read_text
 from .document.parser import Plain
 from .editor_schema import json_schema, json_schema_text
-from .origins import Origin, render
+from .origins import render
 from .pipeline import Loaded, built, built_rules
 from .schema.scalars import Duration
 
 __all__ = [
     "Loaded",
-    "Origin",
-    "Override",
     "duration",
     "json_schema",
     "json_schema_text",

@@ -45,11 +45,11 @@ class Report:
         self._add(self.document.key_place(known), known, message, hint, Severity.WARNING)
 
     def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:
-        """The only key of `values` that has a value; if there is none, or more than one, an error and "".
+        """The only key of `values` that is given: neither None nor False. An error and "" if it is not exactly one.
 
-        `none` is the message where there is none.
+        `none` is the message where none is given.
         """
-        given = [key for key, value in values.items() if value is not None]
+        given = [key for key, value in values.items() if value is not None and value is not False]
         if len(given) == 1:
             return given[0]
         message = f"{' and '.join(given)} exclude each other" if given else none

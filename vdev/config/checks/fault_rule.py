@@ -87,9 +87,8 @@ def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report
 
 
 def _one_key(block: Section, path: KeyPath, report: Report) -> None:
-    fields = type(block).model_fields
-    keys = (field.alias or name for name, field in fields.items())
-    report.exactly_one(path, {key: True if key in block.given else None for key in keys}, "nothing fails")
+    values = {field.alias or name: getattr(block, name) for name, field in type(block).model_fields.items()}
+    report.exactly_one(path, values, "nothing fails")
 
 
 def _select(model: schema.Select, path: KeyPath, report: Report) -> None:
