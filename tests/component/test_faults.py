@@ -356,7 +356,8 @@ async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
     names = [f"acme.dev/npu{number}" for number in range(8)]
     entries = "".join(f"  - {{name: e{n}, resource: {name}, virtual: {{count: 1}}}}\n" for n, name in enumerate(names))
     head = f"version: v1\ndevices:\n{entries}"
-    agent = await start("name: x, socket: {replace: true}, every: 2s", head=head)
+    # The kubelet dials a spoilt socket for ten seconds; a pause as long after that would only be waited for.
+    agent = await start("name: x, socket: {replace: true}, every: 2s", head=head, retry_most=0.5)
     for _ in range(30):
         before = injected(agent, "x")
         clock.advance(2)

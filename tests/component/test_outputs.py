@@ -26,8 +26,8 @@ async def test_the_example_of_the_docs_is_an_output(kubelet, start_agent, shows,
     """It follows the plan: the start, an edit, and nothing of it is the agent's business."""
     path = directory / "plan.json"
     agent = await start_agent(CONFIG, outputs=[plan_file(path)])
-    await kubelet.wait_until(path.exists, what="the file")
-    assert {NPU: ["acme-0", "acme-1"]} == json.loads(path.read_text())
+    wanted = json.dumps({NPU: ["acme-0", "acme-1"]})
+    await kubelet.wait_until(lambda: path.exists() and path.read_text() == wanted, what="the file")
     agent.edit(CONFIG.replace("count: 2", "count: 3"))
     await shows(NPU, 3, 3)
     await kubelet.wait_until(lambda: "acme-2" in path.read_text(), what="the edit")
