@@ -245,6 +245,20 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     assert (False, 5) not in seen
 
 
+async def test_another_number_under_the_same_id_is_recorded(kubelet, start_agent, shows, host, directory):
+    """A device that is plugged in again keeps its id; which node it is has changed."""
+    text = "devices: [{name: uart, resource: example.com/uart, glob: /dev/ttyUSB0}]\n"
+    await start_agent(text, host=host.host)
+    await shows("example.com/uart", 1, 1)
+    (file,) = (directory / "state").glob("listed-*")
+    assert "188:0" in file.read_text()
+    host.remove("/dev/ttyUSB0")
+    await shows("example.com/uart", 1, 0)
+    host.node("ttyUSB0", "188:5")
+    await shows("example.com/uart", 1, 1)
+    await kubelet.wait_until(lambda: "188:5" in file.read_text(), what="the record")
+
+
 async def test_nothing_is_written_while_only_health_changes(kubelet, start_agent, shows, directory):
     """A device that flaps costs no write."""
     probed = directory / "probed"

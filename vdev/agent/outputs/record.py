@@ -32,8 +32,8 @@ class Record(Output):
         self.path = file and file.path
         self.problem: Problem | None = None
         self._file = file
-        self._encoded: dict[str, tuple[frozenset[str], str]] = {}  # by resource: the ids, and their rows
-        self._recorded: Mapping[str, frozenset[str]] | None = None  # the ids that are on disk
+        self._encoded: dict[str, tuple[_Subject, str]] = {}  # by resource: what its rows are of, and they
+        self._recorded: Mapping[str, _Subject] | None = None  # what is on disk
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -60,27 +60,41 @@ class Record(Output):
         log.warning("record not used", file=str(self.path), reason=why)
 
     async def settle(self, plan: Plan) -> None:
-        """Write down what is about to be listed, where other ids are than the last time. Raises HostError."""
-        resources = plan.inventory.resources
-        if self._file is None or self._is_recorded(resources):
+        """Write down what is about to be listed, where it is not what was written last. Raises HostError."""
+        subjects = {
+            name: _Subject(plan.base.resources.get(name), resource.ids)
+            for name, resource in plan.inventory.resources.items()
+        }
+        if self._file is None or subjects == self._recorded:
             return
         self._recorded = None
-        await asyncio.to_thread(self._write, self._file, resources)
-        self.problem, self._recorded = None, {name: each.ids for name, each in resources.items()}
+        await asyncio.to_thread(self._write, self._file, plan.inventory.resources, subjects)
+        self.problem, self._recorded = None, subjects
         asyncio.get_running_loop().run_in_executor(None, self._file.sync)  # nobody waits for a power cut
 
-    def _is_recorded(self, resources: Mapping[str, Resource]) -> bool:
-        known = self._recorded
-        return (
-            known is not None
-            and known.keys() == resources.keys()
-            and all(known[name] is each.ids or known[name] == each.ids for name, each in resources.items())
-        )
-
-    def _write(self, file: StateFile, resources: Mapping[str, Resource]) -> None:
-        self._encoded = {name: self._rows(resource) for name, resource in resources.items()}
+    def _write(self, file: StateFile, resources: Mapping[str, Resource], subjects: Mapping[str, "_Subject"]) -> None:
+        self._encoded = {name: self._rows(resource, subjects[name]) for name, resource in resources.items()}
         file.write(record_form.document({name: rows for name, (_, rows) in self._encoded.items()}))
 
-    def _rows(self, resource: Resource) -> tuple[frozenset[str], str]:
+    def _rows(self, resource: Resource, subject: "_Subject") -> tuple["_Subject", str]:
         known = self._encoded.get(resource.name)
-        return known if known is not None and known[0] == resource.ids else (resource.ids, record_form.encode(resource))
+        return known if known is not None and known[0] == subject else (subject, record_form.encode(resource))
+
+
+class _Subject:
+    """What the rows of a resource say: its ids, and the devices as discovery has them now (health aside).
+
+    A device that is plugged in again may have other numbers under the same id. Discovery's object stays the same one as
+    long as nothing is new, so that a change of health is told from that without a look at each device.
+    """
+
+    __slots__ = ("_base", "_ids")
+
+    def __init__(self, base: Resource | None, ids: frozenset[str]) -> None:
+        self._base = base
+        self._ids = ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Subject) and self._base is other._base and self._ids == other._ids
+
+    __hash__ = None  # type: ignore[assignment]  # compared, never a key
