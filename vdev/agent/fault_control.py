@@ -100,7 +100,7 @@ class FaultControl:
         return found
 
     async def act(self, lists: DeviceLists) -> None:
-        """Let happen what must happen now, tell those who wait, and see to it that the agent looks again in time."""
+        """Carry out the faults that are due, wake what waits for a change of a fault, set the next timer."""
         for strike in self.engine.take_strikes():
             if isinstance(strike.fault, Process):
                 log.error("ending as demanded", rule=strike.rule.name, code=strike.fault.exit, injected=True)

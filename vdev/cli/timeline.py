@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from ..core.faults.forecast import Outlook
+from ..core.faults.forecast import Forecast
 from . import common
 
 
-def document(outlook: Outlook) -> dict[str, Any]:
-    """The outlook as JSON; times in seconds from the start."""
+def document(forecast: Forecast) -> dict[str, Any]:
+    """The forecast as JSON; times in seconds from the start."""
     return {
         "happenings": [
             {
@@ -18,31 +18,31 @@ def document(outlook: Outlook) -> dict[str, Any]:
                 "what": each.what,
                 "devices": list(each.devices),
             }
-            for each in outlook.happenings
+            for each in forecast.happenings
         ],
-        "waiting": [{"rule": rule, "for": why} for rule, why in outlook.waiting],
-        "notForThisNode": list(outlook.elsewhere),
-        "withoutDevice": list(outlook.without_device),
+        "waiting": [{"rule": rule, "for": why} for rule, why in forecast.waiting],
+        "notForThisNode": list(forecast.elsewhere),
+        "withoutDevice": list(forecast.without_device),
     }
 
 
-def show(outlook: Outlook, until: float) -> None:
-    """Print the outlook."""
-    print(f"\nfaults in the first {clock(until)}:" + ("" if outlook.happenings else " none"))
+def show(forecast: Forecast, until: float) -> None:
+    """Print the forecast."""
+    print(f"\nfaults in the first {clock(until)}:" + ("" if forecast.happenings else " none"))
     rows = [
         (clock(each.at), each.rule, each.event, _devices(each.devices), each.what)
-        for each in outlook.happenings[: common.SHOWN]
+        for each in forecast.happenings[: common.SHOWN]
     ]
     if rows:
         common.print_table(("AT", "RULE", "EVENT", "DEVICES", "WHAT"), rows, indent="  ")
-    if len(outlook.happenings) > common.SHOWN:
-        print(f"  … and {len(outlook.happenings) - common.SHOWN} more; --output json lists all")
-    for rule, why in outlook.waiting:
+    if len(forecast.happenings) > common.SHOWN:
+        print(f"  … and {len(forecast.happenings) - common.SHOWN} more; --output json lists all")
+    for rule, why in forecast.waiting:
         print(f"  {rule} {why}")
-    if outlook.elsewhere:
-        print(f"  not for this node: {', '.join(outlook.elsewhere)}")
-    if outlook.without_device:
-        print(f"  without a device here: {', '.join(outlook.without_device)}")
+    if forecast.elsewhere:
+        print(f"  not for this node: {', '.join(forecast.elsewhere)}")
+    if forecast.without_device:
+        print(f"  without a device here: {', '.join(forecast.without_device)}")
 
 
 def clock(seconds: float) -> str:

@@ -14,7 +14,7 @@ from . import grouping
 from .dangerous_nodes import Danger
 from .device_nodes import Numa, container_path, node_key, nodes_below
 from .found import Candidate, Check, Found, Problems
-from .grouping import Group, Match
+from .grouping import Match, MatchGroup
 from .numbering import Numbering
 from .pattern_walk import MAX_LOOKS, MAX_MATCHES, Walk
 
@@ -161,14 +161,14 @@ class _Builder:
         self._host = host
         self._numa = Numa(host)
 
-    def devices(self, groups: Sequence[Group], numbering: Numbering) -> Iterator[RawDevice]:
+    def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """One device per group that has the member which names it, in the order of the groups."""
         named = list(self._named(groups))
         indices = numbering.assign(device_id for device_id, _ in named)
         for index, (device_id, each) in zip(indices, named, strict=True):
             yield self._device(device_id, index, each)
 
-    def _named(self, groups: Sequence[Group]) -> Iterator[tuple[str, Group]]:
+    def _named(self, groups: Sequence[MatchGroup]) -> Iterator[tuple[str, MatchGroup]]:
         """Ids depend on the naming member alone, so that optional members and other devices may come and go."""
         uses: dict[str, int] = {}
         taken: set[str] = set()
@@ -184,7 +184,7 @@ class _Builder:
             taken.add(device_id)
             yield device_id, each
 
-    def _device(self, device_id: str, index: int, members: Group) -> RawDevice:
+    def _device(self, device_id: str, index: int, members: MatchGroup) -> RawDevice:
         pairs = [(item, match) for item, match in zip(self._items, members.members, strict=True) if match is not None]
         numa = {node for _, match in pairs if (node := self._numa.of_node(match.info)) is not None}
         bare = RawDevice(
@@ -242,7 +242,7 @@ class _Builder:
             return [], str(broken)
         return below, "" if below else f"{directory} has no device node"
 
-    def _health(self, members: Group) -> Health:
+    def _health(self, members: MatchGroup) -> Health:
         missing = members.missing(self._items)
         if not missing:
             return HEALTHY

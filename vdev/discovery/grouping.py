@@ -29,7 +29,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MatchGroup:
     """The members of one device, one place per pattern; None where an optional or a missing member would stand."""
 
     key: tuple[str, ...]
@@ -47,7 +47,7 @@ class Group:
         return None
 
 
-def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[Group]:
+def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     """Groups of the i-th matches."""
     required = [(item, found) for item, found in zip(items, matches, strict=True) if not item.optional]
     natural = max((len(found) for found in ([each for _, each in required] or matches)), default=0)
@@ -58,11 +58,11 @@ def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -
             found[place % len(found)] if place < len(found) * item.limit else None
             for item, found in zip(items, matches, strict=True)
         )
-        groups.append(Group((str(place),), members))
+        groups.append(MatchGroup((str(place),), members))
     return groups
 
 
-def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[Group]:
+def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     """Groups of matches whose wildcards stood for the same."""
     leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
     length = max((len(match.captures) for found in leading for match in found), default=0)
@@ -77,5 +77,5 @@ def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> li
             if member is not None:
                 served[place, member.path] = served.get((place, member.path), 0) + 1
             members.append(member)
-        groups.append(Group(key, tuple(members)))
+        groups.append(MatchGroup(key, tuple(members)))
     return groups

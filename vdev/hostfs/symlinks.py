@@ -22,7 +22,7 @@ class Way:
 def follow(path: str, read: Callable[[str], str], *, last: bool = True) -> Way:
     """The way from `/` to an absolute path. What does not exist stays as it is written.
 
-    `read` answers the target of a link, and the empty string for everything that is no link. With `last=False` a link
+    `read` answers the target of a link, and the empty string for anything else. With `last=False` a link
     at the end is not followed.
     """
     way = Way()
@@ -50,7 +50,7 @@ def follow(path: str, read: Callable[[str], str], *, last: bool = True) -> Way:
 
 
 def read_link(path: str) -> str:
-    """The target of a link as this process sees it; the empty string for everything that is no link. Blocks."""
+    """The target of a link as this process sees it; the empty string for anything else. Blocks."""
     try:
         return os.readlink(path)
     except (OSError, ValueError):  # no link, not permitted, or a name that no file can have

@@ -173,7 +173,7 @@ async def serving(
 
 
 class _Side:
-    """An address and the server on it; `server` is None while the address cannot be had."""
+    """An address and the server on it; `server` is None while the address is not available."""
 
     def __init__(self, address: str, guard: Guard, limits: Limits) -> None:
         self.server: Server | None = None

@@ -4,8 +4,8 @@
       ▲                                ├─ the socket is gone, the kubelet is new ───► serve anew
       └── backoff ◄── nobody answers ──┘
 
-Never registered while one of its streams is open: on 1.36 each registration opens another stream, and the end of an old
-one takes the new one down. So the streams are ended first, by stopping the server.
+A resource is never registered while one of its streams is open: on 1.36 each registration opens another stream, and the
+end of an old one takes the new one down. So the streams are ended first, by stopping the server.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The serial lines of stand-ins: the bytes between each line and its other end, which is a `core.serial`.
+"""The serial lines of virtual devices: the bytes between each line and its other end, which is a `core.serial`.
 
-A line is read in small pieces with a pause after each, about as fast as a real one. That also bounds what a program can
-do that echoes our echo: it is talked with slowly, for ever, and nothing else is disturbed.
+A line is read in small pieces with a pause after each, about as fast as a real one. So a program that echoes our echo
+keeps only its own line busy, slowly, and disturbs nothing else.
 """
 
 import asyncio

@@ -38,7 +38,7 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Forecast:
     """What happens in order of time; which rules wait, and for what; which are for other nodes, and which mean no
     device.
     """
@@ -49,7 +49,7 @@ class Outlook:
     without_device: tuple[str, ...] = ()
 
 
-def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -> Outlook:
+def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -> Forecast:
     """The faults of a node that starts at time 0 and has these devices, up to that time in seconds."""
     dice = Dice(faults.seed, node)
     happenings: list[Happening] = []
@@ -64,7 +64,7 @@ def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -
             waiting.append((rule.name, f"{_trigger(rule)}, then {words(rule)}"))
         else:
             happenings += _happenings(rule, dice, devices, until)
-    return Outlook(tuple(sorted(happenings)), tuple(waiting), tuple(elsewhere), tuple(without))
+    return Forecast(tuple(sorted(happenings)), tuple(waiting), tuple(elsewhere), tuple(without))
 
 
 def _happenings(rule: FaultRuleSpec, dice: Dice, devices: tuple[str, ...], until: float) -> Iterator[Happening]:

@@ -23,7 +23,7 @@ from ..spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
 
 _NAMESPACE = uuid.UUID(
     "5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10"
-)  # of ids made here; any constant would do, this one for ever
+)  # of ids made here; any constant would do, but it must never change
 
 
 Portion = tuple[Device, ...]

@@ -7,7 +7,7 @@ from ..model import names
 from ..model.device import IdStyle, RawDevice
 from ..spec import EntrySpec, VirtualSource
 
-_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; any constant would do, this for ever
+_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change
 
 
 def devices(entry: EntrySpec, source: VirtualSource, node: str) -> Iterator[RawDevice]:

@@ -19,7 +19,7 @@ PIN = "@"
 class LayoutError(VdevError, ValueError):
     """A layout that the device cannot have. The text says what clashes; `hint` says what to do, or is empty.
 
-    `position` is the index of the first item of the list that cannot be had beside those before it, or None when the
+    `position` is the index of the first item of the list that does not fit beside those before it, or None when the
     whole list is meant.
     """
 

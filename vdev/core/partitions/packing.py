@@ -19,7 +19,7 @@ def mask_of(size: int, start: int) -> int:
 
 
 def pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]], occupied: int = 0) -> list[int] | None:
-    """A start for each item, given as (size, starts in order of preference), or None when they cannot all be had.
+    """A start for each item, given as (size, starts in order of preference), or None when they do not all fit.
 
     Earlier items choose first; equal items should stand next to each other. `occupied` masks slices that are taken
     already. Raises TooManyStepsError.
