@@ -18,6 +18,7 @@ import vdev
 import vdev.sim
 from vdev import config
 from vdev.agent import Agent, Options, status
+from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
 from vdev.hostfs import HostRoot
 from vdev.sim import Kubelet, Timings
@@ -46,6 +47,13 @@ class RunningAgent:
     config_file: Path
     task: asyncio.Task[int]
     logs: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def clock(self) -> LeapClock:
+        """Its clock, which runs, and which a test can put forward."""
+        clock = self.agent.options.clock
+        assert isinstance(clock, LeapClock)
+        return clock
 
     @property
     def cdi_dir(self) -> Path:
@@ -110,6 +118,7 @@ async def start_agent(kubelet, directory, _inotify):
             host=HostRoot(Path("/")),
             device_dir=directory / "devices",
             state_dir=directory / "state",
+            clock=LeapClock(),
         )
         intervals = QUICK | {name: options.pop(name) for name in INTERVALS & options.keys()}
         agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options), outputs=outputs)

@@ -109,7 +109,7 @@ async def test_an_api_that_comes_late_is_used(kubelet, start_agent, shows, direc
 async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent, shows, lister):
     """An empty answer just after a restart is not believed; the same answer later is."""
     lister.held = {NPU: ["acme-1"]}
-    agent = await start_agent(virtual(2), pod_resources_socket=lister.socket, kubelet_grace=2.0)
+    agent = await start_agent(virtual(2), pod_resources_socket=lister.socket, kubelet_grace=600.0)
     await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")
     agent.edit(virtual(1))
     await shows(NPU, 2, 1)
@@ -124,6 +124,7 @@ async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent
         lambda: (NPU, "acme-1") in holders.knowledge.doubted and holders.readable, what="the doubt"
     )
     assert {(NPU, "acme-1"): "n/p"} == holders.holders
+    agent.clock.advance(600)
     await shows(NPU, 1, 1)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from vdev import cli
 from vdev.agent.status import status
+from vdev.aio.clock import ManualClock
 from vdev.control import command_socket
 from vdev.errors import UsageError
-from vdev.faults import ManualClock
 
 NPU = "acme.dev/npu"
 DEVICES = """version: v1

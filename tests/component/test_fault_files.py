@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from vdev.agent.status import status
-from vdev.faults import ManualClock
+from vdev.aio.clock import ManualClock
 
 NPU = "acme.dev/npu"
 DEVICES = """version: v1

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from vdev.aio.clock import LeapClock, ManualClock
 from vdev.config import load
 from vdev.core.faults.schedule import Dice, on_node
 from vdev.core.model.fault_rules import NodeSelection
-from vdev.faults import ManualClock
 from vdev.sim import Phase, manifest
 
 LIBRARY = Path(__file__).parents[2] / "configs" / "faults"
@@ -19,10 +19,14 @@ STORIES = sorted(LIBRARY.glob("*.yaml"))
 GPU, NPU = "nvidia.com/gpu", "acme.dev/npu"
 
 
+# For what takes a pause of its own as well, such as registering anew.
+TIME_GOES_ON = pytest.mark.parametrize("clock", [LeapClock], indirect=True)
+
+
 @pytest.fixture
-def clock():
+async def clock(request):
     """Virtual time."""
-    return ManualClock()
+    return getattr(request, "param", ManualClock)()
 
 
 @pytest.fixture
@@ -77,6 +81,7 @@ async def test_nvlink_pair_lost(tell, clock, shows, kubelet):
     await shows("acme.dev/gpu", 4, 4)
 
 
+@TIME_GOES_ON
 async def test_usb_unplugged(tell, clock, shows, kubelet):
     """A key that a pod holds stays listed as Unhealthy until the pod is gone, and comes back."""
     key = "example.com/yubikey"
@@ -137,6 +142,7 @@ async def test_late_registration(tell, clock, shows, kubelet):
     await shows(GPU, 8, 8)
 
 
+@TIME_GOES_ON
 async def test_restart_storm(tell, clock, shows, kubelet):
     """Each deleted socket is followed by a new registration, and running pods keep their devices."""
     agent = await tell("restart-storm.yaml")

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from vdev.agent.status import status
-from vdev.faults import ManualClock
+from vdev.aio.clock import LeapClock, ManualClock
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from vdev.sim import Phase, manifest
@@ -23,10 +23,14 @@ def config(*rules, head=DEVICES):
     return head + "faults:\n  seed: 7\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
 
 
+# For what takes a pause of its own as well, such as registering anew.
+TIME_GOES_ON = pytest.mark.parametrize("clock", [LeapClock], indirect=True)
+
+
 @pytest.fixture
-def clock():
+async def clock(request):
     """Virtual time."""
-    return ManualClock(1000.0)
+    return getattr(request, "param", ManualClock)()
 
 
 @pytest.fixture
@@ -72,6 +76,7 @@ async def test_flap(start, shows, clock):
         await shows(NPU, 4, allocatable)
 
 
+@TIME_GOES_ON
 async def test_removed_while_held(start, shows, clock, kubelet):
     """An unplugged device that a pod holds stays listed as Unhealthy, and the pod's status says so."""
     await start('name: x, devices: ["acme/*"], at: 10s, remove: true, for: 60s')
@@ -279,6 +284,7 @@ async def test_registering_twice(start, kubelet):
     await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU] == 2)
 
 
+@TIME_GOES_ON
 async def test_closed_stream(start, kubelet, shows, clock):
     """The kubelet sees the plugin vanish, and it comes back by itself."""
     await start("name: x, stream: {close: true}, at: 3m")
@@ -339,6 +345,7 @@ async def test_oversized_list(start, kubelet, shows, clock):
     await shows(NPU, 4, 4)
 
 
+@TIME_GOES_ON
 @pytest.mark.parametrize("fault", ["delete", "replace"])
 async def test_spoilt_socket(start, kubelet, shows, clock, fault):
     """A socket that is gone or no longer ours is made anew, and no file is left behind."""
@@ -350,6 +357,7 @@ async def test_spoilt_socket(start, kubelet, shows, clock, fault):
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == 1)
 
 
+@TIME_GOES_ON
 @pytest.mark.timeout(120)
 async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
     """Sockets that are spoilt while others are being made take nobody down, and are all made anew at the end."""

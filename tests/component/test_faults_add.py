@@ -2,8 +2,8 @@
 
 import pytest
 
+from vdev.aio.clock import ManualClock
 from vdev.errors import UsageError
-from vdev.faults import ManualClock
 
 CONFIG = """version: v1
 devices:

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from vdev.aio.clock import ManualClock
 from vdev.core.inventory import resources
 from vdev.core.model.device import Device, RawDevice, Slot
 from vdev.core.model.fault_effects import SetHealth
 from vdev.core.model.fault_rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
-from vdev.faults import Engine, ManualClock
+from vdev.faults import Engine
 from vdev.observe.metrics import Metrics
 
 SICK = FaultRuleSpec(name="x", effect=SetHealth(healthy=False), when=When(at=10, lasts=5))

@@ -51,14 +51,18 @@ async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent,
 
 
 async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, shows, directory):
-    """Where nobody can say who holds what, removed devices stay for the long time that is set."""
-    agent = await start_agent(config(2), pod_resources_socket=directory / "none.sock", retire_blind=3600.0)
+    """Where nobody can say who holds what, removed devices stay for ten minutes, and not for ever."""
+    agent = await start_agent(config(2), pod_resources_socket=directory / "none.sock")
     agent.edit(config(1))
     await shows(NPU, 2, 1)
     await agent.serves(2, kubelet)
+    agent.clock.advance(9 * 60)
     agent.edit(config(1).replace("count: 1", "count: 1, memory: 1Gi"))
     await agent.serves(3, kubelet)
     assert 2 == kubelet.node().capacity[NPU]
+    agent.clock.advance(60)
+    await shows(NPU, 1, 1)
+    assert [] == kubelet.errors
 
 
 async def test_what_an_earlier_process_handed_out_stays_listed(kubelet, start_agent, shows):

@@ -9,11 +9,13 @@ import random
 from collections import Counter
 
 from tests.kit.fakehost import FakeHost
-from vdev.core.health.flapping import QUIET
+from vdev.core.intervals import PRODUCTION
 from vdev.sim import manifest
 
 ROUNDS = int(os.environ.get("VDEV_SOAK_ROUNDS", "200"))
-STALE = QUIET + 5.0  # seconds; the budget is 50 ms, and a device that flickers is held back for QUIET on purpose
+STALE = (
+    PRODUCTION.flicker_quiet + 5.0
+)  # seconds; the budget is 50 ms, and a device that flickers is held back on purpose
 UART, PROBED = "example.com/uart", "example.com/probed"
 PORTS = [f"ttyUSB{number}" for number in range(8)]
 PROBES = 4

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from ..aio.blocking_calls import Calls
+from ..aio.clock import Clock
 from ..aio.program import Program
 from ..core.spec import ActionKind, ActionSpec
 from ..errors import HostError
@@ -18,9 +19,9 @@ from ..hostfs import HostRoot, file_changes
 class ActionRunner:
     """Does actions for devices, each of which is told by the values of its placeholders."""
 
-    def __init__(self, host: HostRoot) -> None:
+    def __init__(self, host: HostRoot, clock: Clock) -> None:
         self._host = host
-        self._calls = Calls()
+        self._calls = Calls(clock)
         self._numbers = itertools.count()
 
     async def do(self, action: ActionSpec, values: Mapping[str, str], *, within: float) -> str:

@@ -9,13 +9,13 @@ import contextlib
 import functools
 import platform
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import structlog
 
+from ..aio.interruption import Interrupted, Interruption
 from ..control import command_socket
 from ..health import HealthMonitor
 from ..hostfs import Watcher
@@ -57,43 +57,48 @@ class Agent:
     def __init__(self, options: Options, metrics: Metrics | None = None, *, outputs: Sequence[Output] = ()) -> None:
         self.options = options
         self.metrics = metrics or Metrics()
-        self.due = Due(options.intervals)
-        self.steps = Steps(on_change=self.due.mark, intervals=options.intervals)
+        intervals, clock = options.intervals, options.clock
+        self.due = Due(intervals, clock)
+        self.steps = Steps(on_change=self.due.mark, intervals=intervals, clock=clock)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
-        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, period=options.intervals.look_at_lock)
-        self.handovers = HandoverActions(options.host, self.metrics)
+        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, period=intervals.look_at_lock, clock=clock)
+        self.handovers = HandoverActions(options.host, self.metrics, clock)
         self.requests = Requests(
             self.metrics,
             self.handovers,
             allocate_deadline=options.allocate_deadline,
             on_allocated=self.due.ask_holders_soon,
+            clock=clock,
         )
-        chooser = FileChooser(options.files, options.node, intervals=options.intervals)
-        self.config = ConfigSource(chooser, options.load, self.metrics)
-        self.health = HealthMonitor(options.host)
+        chooser = FileChooser(options.files, options.node, intervals=intervals, clock=clock)
+        self.config = ConfigSource(chooser, options.load, self.metrics, clock)
+        self.health = HealthMonitor(options.host, clock)
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.holders = PodHolders(
             options.pod_resources_socket,
             options.plugin_dir,
             self.requests,
             generation=lambda: self.link.generation,
-            intervals=options.intervals,
+            intervals=intervals,
+            clock=clock,
             listens=lambda: self.lists.is_listened_to,
             is_down=lambda: self.faults.engine.pod_resources_down,
         )
         owner = f"{options.node} {options.plugin_dir}"
-        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=options.intervals)
-        self.cdi = CdiFiles(options.cdi_dir, options.intervals)
-        self.record = Record(options.state_dir, Owner(options.node, str(options.plugin_dir), options.boot_id))
+        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=intervals, clock=clock)
+        self.cdi = CdiFiles(options.cdi_dir, intervals, clock)
+        owner_of_record = Owner(options.node, str(options.plugin_dir), options.boot_id)
+        self.record = Record(options.state_dir, owner_of_record, intervals, clock)
         self.lists = DeviceLists(
             self.link,
             self.requests,
             on_state=self._on_state,
             faults=self.faults.engine,
-            intervals=options.intervals,
+            intervals=intervals,
+            clock=clock,
             steps=self.steps,
         )
-        self.measures = Measures(self.metrics)
+        self.measures = Measures(self.metrics, clock)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -119,21 +124,25 @@ class Agent:
             on_displaced=self._displace,
         )
         self.announcer = Announcer(
-            options.service_manager, HttpView(self).outlook, patience=options.boot_wait, steps=self.steps
+            options.service_manager,
+            HttpView(self).outlook,
+            patience=options.boot_wait,
+            steps=self.steps,
+            intervals=intervals,
+            clock=clock,
         )
-        self.started_at = time.time()
-        self.turned_at = time.monotonic()  # when the last turn ended
+        self.started_at = clock.wall()
+        self.turned_at = clock.now()  # when the last turn ended
         self.waiting = "starting"  # for what, before the work begins
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
-        self._starting: asyncio.Timeout | None = None
+        self._starting = Interruption()
 
     def stop(self) -> None:
         """End the agent gracefully, also while it is starting."""
         self.announcer.stop()
         self._stop.set()
-        if self._starting is not None and not self._starting.expired():
-            self._starting.reschedule(asyncio.get_running_loop().time())
+        self._starting.interrupt()
 
     def reload(self) -> None:
         """Read the configuration again soon, and try at once what failed."""
@@ -166,14 +175,10 @@ class Agent:
     async def _start(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
         """Get ready for work, with everything to be undone on the stack; None when told to stop meanwhile."""
         try:
-            async with asyncio.timeout(None) as self._starting:
+            async with self._starting:
                 return None if self._stop.is_set() else await self._prepare(stack)
-        except TimeoutError:
-            if self._stop.is_set():
-                return None
-            raise
-        finally:
-            self._starting = None
+        except Interrupted:
+            return None
 
     async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
         if self.options.http_address:
@@ -190,12 +195,14 @@ class Agent:
         await self.link.remove_leftovers()
         await self.link.look()  # so that the first services know which kubelet they register with
         sys = await asyncio.to_thread(self.options.host.path, "/sys")
-        return stack.enter_context(Watcher(sys=sys))
+        return stack.enter_context(
+            Watcher(poll_interval=self.options.intervals.look_at_files, settle=self.options.intervals.burst, sys=sys)
+        )
 
     async def _work(self, watcher: Watcher) -> None:
-        self.turned_at, self.waiting = time.monotonic(), ""
+        self.turned_at, self.waiting = self.options.clock.now(), ""
         with contextlib.suppress(TimeoutError):  # before the first list, so that nothing that a pod holds misses in it
-            async with asyncio.timeout(self.options.intervals.first_reading):
+            async with self.options.clock.timeout(self.options.intervals.first_reading):
                 await self.events.read_holders()
         steps, events = self.steps, self.events
         async with asyncio.TaskGroup() as group:
@@ -216,7 +223,7 @@ class Agent:
             }
             if (run_dir := self.options.run_dir) is not None:
                 commands = {"status": self._status, **self.faults.commands}
-                lives["answering commands"] = lambda: command_socket.serve(run_dir, commands)
+                lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
             tasks = [group.create_task(steps.repeat(name, each), name=name) for name, each in turns.items()]
             tasks += [group.create_task(steps.keep(name, each), name=name) for name, each in lives.items()]
             await self._stop.wait()
@@ -243,7 +250,7 @@ class Agent:
         await self.events.follow_devices(moved=work.reload or bool(work.scan))
         self.steps.do("watching directories", functools.partial(self.events.arm, watcher))
         self.due.wake_at(again_at, self.steps.again_at)
-        self.turned_at = time.monotonic()
+        self.turned_at = self.options.clock.now()
         self.announcer.turned(reloaded=not self.due.work.reload)
         await self.due.wait()
 

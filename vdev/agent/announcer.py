@@ -7,22 +7,20 @@ task does all of it, woken by whatever may have changed something. Without a ser
 import asyncio
 import contextlib
 import functools
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import structlog
 
+from ..aio.clock import SYSTEM, Clock
 from ..core.boot import Boot, may_start
+from ..core.intervals import PRODUCTION, Intervals
 from ..observe.service_manager import ServiceManager
 from .steps import Steps
 
 log = structlog.get_logger(__name__)
 
 _SIGNS = 3  # of life in the time after which the watchdog takes the process for dead
-_IDLE = 30.0  # seconds between looks where no watchdog asks for more
-_MARGIN = 15.0  # seconds beyond those that the start waits, until it is given up
-_AGAIN = 1.0  # seconds before it is told of the start again, where that failed
 _SHOWN = 8  # ids in a line before the rest is counted
 
 
@@ -51,14 +49,16 @@ class Announcer:
         *,
         patience: float,
         steps: Steps,
-        clock: Callable[[], float] = time.monotonic,
+        intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._manager = manager
         self._outlook = outlook
         self._patience = patience
         self._steps = steps
+        self._intervals = intervals
         self._clock = clock
-        self._began = clock()
+        self._began = clock.now()
         self._changed = asyncio.Event()
         self._is_ready = self._reloading = self._waits = False
         self._misses = True  # whether something may be absent that was there before
@@ -109,18 +109,20 @@ class Announcer:
     async def _run(self, manager: ServiceManager) -> None:
         """Say what is new, and wait until there may be more to say."""
         self._changed.clear()
-        outlook, now = self._outlook(self._misses), self._clock()
+        outlook, now = self._outlook(self._misses), self._clock.now()
         self._misses = self._misses and not (self._is_ready and not outlook.boot.absent)
         self._say(manager, outlook)
         if not self._is_ready:
             self._start(manager, outlook.boot, now - self._began)
-        period = manager.watchdog / _SIGNS if manager.watchdog else _IDLE
+        period = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
         if manager.watchdog and not outlook.stalled and now - self._alive_at >= period / 2:
             self._alive_at = now
             manager.alive()
         left = self._patience - (now - self._began)
+        if not self._is_ready:
+            period = min(period, left if left > 0 else self._intervals.retry_ready)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(period if self._is_ready else min(period, left if left > 0 else _AGAIN)):
+            async with self._clock.timeout(period):
                 await self._changed.wait()
 
     def _start(self, manager: ServiceManager, boot: Boot, waited: float) -> None:
@@ -137,7 +139,7 @@ class Announcer:
             self._waits = True
             left = self._patience - waited
             log.info("the kubelet waits for devices", devices=_shown(boot.absent), seconds=round(left))
-            manager.more_time(left + _MARGIN)
+            manager.more_time(left + self._intervals.start_margin)
 
     def _say(self, manager: ServiceManager, outlook: Outlook) -> None:
         boot = outlook.boot

@@ -1,10 +1,10 @@
 """What there is to do next: everything that happens only marks it here and wakes the one task that takes the turns."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..aio.clock import Clock
 from ..core.intervals import Intervals
 
 
@@ -20,13 +20,14 @@ class Work:
 class Due:
     """The work that is due, and whether somebody wants to know who holds what."""
 
-    def __init__(self, intervals: Intervals) -> None:
+    def __init__(self, intervals: Intervals, clock: Clock) -> None:
         self.work = Work()
         self.asked = asyncio.Event()
         self._intervals = intervals
+        self._clock = clock
         self._wake = asyncio.Event()
-        self._timers: list[asyncio.TimerHandle] = []
-        self._asking: asyncio.TimerHandle | None = None
+        self._timers: list[Callable[[], object]] = []  # each cancels one
+        self._asking = False
 
     def mark(self, *, reload: bool = False, scan: frozenset[str] = frozenset(), faults: bool = False) -> None:
         """There is something to do; without arguments, to decide anew."""
@@ -47,25 +48,24 @@ class Due:
 
     def ask_holders(self) -> None:
         """Ask who holds what now."""
-        self._asking = None
+        self._asking = False
         self.asked.set()
 
     def ask_holders_soon(self) -> None:
         """Ask who holds what once the pods of this moment's requests are admitted: one question for all of them."""
-        if self._asking is None:
-            loop = asyncio.get_running_loop()
-            self._asking = loop.call_later(self._intervals.admission, self.ask_holders)
+        if not self._asking:
+            self._asking = True
+            self._clock.call_later(self._intervals.admission, self.ask_holders)
 
     def wake_at(self, decide: float | None, retry: float | None) -> None:
         """At the (monotonic) time `decide` ask who holds what, since something may have become free, and take a turn.
 
         At `retry` take a turn, since the pause of something that failed is over.
         """
-        for timer in self._timers:
-            timer.cancel()
-        loop, now = asyncio.get_running_loop(), time.monotonic()
+        for cancel in self._timers:
+            cancel()
         times: tuple[tuple[float | None, Callable[[], None]], ...] = ((decide, self._decide), (retry, self.mark))
-        self._timers = [loop.call_later(max(0.0, at - now), then) for at, then in times if at is not None]
+        self._timers = [self._clock.call_at(at, then) for at, then in times if at is not None]
 
     def _decide(self) -> None:
         self.asked.set()

@@ -52,6 +52,7 @@ class Events:
         on_displaced: Callable[[], None],
     ) -> None:
         self._options = options
+        self._clock = options.clock
         self._due = due
         self._steps = steps
         self._link = link
@@ -131,7 +132,7 @@ class Events:
 
     async def look_again(self) -> None:
         """Look at everything now and then, for what sends no events."""
-        await asyncio.sleep(self._options.intervals.look_at_devices)
+        await self._clock.sleep(self._options.intervals.look_at_devices)
         for output in self._reconciler.outputs:
             output.recheck()
         self._due.mark(scan=frozenset(self._reconciler.scan.entries), faults=True)
@@ -140,7 +141,7 @@ class Events:
 
     async def look_at_kubelet(self) -> None:
         """Look at its socket now and then."""
-        await asyncio.sleep(self._options.intervals.look_at_kubelet)
+        await self._clock.sleep(self._options.intervals.look_at_kubelet)
         await self._steps.take(_KUBELET, self._see_kubelet)
 
     async def _see_kubelet(self) -> None:
@@ -157,9 +158,9 @@ class Events:
         acts = handover_actions.concerns(self._reconciler.spec)
         pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pace):
+            async with self._clock.timeout(pace):
                 await self._due.asked.wait()
-        await asyncio.sleep(self._steps.pause(_HOLDERS))
+        await self._clock.sleep(self._steps.pause(_HOLDERS))
         self._due.asked.clear()
         await self.read_holders()
         self._due.mark()

@@ -46,7 +46,7 @@ class FaultControl:
         self._allowed = options.fault_injection
         self._exit = options.exit
         self._wake = wake
-        self._timer: Callable[[], None] | None = None
+        self._timer: Callable[[], object] | None = None
         self._inventory = Inventory()
         self._here = HostRoot()
         self._seen: Mapping[str, str] = {}  # the files that were looked at last, by rule

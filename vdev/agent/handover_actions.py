@@ -9,7 +9,6 @@ that of a `preStart` keeps its container from starting.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from ..aio.clock import Clock
 from ..core.allocation import edits
 from ..core.inventory.resources import Inventory, Resource
 from ..core.model.device import Device, Key
@@ -66,11 +66,12 @@ class _Work:
 class HandoverActions:
     """What is done when devices change hands."""
 
-    def __init__(self, host: HostRoot, metrics: Metrics) -> None:
+    def __init__(self, host: HostRoot, metrics: Metrics, clock: Clock) -> None:
         self.done = 0
         self.failed = 0
         self.failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # the newest first
-        self._doer = ActionRunner(host)
+        self._clock = clock
+        self._doer = ActionRunner(host, clock)
         self._metrics = metrics
         self._known: Mapping[Key, str] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -123,7 +124,7 @@ class HandoverActions:
         where = {"occasion": work.occasion, "resource": work.resource, "device": work.device.id, "pod": work.pod}
         if reason:
             self.failed += 1
-            failure = Failure(time.time(), work.occasion, work.resource, work.device.id, work.pod, reason)
+            failure = Failure(self._clock.wall(), work.occasion, work.resource, work.device.id, work.pod, reason)
             self.failures.appendleft(failure)
             log.error("action failed", action=named(action), reason=reason, **where)
         else:
@@ -133,7 +134,7 @@ class HandoverActions:
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
         """Do what must be done before a container with these slots starts. Raises ActionFailed at the first failure."""
-        deadline = time.monotonic() + PRE_START_LIMIT
+        deadline = self._clock.now() + PRE_START_LIMIT
         devices = {slot.device.id: slot.device for each in ids if (slot := resource.by_id.get(each)) is not None}
         for device in devices.values():
             entry = resource.entries.get(device.raw.entry)
@@ -143,7 +144,7 @@ class HandoverActions:
                 Occasion.PRE_START, resource.name, device, "", _values(resource, entry, device), entry.pre_start
             )
             for action in work.actions:
-                reason = await self._one(work, action, within=max(0.0, deadline - time.monotonic()))
+                reason = await self._one(work, action, within=max(0.0, deadline - self._clock.now()))
                 if reason:
                     raise ActionFailed(f"preStart of device {device.id} ({resource.name}) failed: {reason}")
 

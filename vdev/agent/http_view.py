@@ -1,6 +1,5 @@
 """What others see of the agent: the four answers of `observe.http.Watched`, and what the service manager is told."""
 
-import time
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Protocol
@@ -13,8 +12,6 @@ from ..plugin.service import State
 from .announcer import Outlook
 from .lock import NodeLock
 from .status import Running, not_ready, status
-
-_STALLED = 120.0  # seconds; the reconciler takes a step at least every 30 s, and none of them should take a minute
 
 
 class Measured(Running, Protocol):
@@ -45,8 +42,11 @@ class HttpView:
         """Why nothing moves any more; empty while the reconciler takes its steps, or has not begun."""
         if not self._agent.lists.running:
             return ""
-        silent = time.monotonic() - self._agent.turned_at
-        return f"the reconciler has not finished a step for {silent:.0f} s" if silent > _STALLED else ""
+        options = self._agent.options
+        silent = options.clock.now() - self._agent.turned_at
+        return (
+            f"the reconciler has not finished a step for {silent:.0f} s" if silent > options.intervals.stalled else ""
+        )
 
     def not_ready(self) -> Sequence[str]:
         """Why the agent is not ready."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from ..aio.clock import Clock
 from ..hostfs.directory_lock import DirectoryLock
 
 log = structlog.get_logger(__name__)
@@ -24,11 +25,12 @@ class NodeLock:
     Where the system cannot lock, it is given at once: what is wrong with the directory shows when sockets are made.
     """
 
-    def __init__(self, directory: Path, *, waiting: Callable[[str], None], period: float) -> None:
+    def __init__(self, directory: Path, *, waiting: Callable[[str], None], period: float, clock: Clock) -> None:
         self.waited = False
         self._directory = directory
         self._waiting = waiting  # is told what is waited for, and "" at the end
         self._period = period  # seconds between attempts
+        self._clock = clock
         self._lock = DirectoryLock(directory)
 
     async def take(self, stopping: asyncio.Event) -> bool:
@@ -46,7 +48,7 @@ class NodeLock:
                 log.warning("waiting", reason=trouble)
                 self._waiting(trouble)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._period):
+                async with self._clock.timeout(self._period):
                     await stopping.wait()
         return False
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..aio.clock import SYSTEM, Clock
 from ..config import Loaded
 from ..core.intervals import Intervals
 from ..core.model import virtual_node
-from ..faults import Clock, SystemClock
 from ..hostfs import HostRoot
 from ..observe.service_manager import ServiceManager
 
@@ -49,5 +49,5 @@ class Options:
     boot_wait: float = 30.0
     boot_id: str = ""
     intervals: Intervals = field(default_factory=Intervals)
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = SYSTEM
     exit: Callable[[int], object] = os._exit

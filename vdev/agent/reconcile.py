@@ -12,7 +12,6 @@ core's business, and of the outputs only their list is known here.
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
@@ -74,8 +73,9 @@ class Reconciler:
         self.scanner = Scanner(options.host, options.node, options.device_dir, steps)
         self.holders = holders
         self.outputs = sorted(outputs, key=lambda output: output.stage)
-        self.verdicts = Verdicts(health, metrics)
+        self.verdicts = Verdicts(health, metrics, intervals=options.intervals, clock=options.clock)
         self._options = options
+        self._clock = options.clock
         self._config = config
         self._metrics = metrics
         self._faults = faults
@@ -165,7 +165,7 @@ class Reconciler:
         do("looking at the faults", lambda: self._faults.engine.look(self.base))
         plan = await self._prepared()
         if plan is None:
-            return time.monotonic() if self._plan else None
+            return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
         before, self.served = self.served, plan.inventory
         self.published, self._recorded = True, EMPTY
@@ -215,7 +215,7 @@ class Reconciler:
             holdings=self._holdings(),
             listed=self.served if self.published else self._recorded,
             retired=self.retired,
-            now=time.monotonic(),
+            now=self._clock.now(),
         )
 
     def current_verdicts(self) -> Mapping[str, Health]:

@@ -4,11 +4,11 @@ The record is what keeps a removal safe: an id that an unfinished Allocate names
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ..aio.clock import Clock
 from ..core.allocation import preferred
 from ..core.inventory.resources import Resource
 from ..core.model.device import Key
@@ -28,12 +28,14 @@ class Requests:
         *,
         allocate_deadline: float,
         on_allocated: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self.allocate_deadline = allocate_deadline
         self.allocated_at: dict[Key, float] = {}
         self._metrics = metrics
         self._handovers = handovers
         self._on_allocated = on_allocated
+        self._clock = clock
         self._flying: Counter[Key] = Counter()
         self._choosing: Counter[str] = Counter()
         self._allocators: dict[str, tuple[Resource, preferred.Allocator]] = {}
@@ -78,7 +80,7 @@ class Requests:
 
     def allocated(self, resource: str, ids: Sequence[str]) -> None:
         """Note a granted request: from now on a pod may hold these."""
-        now = time.monotonic()
+        now = self._clock.now()
         self.allocated_at.update({(resource, each): now for each in ids})
         self._on_allocated()
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..aio.clock import SYSTEM, Clock
+from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
 
 MAX_BYTES = 64 * 1024 * 1024
-_PATIENCE = 1.0  # seconds that a start waits for a file: nothing must wait for a dead file server
 
 
 class RecordError(ValueError):
@@ -40,19 +41,30 @@ class Owner:
 class StateFile:
     """The file of one kind of record in `directory`."""
 
-    def __init__(self, directory: Path, kind: str, owner: Owner, *, version: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kind: str,
+        owner: Owner,
+        *,
+        version: int,
+        intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
+    ) -> None:
         self.owner = owner
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
         self.path = directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}.json"
         self._version = version
+        self._patience = intervals.state_file
+        self._clock = clock
 
     async def read(self) -> dict[str, Any] | None:
         """The document, or None when there is none. Raises HostError and RecordError, after a second at the latest."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with self._clock.timeout(self._patience):
                 return await asyncio.to_thread(self.read_now)
         except TimeoutError:
-            raise HostError(f"it could not be read within {_PATIENCE:g} s") from None
+            raise HostError(f"it could not be read within {self._patience:g} s") from None
 
     def read_now(self) -> dict[str, Any] | None:
         """As `read`; blocks for as long as it takes."""

@@ -8,14 +8,14 @@ All work of the agent is done in steps. Only two things get out of one: cancella
 the agent. Whoever takes a step keeps in mind what it was to do until it is done, and comes back at `again_at`.
 """
 
-import asyncio
-import time
+import functools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
 
+from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, error
 from ..errors import InvariantBroken, VdevError
@@ -47,7 +47,7 @@ class Steps:
         *,
         on_change: Callable[[], None] = lambda: None,
         intervals: Intervals = PRODUCTION,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._steady = intervals.steady
@@ -63,7 +63,7 @@ class Steps:
     @property
     def again_at(self) -> float | None:
         """The (monotonic) time at which the next pause ends, or None."""
-        now = self._clock()
+        now = self._clock.now()
         return min((each.again_at for each in self._failing.values() if each.again_at > now), default=None)
 
     def failed(self, name: str) -> bool:
@@ -73,11 +73,11 @@ class Steps:
     def pause(self, name: str) -> float:
         """The seconds before the step's next attempt."""
         failure = self._failing.get(name)
-        return max(0.0, failure.again_at - self._clock()) if failure else 0.0
+        return max(0.0, failure.again_at - self._clock.now()) if failure else 0.0
 
     def hurry(self) -> None:
         """End all pauses: somebody wants it tried now."""
-        now = self._clock()
+        now = self._clock.now()
         self._failing = {
             name: _Failure(each.problem, each.attempts, min(each.again_at, now)) for name, each in self._failing.items()
         }
@@ -107,19 +107,18 @@ class Steps:
         """Do the work again and again, for ever."""
         while True:
             if not await self.take(name, work):
-                await asyncio.sleep(self.pause(name))
+                await self._clock.sleep(self.pause(name))
 
     async def keep(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do work that goes on and on until it ends by itself; what has run for a while counts as a success."""
-        loop = asyncio.get_running_loop()
         while True:
-            steady = loop.call_later(self._steady, self._succeeded, name)
+            cancel = self._clock.call_later(self._steady, functools.partial(self._succeeded, name))
             try:
                 if await self.take(name, work):
                     return
             finally:
-                steady.cancel()
-            await asyncio.sleep(self.pause(name))
+                cancel()
+            await self._clock.sleep(self.pause(name))
 
     @contextmanager
     def _attempt(self, name: str) -> Iterator[None]:
@@ -135,7 +134,7 @@ class Steps:
     def _fail(self, name: str, failed: Exception) -> None:
         before = self._failing.get(name)
         attempts = before.attempts + 1 if before else 0
-        again_at = self._clock() + self._backoff.pause(attempts)
+        again_at = self._clock.now() + self._backoff.pause(attempts)
         problem = error("vdev", f"{name} failed: {_reason(failed)}", _hint(failed))
         self._failing[name] = _Failure(problem, attempts, again_at)
         log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from .clock import Clock
+
 _T = TypeVar("_T")
 _AT_ONCE = 64  # calls at a time, without those that hang; more would only compete for the processor
 
@@ -21,7 +23,8 @@ class StillHanging(Exception):
 class Calls:
     """Runs blocking calls; a key identifies the caller."""
 
-    def __init__(self, *, at_once: int = _AT_ONCE) -> None:
+    def __init__(self, clock: Clock, *, at_once: int = _AT_ONCE) -> None:
+        self._clock = clock
         self._slots = asyncio.Semaphore(at_once)
         self._running: set[str] = set()
 
@@ -47,7 +50,7 @@ class Calls:
             )
             thread.start()
             try:
-                async with asyncio.timeout(within):
+                async with self._clock.timeout(within):
                     return await answer
             except (TimeoutError, asyncio.CancelledError):
                 abort()

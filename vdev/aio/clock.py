@@ -1,74 +1,172 @@
-"""The clock of the fault rules: the machine's, or one that a test moves by hand."""
+"""The one clock of the agent: what time it is, and waiting for it. Whoever waits is handed one.
+
+`SystemClock` is the machine's clock. `ManualClock` stands still until it is told to move, and then calls what falls due
+on the way, in order: a test lets ten minutes pass at once. `LeapClock` runs as the machine's clock does and can be put
+forward as well, for a test in which something else takes real time, such as a kubelet behind a socket.
+
+What waits for the machine itself goes by the machine's time whatever the clock says: events of the file system, the
+deadlines of gRPC calls, clients of the sockets.
+"""
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import time
-from collections.abc import Callable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
 
 
-class Clock(Protocol):
-    """What fault rules need of a clock."""
+class Clock(ABC):
+    """Time, and ways to wait for it. All but `wall` is in seconds since some fixed moment, and never goes back."""
 
+    @abstractmethod
     def now(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """The time to measure and to wait by."""
 
-    def call_at(self, moment: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` at that moment; returns what cancels it."""
+    @abstractmethod
+    def wall(self) -> float:
+        """The time to show to people: seconds since 1970. It may jump, so nothing is measured with it."""
+
+    @abstractmethod
+    def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
+        """Call `action` at that moment, or soon when it is past; returns what cancels that."""
+
+    def call_later(self, seconds: float, action: Callable[[], object]) -> Callable[[], object]:
+        """Call `action` after so many seconds; returns what cancels that."""
+        return self.call_at(self.now() + seconds, action)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait so long; with 0, let others have their turn."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        over = asyncio.Event()
+        cancel = self.call_later(seconds, over.set)
+        try:
+            await over.wait()
+        finally:
+            cancel()
+
+    def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
+        """Like `asyncio.timeout`: TimeoutError where what is inside takes longer. None: it may take for ever."""
+        return asyncio.timeout(None) if seconds is None else self._timeout(seconds)
+
+    @contextlib.asynccontextmanager
+    async def _timeout(self, seconds: float) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as scope:
+            cancel = self.call_later(seconds, lambda: scope.reschedule(loop.time()))
+            try:
+                yield
+            finally:
+                cancel()
 
 
-class SystemClock:
-    """The monotonic clock and the running event loop's timers."""
+class SystemClock(Clock):
+    """The machine's clocks and the running event loop's timers."""
 
     def now(self) -> float:
         """Seconds of the monotonic clock."""
         return time.monotonic()
 
-    def call_at(self, moment: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` on the running loop, at once when the moment is past."""
+    def wall(self) -> float:
+        """Seconds since 1970, as the machine has it."""
+        return time.time()
+
+    def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
+        """Call `action` on the running loop; returns what cancels that."""
         return asyncio.get_running_loop().call_later(max(0.0, moment - time.monotonic()), action).cancel
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait so long."""
+        await asyncio.sleep(seconds)
 
-class ManualClock:
-    """A clock that moves only when it is told to."""
+    def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
+        """`asyncio.timeout` itself."""
+        return asyncio.timeout(seconds)
 
-    def __init__(self, start: float = 0.0) -> None:
+
+SYSTEM = SystemClock()
+
+
+class ManualClock(Clock):
+    """A clock that moves only when it is told to. `wall` is what it shows to people at its begin."""
+
+    def __init__(self, start: float = 0.0, *, wall: float = 1_767_225_600.0) -> None:
         self._now = start
+        self._ahead_of_now = wall - start
         self._serial = itertools.count()
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._cancelled: set[int] = set()
+        self._due: list[tuple[float, int]] = []
+        self._actions: dict[int, Callable[[], object]] = {}
 
     def now(self) -> float:
         """Seconds as set by `advance`."""
         return self._now
 
-    def call_at(self, moment: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` when the clock is advanced to or beyond the moment; at once when it is past."""
-        if moment <= self._now:
-            action()
-            return lambda: None
+    def wall(self) -> float:
+        """The wall's time, which moves with the other."""
+        return self.now() + self._ahead_of_now
+
+    @property
+    def next_due(self) -> float | None:
+        """The moment of the next action; None where nobody waits."""
+        while self._due and self._due[0][1] not in self._actions:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
+        """Call `action` when the clock gets to the moment; returns what cancels that."""
+        if moment <= self.now():
+            return asyncio.get_running_loop().call_soon(action).cancel
         number = next(self._serial)
-        heapq.heappush(self._due, (moment, number, action))
-        return lambda: self._cancelled.add(number)
+        heapq.heappush(self._due, (moment, number))
+        self._actions[number] = action
+        return lambda: self._actions.pop(number, None)
 
     def advance(self, seconds: float) -> None:
-        """Move on; every action due on the way is called at its own moment, in order."""
-        end = self._now + seconds
-        while self._due and self._due[0][0] <= end:
-            moment, number, action = heapq.heappop(self._due)
-            if number not in self._cancelled:
-                self._now = max(self._now, moment)
-                action()
-            self._cancelled.discard(number)
-        self._now = end
+        """Move on; every action that falls due on the way is called at its own moment, in order."""
+        self._move(self.now() + seconds)
+
+    def _move(self, end: float) -> None:
+        while (moment := self.next_due) is not None and moment <= end:
+            _, number = heapq.heappop(self._due)
+            self._now = max(self._now, moment)
+            self._actions.pop(number)()
+        self._now = max(self._now, end)
 
 
-async def sleep(clock: Clock, seconds: float) -> None:
-    """Wait by that clock."""
-    over = asyncio.Event()
-    cancel = clock.call_at(clock.now() + seconds, over.set)
-    try:
-        await over.wait()
-    finally:
-        cancel()
+class LeapClock(ManualClock):
+    """The machine's clock, which can be put forward: what falls due thereby is called at once."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic(), wall=time.time())
+        self._leapt = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def now(self) -> float:
+        """Seconds of the monotonic clock, and of every leap."""
+        return max(self._now, time.monotonic() + self._leapt)
+
+    def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
+        """Call `action` on the running loop; returns what cancels that."""
+        cancel = super().call_at(moment, action)
+        self._set_timer()
+        return cancel
+
+    def advance(self, seconds: float) -> None:
+        """Put the clock forward."""
+        self._leapt += seconds
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        self._move(time.monotonic() + self._leapt)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Wake up on the running loop when the next action falls due."""
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self.next_due
+        wait = None if due is None else max(0.0, due - self.now())
+        self._timer = None if wait is None else asyncio.get_running_loop().call_later(wait, self._catch_up)

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
 from ..observe.log import Seldom
 
@@ -23,13 +24,11 @@ SOCKET = "vdev.sock"
 _REQUEST = 2**20  # bytes of a request at most; fault rules are the longest
 _REPLY = 2**26  # bytes of a reply at most; a status with 70 000 devices takes about 20 MB
 _CLIENTS = 16  # at one time; more wait for their turn
-_TIMEOUT = 10.0  # seconds for a client, all in all
-_PAUSE = 1.0  # seconds before clients are taken again where there was no descriptor left for one
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
-async def serve(directory: Path, commands: Mapping[str, Handler]) -> None:
+async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Intervals = PRODUCTION) -> None:
     """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError where there can be no socket."""
     path = directory / SOCKET
     try:
@@ -48,20 +47,20 @@ async def serve(directory: Path, commands: Mapping[str, Handler]) -> None:
                 except OSError as failed:  # a client that is gone again, or no descriptor left
                     clients.release()
                     trouble.warning("client of the control socket not taken", reason=reason_of(failed))
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(intervals.retry_accept)
                     continue
-                client = group.create_task(_serve(connection, commands), name="control client")
+                client = group.create_task(_serve(connection, commands, intervals.command), name="control client")
                 client.add_done_callback(lambda _: clients.release())
     finally:
         listener.close()
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-async def _serve(connection: socket.socket, commands: Mapping[str, Handler]) -> None:
+async def _serve(connection: socket.socket, commands: Mapping[str, Handler], patience: float) -> None:
     """One client: one request, one answer, whatever it sends."""
     with connection:
         try:
-            async with asyncio.timeout(_TIMEOUT):
+            async with asyncio.timeout(patience):
                 reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REQUEST)
                 reply = await _answer(reader, commands)
                 writer.write(await asyncio.to_thread(lambda: json.dumps(reply).encode() + b"\n"))
@@ -128,7 +127,7 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
     """Send a request to the agent whose run directory this is; raises SocketError or UsageError."""
     path = directory / SOCKET
     try:
-        async with asyncio.timeout(_TIMEOUT):
+        async with asyncio.timeout(PRODUCTION.command):
             reader, writer = await asyncio.open_unix_connection(path, limit=_REPLY)
             writer.write(json.dumps(request).encode() + b"\n")
             await writer.drain()

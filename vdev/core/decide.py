@@ -111,9 +111,7 @@ class Decider:
             world.retired,
             world.holdings,
             world.now,
-            settle=self._intervals.retire_settle,
-            blind=self._intervals.retire_blind,
-            recheck=self._intervals.retire_recheck,
+            intervals=self._intervals,
         )
         listed = settled(world.listed, targets.drop(kept.inventory, world.afflictions.dropped))
         if not diff(world.listed, listed):

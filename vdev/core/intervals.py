@@ -1,12 +1,11 @@
-"""How long the agent waits for what: one table, so that a test can shorten a pause without reaching inside.
+"""How long vdev waits for what: one table, so that a test can shorten a pause without reaching inside.
 
-A frozen value, made once and handed to whoever waits. Limits of one call (a request's time-out, a deadline that the
-kubelet sets) stand where the call is made: to shorten them would change what is tested.
+A frozen value, made once and handed to whoever waits, as the clock is by which they wait (`aio.clock`). What others set
+is not here but where it is used: the deadlines of one call that the kubelet's protocol demands (registering, a
+container's start), the limits of one HTTP connection, and what the configuration or an option says.
 """
 
 from dataclasses import dataclass
-
-from .retention import holders, retain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +15,7 @@ class Intervals:
     # Between looks at what sends no events, or whose events can be lost.
     look_at_kubelet: float = 5.0
     look_at_devices: float = 30.0
+    look_at_files: float = 2.0  # in a directory whose changes are not announced
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # where something is done when a device changes hands
     look_at_label: float = 30.0
@@ -31,21 +31,44 @@ class Intervals:
     retry_most: float = 10.0
     retry_step_first: float = 0.5  # what the agent failed to do; doubles with each failure
     retry_step_most: float = 30.0
+    retry_accept: float = 1.0  # taking clients, where there was no file descriptor left for one
+    retry_ready: float = 1.0  # telling the service manager of the start
 
     # What a kubelet is given time for.
-    kubelet_grace: float = holders.GRACE  # to know its pods after its start
+    kubelet_grace: float = 10.0  # to know its pods after its start: it may leave some out
     admission: float = 0.5  # to name a pod as a holder: it has admitted the pod some time after Allocate
-    unnamed_allocate: float = holders.ADMISSION  # after which an Allocate without a pod was for one that was refused
-    first_reading: float = 1.0  # to say who holds what, before the first list
+    unnamed_allocate: float = 5.0  # after which an Allocate without a pod was for one that was refused
+    pod_resources_answer: float = 5.0  # to say who holds what
+    first_reading: float = 1.0  # to say so before the first list
     first_stream: float = 15.0  # to open a stream after it took a registration
     end_of_stream: float = 0.2  # to notice that a stream ended, before it is registered with again
     empty_list: float = 1.0  # to take in the empty list of a resource that goes
     steady: float = 10.0  # that a stream must live for the next pause to be the shortest again
 
     # Of a device that vanished.
-    retire_settle: float = retain.SETTLE  # listed as Unhealthy, before it may go
-    retire_recheck: float = retain.RECHECK  # between readings while a pod still holds it; grows with time
-    retire_blind: float = holders.BLIND  # where nobody can say who holds it
+    retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress
+    retire_recheck: float = 1.0  # between readings while a pod still holds it; grows with time
+    retire_recheck_most: float = 30.0
+    retire_blind: float = 600.0  # where nobody can say who holds it
+    retire_handover: float = 0.2  # between its drop from one resource and its first listing in another
+
+    # Of a device that comes and goes.
+    flicker: float = 0.15  # to go again this soon after a return is to flicker
+    flicker_quiet: float = 1.0  # that a device which flickered must stay
+
+    # What others are given time for.
+    state_file: float = 1.0  # a disk, to give what an earlier process left: no list must wait for a dead file server
+    label: float = 5.0  # the API server, for one answer
+    command: float = 10.0  # a client of the control socket, all in all
+    server: float = 5.0  # gRPC, to start or to stop a server
+    last_requests: float = 2.0  # what is in flight when a server stops
+    burst: float = 0.005  # the rest of a burst of file events after its first
+    serial_line: float = 0.01  # a program at a virtual serial line, after each piece
+
+    # Of what is told to the service manager.
+    signs_of_life: float = 30.0  # between looks where no watchdog asks for more
+    start_margin: float = 15.0  # beyond what the start may take
+    stalled: float = 120.0  # without a finished turn: one is due every 30 s, and none should take a minute
 
 
 PRODUCTION = Intervals()

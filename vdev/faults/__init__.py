@@ -8,7 +8,6 @@ When something fails is decided in `core.faults.schedule`, what it hits in `core
 each step.
 """
 
-from ..aio.clock import Clock, ManualClock, SystemClock
 from .engine import Engine, Strike
 
-__all__ = ["Clock", "Engine", "ManualClock", "Strike", "SystemClock"]
+__all__ = ["Engine", "Strike"]

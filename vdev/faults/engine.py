@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from ..aio.clock import Clock, sleep
+from ..aio.clock import Clock
 from ..core.faults import targets
 from ..core.faults.schedule import Dice, Firing, earliest, seconds_of
 from ..core.faults.targets import Afflictions
@@ -272,10 +272,6 @@ class Engine:
             if waits and (mine := keys & run.targets) and run.is_hit(run.counted("allocate")):
                 run.fire(Firing(now, mine), now)
                 self._on_change()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait by the clock."""
-        await sleep(self.clock, seconds)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

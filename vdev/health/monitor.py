@@ -2,14 +2,14 @@
 
 import asyncio
 import itertools
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from ..aio.blocking_calls import Calls, StillHanging
+from ..aio.clock import SYSTEM, Clock
 from ..core.health.thresholds import Outcome, Track, observe
 from ..core.model.device import Health, RawDevice
 from ..core.spec import HealthSpec, Probe
@@ -51,13 +51,10 @@ class _Probed:
 class HealthMonitor:
     """Probes devices for as long as `run` does. All methods belong to the event loop's thread."""
 
-    def __init__(
-        self, host: HostRoot, *, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, host: HostRoot, clock: Clock = SYSTEM) -> None:
         self._host = host
         self._clock = clock
-        self._wall = wall
-        self._calls = Calls()
+        self._calls = Calls(clock)
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
         self._verdicts: dict[str, Verdict] = {}
@@ -121,7 +118,7 @@ class HealthMonitor:
             old = self._probed.get(key)
             if old is not None and old.target == target:
                 continue
-            track = Track(appeared=self._clock())
+            track = Track(appeared=self._clock.now())
             if old is not None:
                 self._stop(key)
                 track = old.track if old.target.spec == target.spec else track
@@ -160,10 +157,10 @@ class HealthMonitor:
         while True:
             probed.wake.clear()
             outcome = await self._probe(key, probed)
-            probed.track = observe(probed.track, spec, outcome, self._clock(), scheduled=scheduled)
+            probed.track = observe(probed.track, spec, outcome, self._clock.now(), scheduled=scheduled)
             self._report(key, probed.track)
             try:
-                async with asyncio.timeout(spec.interval):
+                async with self._clock.timeout(spec.interval):
                     await probed.wake.wait()
                 scheduled = False
             except TimeoutError:
@@ -191,7 +188,7 @@ class HealthMonitor:
 
     def _report(self, key: str, track: Track) -> None:
         old = self._verdicts.get(key)
-        since = old.since if old and old.health.healthy == track.health.healthy else self._wall()
+        since = old.since if old and old.health.healthy == track.health.healthy else self._clock.wall()
         report = Verdict(track.health, since, track.flaps)
         if report != old:
             self._verdicts[key] = report

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ..core.intervals import PRODUCTION
 from ..errors import reason_of
 from . import directory_stamps
 from .uevents import Uevents
@@ -71,7 +72,12 @@ class Watcher:
     """
 
     def __init__(
-        self, *, poll_interval: float = 2.0, settle: float = 0.005, sys: Path | None = None, inotify: bool = True
+        self,
+        *,
+        poll_interval: float = PRODUCTION.look_at_files,
+        settle: float = PRODUCTION.burst,
+        sys: Path | None = None,
+        inotify: bool = True,
     ) -> None:
         self._poll_interval = poll_interval
         self._settle = settle

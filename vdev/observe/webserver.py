@@ -29,8 +29,6 @@ from .log import Seldom
 
 log = structlog.get_logger(__name__)
 
-_SHUTDOWN = 2  # seconds that open requests get at the end
-_PAUSE = 1.0  # seconds before the next attempt when accepting failed
 _GONE = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH)  # of the connection, not of the listener
 _MUTE = logging.getLogger(f"{__name__}.uvicorn")  # it would write a line for each bad request
 _MUTE.disabled = True
@@ -42,7 +40,8 @@ class Limits:
 
     `head`: from the connection's begin, or from the last answer, to the end of the next request's head. `answer`: from
     there until the client has taken the whole answer. `idle`: without a byte of the next request. `retry`: until the
-    next attempt to get an address that is taken.
+    next attempt to get an address that is taken. `accept`: until connections are accepted again where that
+    failed. `end`: for open requests, when the server stops.
     """
 
     connections: int = 64
@@ -50,6 +49,8 @@ class Limits:
     answer: float = 60.0
     idle: int = 5
     retry: float = 5.0
+    accept: float = 1.0
+    end: int = 2
 
 
 class Server(uvicorn.Server):
@@ -66,7 +67,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=limits.idle,
-            timeout_graceful_shutdown=_SHUTDOWN,
+            timeout_graceful_shutdown=limits.end,
         )
         super().__init__(config)
         self.limits = limits
@@ -104,7 +105,7 @@ class Server(uvicorn.Server):
                 if failed.errno not in _GONE:
                     self._failed.warning("cannot accept HTTP connections", reason=reason_of(failed))
                     self._cut_longest_waiting()
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(self.limits.accept)
                 continue
             if not self._has_room(connection) and not self._cut_longest_waiting():
                 connection.close()

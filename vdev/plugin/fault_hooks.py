@@ -27,9 +27,6 @@ class FaultHooks(Protocol):
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
         """These devices were given to a pod."""
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait, by the clock of the fault rules."""
-
 
 class NoFaults:
     """The answers without any rules."""
@@ -49,9 +46,6 @@ class NoFaults:
 
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
         """Nothing."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Not at all: nobody asks for it."""
 
 
 NO_FAULTS: FaultHooks = NoFaults()

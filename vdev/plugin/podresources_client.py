@@ -15,15 +15,13 @@ from ..pb import podresources_v1_pb2_grpc as rpc
 from .kubelet_channel import kubelet_channel
 from .kubelet_socket import MAX_SOCKET_PATH
 
-TIMEOUT = 5.0  # seconds
-
 
 class RateLimited(Exception):
     """The kubelet is being asked too often; ask again soon."""
 
 
-async def holders(socket: Path) -> Answer | None:
-    """What all active pods hold; None when the API does not answer.
+async def holders(socket: Path, *, within: float) -> Answer | None:
+    """What all active pods hold; None when the API does not answer `within` so many seconds.
 
     Raises RateLimited when the kubelet's limit is hit.
     """
@@ -31,7 +29,7 @@ async def holders(socket: Path) -> Answer | None:
         return None
     async with kubelet_channel(socket) as channel:
         try:
-            answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=TIMEOUT)
+            answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=within)
         except grpc.aio.AioRpcError as failed:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed

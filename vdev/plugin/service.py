@@ -19,6 +19,8 @@ from pathlib import Path
 
 import structlog
 
+from ..aio.clock import SYSTEM, Clock
+from ..aio.interruption import Interrupted, Interruption
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory.resources import Resource
 from ..core.model.fault_effects import SocketFault, StreamFault
@@ -84,6 +86,7 @@ class ResourceService:
         on_state: Callable[[str, State], None],
         faults: FaultHooks = NO_FAULTS,
         intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.resource = resource
         self.state = State.STARTING
@@ -93,6 +96,7 @@ class ResourceService:
         self._desk = desk
         self._on_state = on_state
         self._intervals = intervals
+        self._clock = clock
         self._backoff = Backoff(intervals.retry_first, intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
@@ -100,7 +104,7 @@ class ResourceService:
         self._server: SocketServer | None = None
         self._wake = asyncio.Event()
         self._stopping = False
-        self._registering: asyncio.Timeout | None = None
+        self._registering = Interruption()
         self._renew = False  # the next registration must be made with a new server
 
     @property
@@ -162,13 +166,11 @@ class ResourceService:
         """Make `run` end soon, also while the kubelet thinks about a registration."""
         self._stopping = True
         self._wake.set()
-        if self._registering is not None and not self._registering.expired():
-            self._registering.reschedule(asyncio.get_running_loop().time())
+        self._registering.interrupt()
 
     async def run(self) -> None:
         """Serve and register until stopped. Nothing that goes wrong with this resource is raised."""
         attempt = 0
-        loop = asyncio.get_running_loop()
         self._link.subscribe(self._wake)
         try:
             while not self._stopping:
@@ -182,9 +184,9 @@ class ResourceService:
                         self._become(State.REGISTERED)
                     else:
                         await self._register(server)
-                    since = loop.time()
+                    since = self._clock.now()
                     ended = await self._until_dropped(server, generation, opened)
-                    attempt = attempt + 1 if ended and loop.time() - since < self._intervals.steady else 0
+                    attempt = attempt + 1 if ended and self._clock.now() - since < self._intervals.steady else 0
                     if ended:  # a kubelet that ends streams again and again is asked less and less often
                         await self._sleep(self._backoff.pause(attempt), generation)
                 except _Held as held:
@@ -193,6 +195,8 @@ class ResourceService:
                 except RegistrationRefused as refused:
                     self._become(State.REFUSED, str(refused))
                     await self._sleep(None, generation)
+                except Interrupted:
+                    break
                 except SocketError as failed:
                     if self._stopping:
                         break
@@ -217,7 +221,7 @@ class ResourceService:
         try:
             self.update(replace(self.resource, slots=()))  # also for a kubelet that restarts in the meantime
             if listened:
-                await asyncio.sleep(self._intervals.empty_list)
+                await self._clock.sleep(self._intervals.empty_list)
         finally:
             self.stop()
 
@@ -226,23 +230,14 @@ class ResourceService:
             return self._server
         await self._close()
         self._renew = False
-        servicer = Servicer(self.resource, self._desk, on_stream=self._wake.set, faults=self._faults)
-        server = SocketServer(servicer, self._link.new_socket_path(self.name))
+        servicer = Servicer(self.resource, self._desk, on_stream=self._wake.set, faults=self._faults, clock=self._clock)
+        server = SocketServer(
+            servicer, self._link.new_socket_path(self.name), intervals=self._intervals, clock=self._clock
+        )
         await server.start()
         servicer.update(self.resource)
         self._server = server
         return server
-
-    @contextlib.asynccontextmanager
-    async def _until_stopped(self) -> AsyncIterator[None]:
-        """Let `stop` end the body of the context with a SocketError."""
-        try:
-            async with asyncio.timeout(None) as self._registering:
-                yield
-        except TimeoutError:
-            raise SocketError(f"stopped while {self.name} was being registered") from None
-        finally:
-            self._registering = None
 
     @contextlib.asynccontextmanager
     async def _reachable(self, server: SocketServer) -> AsyncIterator[None]:
@@ -288,7 +283,7 @@ class ResourceService:
         if fault is not None and fault.hold:
             raise _Held(f"held back by the fault {fault.rule!r}")
         for _ in range(2 if fault is not None and fault.twice else 1):
-            async with self._until_stopped(), self._reachable(server):
+            async with self._registering, self._reachable(server):
                 await registration_client.register(
                     self._link.socket,
                     endpoint=server.path.name,
@@ -308,7 +303,7 @@ class ResourceService:
         """
         servicer = server.servicer
         patience = self._intervals.first_stream
-        deadline = asyncio.get_running_loop().time() + patience
+        deadline = self._clock.now() + patience
         while not self._stopping:
             self._wake.clear()
             if self._renew:
@@ -324,7 +319,7 @@ class ResourceService:
             if self.state is State.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
                 return True
-            left = deadline - asyncio.get_running_loop().time()
+            left = deadline - self._clock.now()
             if self.state is State.REGISTERED and servicer.streams_opened == opened and left <= 0:
                 raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
             await self._wait(left if self.state is State.REGISTERED and servicer.streams_opened == opened else None)
@@ -332,21 +327,18 @@ class ResourceService:
 
     async def _sleep(self, seconds: float | None, generation: int) -> None:
         """Pause, but only until there is a new kubelet or this resource must stop."""
-        loop = asyncio.get_running_loop()
-        end = None if seconds is None else loop.time() + seconds
+        end = None if seconds is None else self._clock.now() + seconds
         while not self._stopping and not self._poked and self._link.generation == generation:
-            left = None if end is None else end - loop.time()
+            left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:
                 return
             self._wake.clear()
             await self._wait(left)
 
     async def _wait(self, seconds: float | None) -> None:
-        try:
-            async with asyncio.timeout(seconds):
+        with contextlib.suppress(TimeoutError):
+            async with self._clock.timeout(seconds):
                 await self._wake.wait()
-        except TimeoutError:
-            pass
 
     async def _close(self) -> None:
         if self._server is not None:

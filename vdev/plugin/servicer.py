@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import structlog
 
+from ..aio.clock import SYSTEM, Clock
 from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
@@ -83,7 +84,13 @@ class Servicer:
     """
 
     def __init__(
-        self, resource: Resource, desk: Desk, *, on_stream: Callable[[], None], faults: FaultHooks = NO_FAULTS
+        self,
+        resource: Resource,
+        desk: Desk,
+        *,
+        on_stream: Callable[[], None],
+        faults: FaultHooks = NO_FAULTS,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.resource = resource
         self.streams = 0
@@ -92,6 +99,7 @@ class Servicer:
         self._desk = desk
         self._on_stream = on_stream
         self._faults = faults
+        self._clock = clock
         self._poked = asyncio.Event()
         self._encoder = ListEncoder()
         self._list = self._encoder.encode(resource.slots)
@@ -171,15 +179,15 @@ class Servicer:
         self, rpc: Rpc, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
     ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[_Answer]]:
         """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
-        loop = asyncio.get_running_loop()
+        clock = self._clock
 
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> _Answer:
-            begun, code = loop.time(), "OK"
+            begun, code = clock.now(), "OK"
             fault = self._faults.on_call(rpc, self.resource.name)
             try:
                 if fault is not None:
                     return await self._with_fault(fault, request, handler, deadline)
-                async with asyncio.timeout(deadline):
+                async with clock.timeout(deadline):
                     return await handler(request)
             except _InjectedError as injected:
                 code = injected.code
@@ -205,7 +213,7 @@ class Servicer:
                     grpc.StatusCode.INTERNAL, f"vdev failed in {rpc.value} for {self.resource.name}: {failed}"
                 )
             finally:
-                self._desk.observe_rpc(rpc.value, self.resource.name, code, loop.time() - begun)
+                self._desk.observe_rpc(rpc.value, self.resource.name, code, clock.now() - begun)
             raise AssertionError("abort raises")
 
         return guarded
@@ -216,14 +224,14 @@ class Servicer:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._desk.in_request(self.resource.name, _ids(request)):
             if fault.delay:
-                await self._faults.sleep(fault.delay)
+                await self._clock.sleep(fault.delay)
             if fault.hang:
                 while self._faults.holds(fault.rule) and not self._closing:
                     await self._poked.wait()
                 raise _InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
             if fault.fail is not None:
                 raise _InjectedError(fault.fail.code, fault.fail.message)
-            async with asyncio.timeout(deadline):
+            async with self._clock.timeout(deadline):
                 right = await handler(request)
             if fault.faulty_answer is None:
                 return right
@@ -252,7 +260,7 @@ class Servicer:
                 due = (self._version, fault_now)
                 if fault_now is not None and fault_now.fault is StreamFault.FLOOD:
                     yield self._list
-                    await self._faults.sleep(1.0 / fault_now.rate)
+                    await self._clock.sleep(1.0 / fault_now.rate)
                     continue
                 if due != sent and (fault_now is None or fault_now.fault is not StreamFault.STALL):
                     sent = due

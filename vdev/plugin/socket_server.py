@@ -12,12 +12,13 @@ from pathlib import Path
 
 import grpc
 
+from ..aio.clock import SYSTEM, Clock
+from ..core.intervals import PRODUCTION, Intervals
 from ..errors import SocketError
 from ..hostfs.look import is_directory
 from .kubelet_socket import check_socket_path
 from .servicer import Servicer
 
-_START, _STOP = 5.0, 5.0  # seconds within which gRPC must have started or stopped a server
 _EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
 _FREE = 128  # file descriptors that are enough for everything else
 _OPTIONS = (
@@ -30,9 +31,13 @@ _OPTIONS = (
 class SocketServer:
     """Serves what `servicer` answers on the socket at `path`."""
 
-    def __init__(self, servicer: Servicer, path: Path) -> None:
+    def __init__(
+        self, servicer: Servicer, path: Path, *, intervals: Intervals = PRODUCTION, clock: Clock = SYSTEM
+    ) -> None:
         self.servicer = servicer
         self.path = path
+        self._intervals = intervals
+        self._clock = clock
         self._server: grpc.aio.Server | None = None
         self._inode = 0
 
@@ -45,7 +50,7 @@ class SocketServer:
         server.add_generic_rpc_handlers((self.servicer.handlers(),))
         try:
             server.add_insecure_port(f"unix:{self.path}")
-            async with asyncio.timeout(_START):
+            async with self._clock.timeout(self._intervals.server):
                 await server.start()
             self._inode = await asyncio.to_thread(lambda: self.path.stat().st_ino)
         except (RuntimeError, OSError, TimeoutError) as failed:
@@ -72,8 +77,8 @@ class SocketServer:
         if self._server is not None:
             server, self._server = self._server, None
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_STOP):
-                    await server.stop(grace=2.0)
+                async with self._clock.timeout(self._intervals.server):
+                    await server.stop(grace=self._intervals.last_requests)
 
     def owns_socket(self) -> bool:
         """Whether the socket's file is still ours; a kubelet deletes all sockets when it starts. Blocks briefly."""

@@ -9,6 +9,7 @@ import pytest
 from tests.kit.service_manager import Listener
 from vdev.agent.announcer import Announcer, Outlook
 from vdev.agent.steps import Steps
+from vdev.aio.clock import ManualClock
 from vdev.core.boot import Boot
 from vdev.observe.service_manager import ServiceManager
 
@@ -23,14 +24,15 @@ def listener(tmp_path):
 
 async def test_a_loop_that_turns_while_the_work_stands_still_is_no_life(listener):
     """The watchdog gets its signs only while the agent takes its steps."""
-    looks = itertools.count()
+    looks, clock = itertools.count(), ManualClock()
 
     def outlook(_absent):
-        return Outlook(boot=SERVED, stalled="nothing moves" if (look := next(looks)) >= 5 else "", summary=str(look))
+        look = next(looks)
+        asyncio.get_running_loop().call_soon(clock.advance, 10)  # past the next sign
+        return Outlook(boot=SERVED, stalled="nothing moves" if look >= 5 else "", summary=str(look))
 
-    clock = itertools.count(step=100)  # seconds: each look is due for a sign
-    manager = ServiceManager(listener.address, watchdog=0.03)
-    announcer = Announcer(manager, outlook, patience=0, steps=Steps(), clock=lambda: next(clock))
+    manager = ServiceManager(listener.address, watchdog=30)
+    announcer = Announcer(manager, outlook, patience=0, steps=Steps(), clock=clock)
     async with listener.listening(), announcer.announcing():
         await listener.until(lambda: listener.status == "8", "eight looks")
     assert 5 == listener.said.count("WATCHDOG=1")

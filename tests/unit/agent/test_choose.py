@@ -4,7 +4,8 @@ import pytest
 import structlog
 
 from vdev.agent.inputs.chosen_files import FileChooser
-from vdev.core.intervals import Intervals
+from vdev.aio.clock import ManualClock
+from vdev.core.intervals import PRODUCTION
 from vdev.errors import ConfigError
 
 
@@ -85,15 +86,18 @@ async def test_trouble_with_the_label_is_in_the_reason(directory):
 async def test_a_change_of_the_label_is_told(directory):
     """The label is read again and again; only its changes are told."""
     label, told = Label(), asyncio.Event()
-    quick = Intervals(look_at_label=0.001)
-    chooser = FileChooser([directory], "worker-2", label_of=lambda _: label, intervals=quick)
+    clock = ManualClock()
+    chooser = FileChooser([directory], "worker-2", label_of=lambda _: label, clock=clock)
     await chooser.choose()
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         task = group.create_task(chooser.follow_label(told.set))
-        while label.reads < 3:  # noqa: ASYNC110  # readings without a change, whose end nobody tells
-            await asyncio.sleep(0.001)
+        while label.reads < 3:
+            await asyncio.sleep(0)
+            clock.advance(PRODUCTION.look_at_label)
         assert not told.is_set()
         label.coming.put_nowait("a100")
-        await told.wait()
+        while not told.is_set():
+            await asyncio.sleep(0)
+            clock.advance(PRODUCTION.look_at_label)
         task.cancel()
     assert "a100.yaml" == (await chooser.choose()).files[0].name

@@ -1,32 +1,23 @@
 """A step that fails is a problem of its own, tried again with growing pauses."""
 
 import asyncio
+import itertools
 
 import pytest
 import structlog
 
 from vdev.agent.steps import Steps
-from vdev.core.intervals import Intervals
+from vdev.aio.clock import ManualClock
+from vdev.core.intervals import PRODUCTION, Intervals
 from vdev.errors import HostError, InvariantBroken
 
 NOW = Intervals(retry_step_first=0.0, retry_step_most=0.0)
 
 
-class Clock:
-    """A clock that a test turns."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        """The time."""
-        return self.now
-
-
 @pytest.fixture
 def clock():
     """A clock."""
-    return Clock()
+    return ManualClock()
 
 
 def fail():
@@ -41,7 +32,7 @@ def test_a_failure_is_told_once_and_over_when_it_is_done(clock):
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert not steps.do("reading x", fail)
-            clock.now += 60
+            clock.advance(60)
         assert steps.do("reading y", list)
         assert steps.do("reading x", list)
     (problem,) = told[0]
@@ -57,11 +48,11 @@ def test_pauses_grow_and_others_do_not_wait(clock):
     steps, pauses = Steps(clock=clock), []
     for _ in range(12):
         steps.do("reading x", fail)
-        assert clock.now + steps.pause("reading x") == steps.again_at
+        assert clock.now() + steps.pause("reading x") == steps.again_at
         pauses.append(steps.pause("reading x"))
         assert not steps.do("reading x", list)
         assert steps.do("reading y", list)
-        clock.now += pauses[-1] + 0.001
+        clock.advance(pauses[-1] + 0.001)
     assert pauses[0] <= 0.5
     assert 2 < pauses[4] < 15 <= pauses[-1] <= 30
     assert steps.again_at is None
@@ -150,3 +141,30 @@ async def test_what_goes_on_begins_anew():
     with pytest.raises(InvariantBroken):
         await steps.repeat("working", more)
     assert 10 == len(runs)
+
+
+async def test_an_hour_of_failures(clock):
+    """The first attempts follow soon, the later ones at the longest pause; what then runs for a while has succeeded."""
+    steps, attempts, mended = Steps(clock=clock), [], asyncio.Event()
+
+    async def work():
+        attempts.append(clock.now())
+        if clock.now() < 3600:
+            raise OSError("x")
+        mended.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(steps.keep("serving x", work))
+    while not mended.is_set():
+        await asyncio.sleep(0)
+        if not mended.is_set() and clock.next_due is not None:
+            clock.advance(clock.next_due - clock.now())
+    pauses = [later - earlier for earlier, later in itertools.pairwise(attempts)]
+    assert pauses[0] <= 0.5
+    assert 15 <= pauses[-1] <= 30
+    assert 120 < len(attempts) < 260
+    assert steps.failed("serving x")
+    clock.advance(PRODUCTION.steady)
+    assert not steps.failed("serving x")
+    task.cancel()
+    await asyncio.wait([task])

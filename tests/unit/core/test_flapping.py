@@ -1,6 +1,7 @@
 """A device that comes and goes is believed at first, and must stay once it flickers."""
 
 from vdev.core.health import flapping
+from vdev.core.intervals import PRODUCTION
 
 
 def flicker(times, *, gap=0.05, known=None, start=0.0):
@@ -13,7 +14,7 @@ def flicker(times, *, gap=0.05, known=None, start=0.0):
     return known, now
 
 
-def test_a_replug_is_believed_at_once():
+def test_a_replug_is_counts_at_once():
     """One loss and one return hold nothing back."""
     known, now = flicker(1)
     assert {} == flapping.verdicts(known, now)
@@ -32,8 +33,8 @@ def test_flapping_ten_times_a_second_is_held_back_until_it_stays():
     known, now = flicker(20)
     verdict = flapping.verdicts(known, now)["a"]
     assert (False, "it went away 20 times and must now stay for 1 s") == (verdict.healthy, verdict.reason)
-    assert now + flapping.QUIET == flapping.look_again_at(known, now)
-    assert {} == flapping.verdicts(known, now + flapping.QUIET)
+    assert now + PRODUCTION.flicker_quiet == flapping.look_again_at(known, now)
+    assert {} == flapping.verdicts(known, now + PRODUCTION.flicker_quiet)
 
 
 def test_a_loss_while_it_is_held_back_prolongs_it():

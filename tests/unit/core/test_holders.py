@@ -1,23 +1,25 @@
 """Who may hold a device: what an answer, a silence and a checkpoint prove, and what they do not."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vdev.core.intervals import Intervals
 from vdev.core.retention.holders import (
     NOTHING,
     Answer,
     Checkpoint,
     Holdings,
     Knowledge,
-    Patience,
     Reading,
     learn,
     settled,
 )
 
 A, B = ("acme.dev/npu", "acme-0"), ("acme.dev/npu", "acme-1")
-PATIENCE = Patience(grace=10.0, admission=5.0, blind=600.0)
+PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.0)
 OLD, NEW = "the first kubelet", "the second kubelet"
 
 
@@ -145,18 +147,18 @@ def test_an_allocate_is_settled_by_its_pod_or_by_time():
     """A pod is named some time after its Allocate; one that was refused never is."""
     allocated = {A: 30.0, B: 30.0}
     known = learn(after(reading(0, [])), reading(31, [A]), allocated, {}, PATIENCE)
-    assert frozenset({A}) == settled(known, allocated, admission=5)
+    assert frozenset({A}) == settled(known, allocated, PATIENCE)
     known = learn(known, reading(35, [A]), allocated, {}, PATIENCE)
-    assert frozenset({A, B}) == settled(known, allocated, admission=5)
+    assert frozenset({A, B}) == settled(known, allocated, PATIENCE)
 
 
 def test_silence_and_youth_settle_no_allocate():
     """Nothing is known of a pod that was admitted just before the kubelet went."""
     allocated = {A: 1.0}
     silent = after(reading(0, []), reading(100))
-    assert frozenset() == settled(silent, allocated, admission=5)
+    assert frozenset() == settled(silent, allocated, PATIENCE)
     young = learn(silent, reading(107, [], kubelet=NEW), allocated, {}, PATIENCE)
-    assert frozenset() == settled(young, allocated, admission=5)
+    assert frozenset() == settled(young, allocated, PATIENCE)
     assert frozenset({A}) == settled(learn(young, reading(117, [], kubelet=NEW), allocated, {}, PATIENCE), allocated)
 
 
@@ -199,7 +201,7 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
         checkpoint = Checkpoint(pods, (int(now * 1e6),))
         told = Reading(now, None if mode == "silent" else answer, checkpoint, kubelet)
         known = learn(known, told, allocated, {}, PATIENCE)
-        for key in settled(known, allocated, admission=0.0):
+        for key in settled(known, allocated, replace(PATIENCE, unnamed_allocate=0.0)):
             del allocated[key]
         holders = known.holders if known.heard else None
         holdings = Holdings(holders=holders, doubted=known.doubted, allocated=allocated)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vdev.aio.clock import ManualClock
 from vdev.core.model import template
 from vdev.core.model.device import DeviceNode, Mount, RawDevice
 from vdev.core.spec import HealthSpec, NodeKind, Probe
@@ -289,13 +290,15 @@ async def test_history_outlives_a_new_node(monitor: HealthMonitor, host: HostRoo
 
 async def test_since_is_when_the_verdict_turned(host: HostRoot) -> None:
     """A repeated verdict, or a new reason, does not move it."""
-    times = iter([100.0, 200.0, 300.0])
-    async with running(HealthMonitor(host, wall=lambda: next(times))) as monitor:
+    clock = ManualClock(wall=100.0)
+    async with running(HealthMonitor(host, clock)) as monitor:
         monitor.update({"x": Target(EXISTS, device("/dev/a", "/dev/b"))})
         await until(monitor, lambda: "x" in monitor.verdicts)
         (host.root / "dev/a").touch()
+        clock.advance(100)
         await until(monitor, lambda: monitor.verdicts["x"].health.reason == "/dev/b is gone")
         assert 100.0 == monitor.verdicts["x"].since
         (host.root / "dev/b").touch()
+        clock.advance(100)
         await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
-        assert 200.0 == monitor.verdicts["x"].since
+        assert 300.0 == monitor.verdicts["x"].since

@@ -5,6 +5,7 @@ cannot be made is a ConfigError, which the agent treats like a bad file: the las
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ...aio.clock import SYSTEM, Clock
 from ...core import file_choice
 from ...core.intervals import PRODUCTION, Intervals
 from ...core.model.problem import error
@@ -52,12 +54,14 @@ class FileChooser:
         *,
         label_of: "Callable[[str], NodeLabel] | None" = None,
         intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.given = tuple(given)
         self.chosen = Chosen()
         self._node = node
-        self._label_of = label_of or _label_of
+        self._label_of = label_of or functools.partial(_label_of, within=intervals.label)
         self._intervals = intervals
+        self._clock = clock
         self._label: NodeLabel | None = None
 
     async def choose(self) -> Chosen:
@@ -76,7 +80,7 @@ class FileChooser:
     async def follow_label(self, on_change: Callable[[], None]) -> None:
         """Read the label at a slow pace, for ever, and tell of its changes; idle without a directory."""
         while True:
-            await asyncio.sleep(self._intervals.look_at_label)
+            await self._clock.sleep(self._intervals.look_at_label)
             if self._label is not None and await self._label.read():
                 on_change()
 
@@ -86,7 +90,7 @@ class FileChooser:
             await label.read()
             if not label.unanswered:
                 return
-            await asyncio.sleep(self._intervals.retry_label)
+            await self._clock.sleep(self._intervals.retry_label)
 
     def _choose(self, directories: frozenset[Path]) -> Chosen:
         files, reasons, problems = [], [], []
@@ -107,10 +111,10 @@ class FileChooser:
         return Chosen(tuple(files), tuple(reasons))
 
 
-def _label_of(node: str) -> "NodeLabel":
+def _label_of(node: str, *, within: float) -> "NodeLabel":
     from .node_label import Account, NodeLabel  # TLS and HTTP, which nodes with plain files do without
 
-    return NodeLabel(node, file_choice.LABEL, Account.in_cluster())
+    return NodeLabel(node, file_choice.LABEL, Account.in_cluster(), within=within)
 
 
 def _names(directory: Path) -> list[str]:

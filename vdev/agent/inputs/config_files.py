@@ -5,7 +5,6 @@ metric say so. Reading happens in a thread.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from ...aio.clock import Clock
 from ...config import Loaded
 from ...core.model.problem import Problem
 from ...errors import ConfigError
@@ -56,12 +56,13 @@ class ReloadStatus:
 class ConfigSource:
     """The files, and the history of their readings."""
 
-    def __init__(self, chooser: FileChooser, load: Callable[..., Loaded], metrics: Metrics) -> None:
+    def __init__(self, chooser: FileChooser, load: Callable[..., Loaded], metrics: Metrics, clock: Clock) -> None:
         self.status = ReloadStatus()
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
         self._load = load
         self._metrics = metrics
+        self._clock = clock
 
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
@@ -77,7 +78,7 @@ class ConfigSource:
     def applied(self, summary: str = "") -> None:
         """The last reading is in force now; `summary` says in a few words what it holds."""
         self.in_force = self.chooser.chosen
-        self.status.applied_at, self.status.problems = time.time(), ()
+        self.status.applied_at, self.status.problems = self._clock.wall(), ()
         self.status.applied += 1
         self.status.history.appendleft(Reading(self.status.applied_at, "applied", summary))
         self._metrics.reloads.labels("applied").inc()
@@ -98,7 +99,7 @@ class ConfigSource:
 
     def broke_off(self) -> None:
         """Reading failed for a reason that is none of the files'; it is tried again, and says itself what is wrong."""
-        self.status.failed_at = time.time()
+        self.status.failed_at = self._clock.wall()
         self._metrics.reload_ok.set(0)
 
     def refused(self, bad: ConfigError) -> None:
@@ -110,8 +111,8 @@ class ConfigSource:
             log.error("configuration refused; the last good one stays", problems=[str(problem) for problem in problems])
             first = str(problems[0]) if problems else str(bad)
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-            self.status.history.appendleft(Reading(time.time(), "refused", first + more))
-        self.status.failed_at, self.status.problems = time.time(), problems
+            self.status.history.appendleft(Reading(self._clock.wall(), "refused", first + more))
+        self.status.failed_at, self.status.problems = self._clock.wall(), problems
         self.status.failed += 1
 
 

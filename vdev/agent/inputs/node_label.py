@@ -17,11 +17,11 @@ from pathlib import Path
 
 import structlog
 
+from ...core.intervals import PRODUCTION
 from ...hostfs.look import exists
 
 log = structlog.get_logger(__name__)
 
-_TIMEOUT = 5.0  # seconds for one request
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
 _REFUSALS = {
@@ -54,13 +54,14 @@ class Account:
 class NodeLabel:
     """The value of one label of one node: `value` is the last one known, empty for none. Says each trouble once."""
 
-    def __init__(self, node: str, label: str, account: Account | None) -> None:
+    def __init__(self, node: str, label: str, account: Account | None, *, within: float = PRODUCTION.label) -> None:
         self.value = ""
         self.trouble = ""
         self.unanswered = False  # the last reading got no answer, so that another one may tell
         self._node = node
         self._label = label
         self._account = account
+        self._within = within  # seconds for one request
 
     async def read(self) -> bool:
         """Ask the API server; True when the value is another one now. What fails leaves the last known value."""
@@ -85,7 +86,7 @@ class NodeLabel:
         if account is None:
             raise PermissionError("no service account")
         context = ssl.create_default_context(cafile=account.ca)
-        connection = http.client.HTTPSConnection(account.host, account.port, timeout=_TIMEOUT, context=context)
+        connection = http.client.HTTPSConnection(account.host, account.port, timeout=self._within, context=context)
         try:
             path = f"/api/v1/nodes/{urllib.parse.quote(self._node, safe='')}?resourceVersion=0"
             headers = {"Authorization": f"Bearer {account.token.read_text().strip()}", "Accept": _METADATA}

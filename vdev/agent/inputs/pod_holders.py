@@ -4,18 +4,18 @@ What its answers, its silence and its checkpoint mean is decided in `core.retent
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from ...core.intervals import PRODUCTION, Intervals
+from ...aio.clock import Clock
+from ...core.intervals import Intervals
 from ...core.inventory.resources import Resource
 from ...core.model.device import Key
 from ...core.retention import holders
-from ...core.retention.holders import Holdings, Knowledge, Patience, Reading
+from ...core.retention.holders import Holdings, Knowledge, Reading
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
 from ..requests import Requests
@@ -48,19 +48,20 @@ class PodHolders:
         *,
         generation: Callable[[], int],
         listens: Callable[[], bool] = lambda: True,
-        intervals: Intervals = PRODUCTION,
+        intervals: Intervals,
+        clock: Clock,
         is_down: Callable[[], bool] = lambda: False,
     ) -> None:
         self.knowledge: Knowledge = holders.NOTHING
-        self.source = Source("nothing yet", time.time())
+        self.source = Source("nothing yet", clock.wall())
         self._socket = socket
         self._checkpoint = CheckpointReader(checkpoint_dir)
         self._desk = desk
         self._generation = generation
         self._listens = listens
         self._intervals = intervals
+        self._clock = clock
         self._is_down = is_down
-        self._patience = Patience(intervals.kubelet_grace, intervals.unnamed_allocate, intervals.retire_blind)
         self._granted_at = float("-inf")
         self._blind_since = float("inf")
         self._pressed: dict[Key, float] = {}
@@ -87,10 +88,10 @@ class PodHolders:
             try:
                 reading = await self._ask()
             except podresources_client.RateLimited:
-                await asyncio.sleep(self._intervals.retry_rate_limited)
+                await self._clock.sleep(self._intervals.retry_rate_limited)
                 continue
             before, allocated = self.knowledge, self._desk.allocated_at
-            self.knowledge = holders.learn(before, reading, allocated, self._pressed, self._patience)
+            self.knowledge = holders.learn(before, reading, allocated, self._pressed, self._intervals)
             self._pressed = {key: at for key, at in self._pressed.items() if key in self.knowledge.doubted}
             if reading.answer is None and self._listens():
                 self._blind_since = min(self._blind_since, reading.at)
@@ -101,8 +102,12 @@ class PodHolders:
 
     async def _ask(self) -> Reading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
-        asked, kubelet = time.monotonic(), (self._generation(), await asyncio.to_thread(_identity, self._socket))
-        answer = None if self._is_down() else await podresources_client.holders(self._socket)
+        asked, kubelet = self._clock.now(), (self._generation(), await asyncio.to_thread(_identity, self._socket))
+        answer = (
+            None
+            if self._is_down()
+            else await podresources_client.holders(self._socket, within=self._intervals.pod_resources_answer)
+        )
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         if kubelet != (self._generation(), await asyncio.to_thread(_identity, self._socket)):
             answer = None
@@ -110,9 +115,9 @@ class PodHolders:
 
     def granted(self) -> list[Key]:
         """The slots of Allocates since the last call of this; call it once per answer."""
-        since, self._granted_at = self._granted_at, time.monotonic()
+        since, self._granted_at = self._granted_at, self._clock.now()
         granted = [key for key, moment in self._desk.allocated_at.items() if moment > since]
-        settled = holders.settled(self.knowledge, self._desk.allocated_at, admission=self._patience.admission)
+        settled = holders.settled(self.knowledge, self._desk.allocated_at, self._intervals)
         self._desk.forget(settled)
         return granted
 
@@ -122,13 +127,13 @@ class PodHolders:
         That settles what is doubted because the checkpoint has it: it may be from a pod that has ended.
         """
         waiting = self.knowledge.doubted & set(keys) if self.readable else frozenset()
-        self._pressed |= {key: self._pressed.get(key, time.monotonic()) for key in waiting}
+        self._pressed |= {key: self._pressed.get(key, self._clock.now()) for key in waiting}
 
     def _tell(self, reading: Reading) -> None:
         known, trouble = self.readable, self._checkpoint.trouble
         name = _source(self.knowledge, reading)
         if name != self.source.name:
-            self.source = Source(name, time.time())
+            self.source = Source(name, self._clock.wall())
         was_known, was_trouble = self._told
         self._told = known, trouble
         if known is not was_known:
@@ -156,7 +161,7 @@ class PodHolders:
         known = self.knowledge
         if known.heard:
             return known.silent_since is None and not known.is_young(known.answered_at)
-        return time.monotonic() - self._blind_since >= self._patience.blind
+        return self._clock.now() - self._blind_since >= self._intervals.retire_blind
 
 
 def _source(knowledge: Knowledge, reading: Reading) -> str:

@@ -4,10 +4,11 @@ Keyed by raw device id. The probes run in `health`, what presence means is decid
 are joined, and flaps counted.
 """
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 
+from ...aio.clock import Clock
 from ...core.health import flapping
+from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Health
 from ...core.spec import VirtualSource
@@ -19,9 +20,11 @@ from .discovered import Scan
 class Verdicts:
     """The verdicts of one node's devices."""
 
-    def __init__(self, monitor: HealthMonitor, metrics: Metrics) -> None:
+    def __init__(self, monitor: HealthMonitor, metrics: Metrics, *, intervals: Intervals, clock: Clock) -> None:
         self.monitor = monitor
         self._metrics = metrics
+        self._intervals = intervals
+        self._clock = clock
         self._presence: dict[str, flapping.Presence] = {}
         self._resources: dict[str, str] = {}  # of the probed devices
         self._probed: tuple[Scan, Collection[str]] | None = None  # the scan, and what was left out of it
@@ -30,11 +33,11 @@ class Verdicts:
     def current(self) -> Mapping[str, Health]:
         """The verdict on every device of which there is one."""
         probed = {raw: report.health for raw, report in self.monitor.verdicts.items()}
-        return probed | flapping.verdicts(self._presence, time.monotonic())
+        return probed | flapping.verdicts(self._presence, self._clock.now(), self._intervals)
 
     def again_at(self) -> float | None:
         """The (monotonic) time at which a verdict changes by itself, or None."""
-        return flapping.look_again_at(self._presence, time.monotonic())
+        return flapping.look_again_at(self._presence, self._clock.now(), self._intervals)
 
     def flaps(self, raw: str) -> int:
         """How often the device turned from good to bad, by its probe, or went away."""
@@ -67,7 +70,9 @@ class Verdicts:
             if old is None or same or isinstance(entry.source, VirtualSource):
                 continue
             lost, came = old.by_id.keys() - found.by_id.keys(), found.by_id.keys() - old.by_id.keys()
-            self._presence = flapping.observe(self._presence, lost=lost, came=came, now=time.monotonic())
+            self._presence = flapping.observe(
+                self._presence, lost=lost, came=came, now=self._clock.now(), intervals=self._intervals
+            )
             if counted := lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource).inc(len(counted))
         self._forget(after, served)

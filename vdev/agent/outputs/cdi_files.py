@@ -9,7 +9,6 @@ stays in its file until no pod can hold it, also when another process wrote it. 
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from ...aio.clock import Clock
 from ...core.allocation import cdi, edits
 from ...core.decide import Plan
 from ...core.intervals import Intervals
@@ -52,10 +52,11 @@ class CdiFiles(Output):
     name = "writing CDI specifications"
     stage = Stage.PREPARE
 
-    def __init__(self, directory: Path, intervals: Intervals) -> None:
+    def __init__(self, directory: Path, intervals: Intervals, clock: Clock) -> None:
         self.directory = directory
         self.trouble = ""
         self._intervals = intervals
+        self._clock = clock
         self._own = OwnFiles(directory, intervals)
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
@@ -90,7 +91,7 @@ class CdiFiles(Output):
 
     async def settle(self, plan: Plan) -> None:
         """Make the files say what the plan and pods need. What cannot be written is told by `undeliverable`."""
-        now = time.monotonic()
+        now = self._clock.now()
         due = self._again_at is not None and now >= self._again_at
         if not (self._look or due or self._differs(plan)):
             return

@@ -2,13 +2,13 @@
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable
 
 import structlog
 
+from ...aio.clock import Clock
 from ...core.decide import Plan
-from ...core.intervals import PRODUCTION, Intervals
+from ...core.intervals import Intervals
 from ...core.inventory.difference import Added, Change, Changed, Removed, diff
 from ...core.inventory.resources import Inventory, Resource
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
@@ -39,8 +39,9 @@ class DeviceLists(Output):
         *,
         on_state: Callable[[str, State], None],
         faults: FaultHooks = NO_FAULTS,
-        intervals: Intervals = PRODUCTION,
-        steps: Steps | None = None,
+        intervals: Intervals,
+        clock: Clock,
+        steps: Steps,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -49,7 +50,8 @@ class DeviceLists(Output):
         self._on_state = on_state
         self._faults = faults
         self._intervals = intervals
-        self._steps = steps or Steps()
+        self._clock = clock
+        self._steps = steps
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
         self._pressed_at: dict[str, float] = {}
@@ -76,7 +78,7 @@ class DeviceLists(Output):
         """
         for change in diff(Inventory(self._settled), plan.inventory):
             self._steps.do(_update(_resource(change).name), functools.partial(self._apply, change))
-        now = time.monotonic()
+        now = self._clock.now()
         for name in plan.unsettled & self.services.keys():
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._pressed_at[name] = now
@@ -95,6 +97,7 @@ class DeviceLists(Output):
                     on_state=self._on_state,
                     faults=self._faults,
                     intervals=self._intervals,
+                    clock=self._clock,
                 )
                 self._start(resource.name, service)
             case Changed():

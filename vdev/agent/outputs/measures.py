@@ -1,9 +1,9 @@
 """What the plan comes to in numbers: metrics, and when each device changed last."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.inventory.difference import Added, Change, Changed, Removed, diff
 from ...core.inventory.resources import EMPTY, Inventory
@@ -17,9 +17,10 @@ class Measures(Output):
 
     name = "measuring"
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self.changed_at: dict[Key, float] = {}
         self._metrics = metrics
+        self._clock = clock
         self._seen: Inventory = EMPTY
 
     async def settle(self, plan: Plan) -> None:
@@ -29,7 +30,7 @@ class Measures(Output):
         self._measure(plan)
 
     def _stamp(self, changes: Iterable[Change]) -> None:
-        now = time.time()
+        now = self._clock.wall()
         for change in changes:
             match change:
                 case Added(resource):
@@ -49,7 +50,7 @@ class Measures(Output):
             if change.old.by_id[each].health.healthy != health.healthy:
                 word = "Healthy" if health.healthy else "Unhealthy"
                 self._metrics.health_changes.labels(change.new.name, word).inc()
-                self._metrics.health_changed.labels(change.new.name).set_to_current_time()
+                self._metrics.health_changed.labels(change.new.name).set(self._clock.wall())
 
     def _measure(self, plan: Plan) -> None:
         named: Mapping[Key, str] = plan.holdings.holders or {}

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import structlog
 
+from ...aio.clock import Clock
 from ...core.decide import Plan
+from ...core.intervals import Intervals
 from ...core.inventory.resources import EMPTY, Inventory, Resource
 from ...core.model.problem import Problem, warning
 from ...errors import HostError
@@ -27,8 +29,12 @@ class Record(Output):
     name = "recording what is listed"
     stage = Stage.PREPARE
 
-    def __init__(self, directory: Path | None, owner: Owner) -> None:
-        file = None if directory is None else StateFile(directory, "listed", owner, version=record_form.VERSION)
+    def __init__(self, directory: Path | None, owner: Owner, intervals: Intervals, clock: Clock) -> None:
+        file = (
+            None
+            if directory is None
+            else StateFile(directory, "listed", owner, version=record_form.VERSION, intervals=intervals, clock=clock)
+        )
         self.path = file and file.path
         self.problem: Problem | None = None
         self._file = file

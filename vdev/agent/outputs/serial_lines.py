@@ -7,33 +7,36 @@ keeps only its own line busy, slowly, and disturbs nothing else.
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 
+from ...aio.clock import Clock
 from ...core.serial import Dialogue
 from ...hostfs.pty import Pty
 
 _PIECE = 1024  # bytes
-_PAUSE = 0.01  # seconds after each piece
 
 
 class Line:
-    """One serial line, answered on the running event loop until it is closed."""
+    """One serial line, answered on the running event loop until it is closed; after each piece comes a `pause`."""
 
-    def __init__(self, pty: Pty, dialogue: Dialogue) -> None:
+    def __init__(self, pty: Pty, dialogue: Dialogue, *, pause: float, clock: Clock) -> None:
         self.pty = pty
         self.dialogue = dialogue
         self._loop = asyncio.get_running_loop()
-        self._pause: asyncio.TimerHandle | None = None
+        self._seconds = pause
+        self._clock = clock
+        self._end_pause: Callable[[], object] | None = None
         self._listen()
 
     def close(self) -> None:
         """Hang up."""
-        if self._pause is not None:
-            self._pause.cancel()
+        if self._end_pause is not None:
+            self._end_pause()
         self._loop.remove_reader(self.pty.master)
         self.pty.close()
 
     def _listen(self) -> None:
-        self._pause = None
+        self._end_pause = None
         self._loop.add_reader(self.pty.master, self._answer)
 
     def _answer(self) -> None:
@@ -43,4 +46,4 @@ class Line:
             if answer:
                 os.write(self.pty.master, answer)
         self._loop.remove_reader(self.pty.master)
-        self._pause = self._loop.call_later(_PAUSE, self._listen)
+        self._end_pause = self._clock.call_later(self._seconds, self._listen)

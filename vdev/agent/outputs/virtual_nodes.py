@@ -12,7 +12,6 @@ import contextlib
 import os
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,9 +19,10 @@ from typing import assert_never
 
 import structlog
 
+from ...aio.clock import Clock
 from ...core.allocation import edits
 from ...core.decide import Plan
-from ...core.intervals import PRODUCTION, Intervals
+from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory
 from ...core.model import virtual_node as standin
 from ...core.model.device import Health, Key, RawDevice
@@ -69,12 +69,13 @@ class VirtualNodes(Output):
     name = "making virtual nodes"
     stage = Stage.PREPARE
 
-    def __init__(self, directory: Path, host: HostRoot, *, owner: str, intervals: Intervals = PRODUCTION) -> None:
+    def __init__(self, directory: Path, host: HostRoot, *, owner: str, intervals: Intervals, clock: Clock) -> None:
         self.directory = directory
         self._failed: Mapping[str, Health] = {}
         self._again_at: float | None = None
         self._host = host
         self._intervals = intervals
+        self._clock = clock
         self._record = VirtualNodeRecord(directory, owner)
         self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
         self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
@@ -108,7 +109,7 @@ class VirtualNodes(Output):
 
         What this process never needed goes when no pod can hold it.
         """
-        now = time.monotonic()
+        now = self._clock.now()
         due = self._again_at is not None and now >= self._again_at
         seen = self._seen
         if not due and seen is not None and seen.base is plan.base and seen.inventory is plan.inventory:
@@ -144,7 +145,8 @@ class VirtualNodes(Output):
         for device in [each for each in self._lines if each not in self._wanted or each in opened]:
             self._lines.pop(device).close()
         for device, pty in opened.items():
-            self._lines[device] = Line(pty, Dialogue(standin.LineEnd.SILENCE))
+            silent = Dialogue(standin.LineEnd.SILENCE)
+            self._lines[device] = Line(pty, silent, pause=self._intervals.serial_line, clock=self._clock)
         for device, line in self._lines.items():
             each = self._wanted[device]
             if isinstance(each.standin, PtyLine):

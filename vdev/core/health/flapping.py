@@ -10,11 +10,10 @@ Pure: the time comes in as an argument, in seconds of any steady clock.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from ..intervals import PRODUCTION, Intervals
 from ..model.device import Health
 
-QUICK = 0.15  # seconds; a loss this soon after a return is a flicker
 TOLERATED = 5  # flickers in a row before returns are held back
-QUIET = 1.0  # seconds that a device which flickered must stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +27,26 @@ class Presence:
     flickers: int = 0
     back_at: float | None = None
 
-    def held_back(self, now: float) -> bool:
-        """Whether it is there, but does not count yet."""
-        return self.flickers >= TOLERATED and self.back_at is not None and now - self.back_at < QUIET
+    def counts_at(self, intervals: Intervals) -> float | None:
+        """When it counts as present; None for one that is away, or flickered too seldom to be held back."""
+        if self.back_at is None or self.flickers < TOLERATED:
+            return None
+        return self.back_at + intervals.flicker_quiet
 
 
 def observe(
-    known: Mapping[str, Presence], *, lost: Collection[str], came: Collection[str], now: float
+    known: Mapping[str, Presence],
+    *,
+    lost: Collection[str],
+    came: Collection[str],
+    now: float,
+    intervals: Intervals = PRODUCTION,
 ) -> dict[str, Presence]:
     """What is known after these ids went and came."""
     after = dict(known)
     for each in lost:
         before = after.get(each, Presence())
-        quick = QUIET if before.flickers >= TOLERATED else QUICK
+        quick = intervals.flicker_quiet if before.flickers >= TOLERATED else intervals.flicker
         flickered = before.back_at is not None and now - before.back_at < quick
         after[each] = Presence(before.losses + 1, before.flickers + 1 if flickered else 0)
     for each in came:
@@ -49,16 +55,17 @@ def observe(
     return after
 
 
-def verdicts(known: Mapping[str, Presence], now: float) -> dict[str, Health]:
-    """The health of the devices that are held back."""
+def verdicts(known: Mapping[str, Presence], now: float, intervals: Intervals = PRODUCTION) -> dict[str, Health]:
+    """The health of the devices that are held back: they are there, but do not count yet."""
+    stay = f"must now stay for {intervals.flicker_quiet:g} s"
     return {
-        each: Health(healthy=False, reason=f"it went away {presence.losses} times and must now stay for {QUIET:g} s")
+        each: Health(healthy=False, reason=f"it went away {presence.losses} times and {stay}")
         for each, presence in known.items()
-        if presence.held_back(now)
+        if (moment := presence.counts_at(intervals)) is not None and now < moment
     }
 
 
-def look_again_at(known: Mapping[str, Presence], now: float) -> float | None:
-    """When the first of the devices that are held back may count again, or None."""
-    moments = (each.back_at + QUIET for each in known.values() if each.held_back(now) and each.back_at is not None)
-    return min(moments, default=None)
+def look_again_at(known: Mapping[str, Presence], now: float, intervals: Intervals = PRODUCTION) -> float | None:
+    """When the first of the devices that are held back counts again, or None."""
+    moments = (presence.counts_at(intervals) for presence in known.values())
+    return min((moment for moment in moments if moment is not None and moment > now), default=None)

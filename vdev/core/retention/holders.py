@@ -17,20 +17,8 @@ Everything here is a value and a pure function of it; times are monotonic second
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ..intervals import PRODUCTION, Intervals
 from ..model.device import Key
-
-GRACE = 10.0  # seconds for which a kubelet that has just started may leave out pods that it has
-ADMISSION = 5.0  # seconds after an Allocate within which its pod may be missing in an answer: more than any admission
-BLIND = 600.0  # seconds after which a device is free where nobody can say who holds it
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long what is doubted, in seconds."""
-
-    grace: float = GRACE
-    admission: float = ADMISSION
-    blind: float = BLIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +106,7 @@ def learn(
     reading: Reading,
     allocated: Mapping[Key, float],
     pressed: Mapping[Key, float],
-    patience: Patience = Patience(),
+    intervals: Intervals = PRODUCTION,
 ) -> Knowledge:
     """What is known after one more reading.
 
@@ -128,7 +116,7 @@ def learn(
     if reading.answer is None:
         return _silence(before, reading)
     if before.silent_since is not None or not before.heard or reading.kubelet != before.kubelet:
-        before = _of_another_kubelet(before, reading, patience)
+        before = _of_another_kubelet(before, reading, intervals)
     answer, checkpoint, at = reading.answer, reading.checkpoint, reading.at
     on_disk = checkpoint.keys if checkpoint else frozenset()
     # What was allocated anew after it was named may be with an init container, which no answer will ever name.
@@ -138,18 +126,18 @@ def learn(
     rewritten = checkpoint is not None and before.stamp is not None and checkpoint.stamp != before.stamp
     unnamed = (on_disk | (frozenset() if rewritten else before.missing.keys())) - named.keys()
     missing = {
-        key: _doubt(before, reading, before.missing.get(key), allocated.get(key), patience, rewritten=rewritten)
+        key: _doubt(before, reading, before.missing.get(key), allocated.get(key), intervals, rewritten=rewritten)
         for key in unnamed
     }
     alive = _held_beside_named(checkpoint, answer) if checkpoint else frozenset()
     doubted = {
         key
         for key, doubt in missing.items()
-        if key in alive or _may_be_held(doubt, before, at, patience, pressed.get(key, at if key in on_disk else None))
+        if key in alive or _may_be_held(doubt, before, at, intervals, pressed.get(key, at if key in on_disk else None))
     }
     return replace(
         before,
-        holders={**_by_name(before, at, missing, patience.grace), **answer.holders},
+        holders={**_by_name(before, at, missing, intervals.kubelet_grace), **answer.holders},
         answered_at=at,
         doubted=frozenset(doubted),
         silent_since=None,
@@ -167,7 +155,7 @@ def _doubt(
     reading: Reading,
     known: Doubt | None,
     allocated: float | None,
-    patience: Patience,
+    intervals: Intervals,
     *,
     rewritten: bool,
 ) -> Doubt:
@@ -177,22 +165,22 @@ def _doubt(
     if known is None or (allocated is not None and allocated > known.since):
         since = reading.at if allocated is None else allocated
         # Its pod was not there long before it was allocated; of an Allocate that was not ours, that is not known.
-        late = {pod for pod in without if before.without.get(pod, since) > since - patience.grace}
+        late = {pod for pod in without if before.without.get(pod, since) > since - intervals.kubelet_grace}
         known = Doubt(since, without if allocated is None else frozenset(late))
-    elif reading.at < max(known.since, before.full_from) + patience.admission:
+    elif reading.at < max(known.since, before.full_from) + intervals.unnamed_allocate:
         known = replace(known, suspects=known.suspects | (without - before.without.keys()))
     return replace(known, suspects=known.suspects & without, confirmed=rewritten or known.confirmed)
 
 
-def _may_be_held(doubt: Doubt, before: Knowledge, at: float, patience: Patience, pressed: float | None) -> bool:
+def _may_be_held(doubt: Doubt, before: Knowledge, at: float, intervals: Intervals, pressed: float | None) -> bool:
     """Whether a pod may have a device that is missing; `pressed` is None for what the checkpoint does not have."""
     if pressed is None:
-        return at - doubt.since < patience.grace
-    if at < max(doubt.since, before.full_from) + patience.admission:
+        return at - doubt.since < intervals.kubelet_grace
+    if at < max(doubt.since, before.full_from) + intervals.unnamed_allocate:
         return True
-    if not doubt.suspects or at - doubt.since >= patience.blind:
+    if not doubt.suspects or at - doubt.since >= intervals.retire_blind:
         return False
-    return doubt.confirmed or at - pressed < patience.grace
+    return doubt.confirmed or at - pressed < intervals.kubelet_grace
 
 
 def _held_beside_named(checkpoint: Checkpoint, answer: Answer) -> frozenset[Key]:
@@ -216,13 +204,13 @@ def _silence(before: Knowledge, reading: Reading) -> Knowledge:
     )
 
 
-def _of_another_kubelet(before: Knowledge, reading: Reading, patience: Patience) -> Knowledge:
+def _of_another_kubelet(before: Knowledge, reading: Reading, intervals: Intervals) -> Knowledge:
     """A kubelet that has just begun to answer: all that was held before is missing until it is named again."""
     held = before.doubted | before.holders.keys()
     return replace(
         before,
-        young_until=reading.at + patience.grace,
-        full_from=reading.at + patience.grace / 2,  # its sources are ready about a second after its start
+        young_until=reading.at + intervals.kubelet_grace,
+        full_from=reading.at + intervals.kubelet_grace / 2,  # its sources are ready about a second after its start
         stamp=None,
         without={},
         named={},
@@ -264,12 +252,12 @@ class Holdings:
         return f"pod {pod}" if pod else "a pod"
 
 
-def settled(knowledge: Knowledge, allocated: Mapping[Key, float], *, admission: float = ADMISSION) -> frozenset[Key]:
+def settled(knowledge: Knowledge, allocated: Mapping[Key, float], intervals: Intervals = PRODUCTION) -> frozenset[Key]:
     """Which of our Allocates the last answer decides: their pod is named, or had the time to appear and did not."""
     if knowledge.silent_since is not None or not knowledge.heard:
         return frozenset()
     asked = knowledge.answered_at
-    patience = float("inf") if knowledge.is_young(asked) else admission
+    patience = float("inf") if knowledge.is_young(asked) else intervals.unnamed_allocate
     return frozenset(
         key
         for key, at in allocated.items()

@@ -12,16 +12,12 @@ another name) is Unhealthy until then.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ..intervals import PRODUCTION, Intervals
 from ..inventory.node_owners import same
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot
 from . import orphans
-from .holders import BLIND, Holdings
-
-SETTLE = 5.0  # seconds that an id is listed as Unhealthy before it may go: longer than any admission in progress
-HANDOVER = 0.2  # seconds between the drop of an id from one resource and its first listing in another
-RECHECK = 1.0  # seconds between readings while something that may go is still held
-MOST_RECHECK = 30.0  # seconds that this grows to
+from .holders import Holdings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +49,22 @@ def retain(
     holdings: Holdings,
     now: float,
     *,
-    settle: float = SETTLE,
-    blind: float = BLIND,
-    recheck: float = RECHECK,
+    intervals: Intervals = PRODUCTION,
 ) -> Retained:
     """What to serve instead of `fresh`, given what is served now and which of that pods may hold."""
     waiting = _waiting(served, fresh, retired, now) | _orphans(served, fresh, holdings, now)
     kept = {
         key: _explained(key, each, holdings)
         for key, each in waiting.items()
-        if not _may_go(key, each, holdings, now, settle=settle, blind=blind)
+        if not _may_go(key, each, holdings, now, intervals)
     }
     listable = _withhold(served, fresh, kept)
     inventory = _block(listable, kept, holdings)
     inventory = _list_retired(inventory, kept)
-    wait = settle if holdings.holders is not None else blind
-    again = [_look_again(each.since, now, wait, recheck) for each in kept.values()]
+    wait = intervals.retire_settle if holdings.holders is not None else intervals.retire_blind
+    again = [_look_again(each.since, now, wait, intervals) for each in kept.values()]
     if listable is not fresh:
-        again.append(now + HANDOVER)
+        again.append(now + intervals.retire_handover)
     again_at = min(again, default=None)
     return Retained(inventory, kept, again_at)
 
@@ -88,20 +82,20 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
     return waiting
 
 
-def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, *, settle: float, blind: float) -> bool:
+def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, intervals: Intervals) -> bool:
     if key in holdings.in_flight:
         return False
     if holdings.holders is None:
-        return now - max(each.since, holdings.blind_since) >= blind
-    return holdings.read_at - each.since >= settle and not holdings.may_hold(key)
+        return now - max(each.since, holdings.blind_since) >= intervals.retire_blind
+    return holdings.read_at - each.since >= intervals.retire_settle and not holdings.may_hold(key)
 
 
-def _look_again(since: float, now: float, wait: float, recheck: float) -> float:
+def _look_again(since: float, now: float, wait: float, intervals: Intervals) -> float:
     due = since + wait
     if due > now:
         return due
     # The longer it is held, the less often it is looked at: a training job may hold it for days.
-    return now + min(MOST_RECHECK, max(recheck, (now - since) / 10))
+    return now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, (now - since) / 10))
 
 
 def _withhold(served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> Inventory:

@@ -1,0 +1,34 @@
+"""Work that can be ended from elsewhere in the loop, without cancelling the task that does it."""
+
+import asyncio
+from types import TracebackType
+
+
+class Interrupted(Exception):
+    """The work was interrupted."""
+
+
+class Interruption:
+    """What is inside `async with` ends with `Interrupted` when `interrupt` is called meanwhile; for one task."""
+
+    def __init__(self) -> None:
+        self._scope: asyncio.Timeout | None = None
+
+    def interrupt(self) -> None:
+        """End what is inside now; nothing where nothing is."""
+        if self._scope is not None and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    async def __aenter__(self) -> None:
+        self._scope = asyncio.timeout(None)  # noqa: TID251 - no time, only the way to interrupt a task
+        await self._scope.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        scope, self._scope = self._scope, None
+        assert scope is not None
+        try:
+            await scope.__aexit__(kind, error, trace)
+        except TimeoutError as timeout:  # of the scope itself: those from inside are not raised here but passed on
+            raise Interrupted from timeout
