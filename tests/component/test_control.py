@@ -58,6 +58,22 @@ async def test_a_leftover_is_replaced(directory):
     await asyncio.wait([task])
 
 
+async def test_a_socket_that_is_there_answers(directory, monkeypatch):
+    """Whoever waits for the socket's file can connect at once, and nobody else ever could."""
+    path, listen = directory / command_socket.SOCKET, socket.socket.listen
+    before = []
+
+    def looked_at(listener, *backlog):
+        before.append(path.exists())
+        listen(listener, *backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", looked_at)
+    async with serving(directory, {"status": answer}):
+        assert "first" == await command_socket.ask(directory, {"do": "status"})
+        assert (0o600, [path]) == (path.stat().st_mode & 0o777, list(directory.glob("*.sock*")))
+    assert [False] == before
+
+
 async def test_an_agent_without_its_socket_works_on(directory, kubelet, start_agent, shows):
     """It says so in its problems, and makes the socket as soon as it can."""
     (directory / "run").write_text("no directory")

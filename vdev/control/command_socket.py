@@ -21,6 +21,7 @@ from ..observe.log import Seldom
 log = structlog.get_logger(__name__)
 
 SOCKET = "vdev.sock"
+_UNFINISHED = "vdev.new"  # no longer than that, because the length of socket paths is limited
 _REQUEST = 2**20  # bytes of a request at most; fault rules are the longest
 _REPLY = 2**26  # bytes of a reply at most; a status with 70 000 devices takes about 20 MB
 _CLIENTS = 16  # at one time; more wait for their turn
@@ -102,21 +103,23 @@ def _parse(line: bytes) -> Mapping[str, Any]:
 
 
 def _bind(path: Path) -> socket.socket:
-    """A listening socket that its owner alone may open. Raises OSError; blocks."""
+    """A listening socket that its owner alone may open. Raises OSError; blocks.
+
+    It is made under another name and renamed, so that whoever sees the file can connect.
+    """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            path.unlink(missing_ok=True)  # of a process that is gone
-        else:
+        if probe.connect_ex(str(path)) == 0:
             raise OSError(errno.EADDRINUSE, "another process answers there; give each process its own --run-dir")
+    unfinished = path.with_name(_UNFINISHED)
+    unfinished.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.setblocking(False)
-        listener.bind(str(path))
-        path.chmod(0o600)
+        listener.bind(str(unfinished))
+        unfinished.chmod(0o600)
         listener.listen(_CLIENTS)
+        unfinished.replace(path)  # the socket of a process that is gone may stand there
     except OSError:
         listener.close()
         raise
