@@ -78,6 +78,10 @@ class SocketError(VdevError):
     """A socket cannot be bound, or nobody answers on it."""
 
 
+class SocketUnreachable(SocketError):
+    """A kubelet dialled one of our sockets in vain, whatever its file looks like: another one must be made."""
+
+
 class HostError(VdevError):
     """A file, directory or device node of the host cannot be read, written or made."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from ..errors import RegistrationRefused, SocketError
+from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from .kubelet_channel import kubelet_channel
@@ -19,6 +19,7 @@ from .kubelet_socket import check_socket_path
 
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
+_UNREACHABLE = "failed to dial device plugin"
 _FINAL = ("is invalid", "is not supported")
 
 
@@ -37,8 +38,8 @@ async def register(
     socket is there, is called once this kubelet answers: what it removes is gone by then. Called earlier, the socket
     could vanish in between, and the kubelet would dial it in vain for ten seconds. `served` blocks.
 
-    Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
-    later.
+    Raises RegistrationRefused when the kubelet will never take it, SocketUnreachable when it could not dial the
+    endpoint, SocketError when nobody answers or it may work later.
     """
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
@@ -55,6 +56,8 @@ async def register(
                 raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
                 raise await _unanswered(kubelet_socket) from failed
+            if _UNREACHABLE in text:
+                raise SocketUnreachable(f"the kubelet did not accept {resource}: {text}") from failed
             raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed
 
 

@@ -24,7 +24,7 @@ from ..aio.interruption import Interrupted, Interruption
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory.resources import Resource
 from ..core.model.fault_effects import SocketFault, StreamFault
-from ..errors import RegistrationRefused, SocketError
+from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from . import registration_client
 from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import KubeletSocket
@@ -200,6 +200,7 @@ class ResourceService:
                 except SocketError as failed:
                     if self._stopping:
                         break
+                    self._renew |= isinstance(failed, SocketUnreachable)
                     self._become(State.WAITING, str(failed))
                     await self._sleep(self._backoff.pause(attempt), generation)
                     attempt += 1
