@@ -23,6 +23,7 @@ from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
 from .document.loader import Document, join, read_file, read_text
 from .document.parser import Plain
+from .document.texts import Text, Texts
 from .editor_schema import json_schema, json_schema_text
 from .origins import render
 from .pipeline import Loaded, built, built_rules
@@ -30,10 +31,13 @@ from .schema.scalars import Duration
 
 __all__ = [
     "Loaded",
+    "Text",
+    "Texts",
     "duration",
     "json_schema",
     "json_schema_text",
     "load",
+    "load_again",
     "load_rules",
     "load_text",
     "render",
@@ -68,6 +72,13 @@ def load(
     if not any(document.root for document in documents):
         read_file(Path(paths[0]))  # raises the error that says so
     return built(join(documents), overrides, preset_dirs, partial=partial)
+
+
+def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:
+    """As `load`, from the texts of what was loaded once; nothing is read. Raises ConfigError."""
+    several = len(texts.files) > 1
+    documents = [read_text(each.text, each.file, may_be_empty=several) for each in texts.files]
+    return built(join(documents), overrides, (), partial=False, own_presets=texts.presets)
 
 
 def load_text(

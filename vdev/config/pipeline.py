@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
@@ -22,8 +22,10 @@ from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
 from .document.loader import Document, overlaid
 from .document.position import in_order
+from .document.texts import Text, Texts
 from .messages import MAX_PROBLEMS
 from .origins import Origin, origins
+from .presets.preset_texts import PresetTexts
 from .report import Report, stands_alone
 from .validation import Validated, validate
 
@@ -33,13 +35,15 @@ class Loaded:
     """A configuration that can be served.
 
     `problems` holds warnings and, when loaded in part, the errors of what was left out. `origins` tells for each value
-    where it came from. `fingerprint` is equal for files of equal content under equal overrides.
+    where it came from. `fingerprint` is equal for files of equal content under equal overrides. `texts` is what it was
+    read from.
     """
 
     spec: Spec
     problems: tuple[Problem, ...] = ()
     origins: tuple[Origin, ...] = ()
     fingerprint: str = ""
+    texts: Texts = field(default_factory=Texts)
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -53,9 +57,17 @@ class Loaded:
 
 
 def built(
-    document: Document, overrides: Mapping[str, Override], preset_dirs: Sequence[Path], *, partial: bool
+    document: Document,
+    overrides: Mapping[str, Override],
+    preset_dirs: Sequence[Path],
+    *,
+    partial: bool,
+    own_presets: Mapping[str, Text] | None = None,
 ) -> Loaded:
-    """The configuration of a document. Raises ConfigError with every problem found."""
+    """The configuration of a document. Raises ConfigError with every problem found.
+
+    `own_presets` are the user's presets as an earlier reading found them; without it they are looked for.
+    """
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
     document = overlaid(document, over)
     report = Report(document)
@@ -64,8 +76,11 @@ def built(
     for path, model in entries:
         check_entry(model, path, report)
     check_entries(entries, report)
-    dirs = [*preset_dirs, *_presets_dir(validated.file.presets_dir, report)]
-    compiled = {path: entry_spec(model, path, dirs, report) for path, model in entries}
+    if own_presets is None:
+        presets = PresetTexts([*preset_dirs, *_presets_dir(validated.file.presets_dir, report)])
+    else:
+        presets = PresetTexts(known=own_presets)
+    compiled = {path: entry_spec(model, path, presets, report) for path, model in entries}
     flags = whole_spec.flags(validated.file.flags)
     whole_file.check_flags(validated, entries, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
@@ -91,7 +106,8 @@ def built(
     if broken and not (partial and all(stands_alone(unit) for unit in broken)):
         raise ConfigError(problems)
     served = replace(spec(broken), faults=faults)
-    return Loaded(served, problems, origins(validated, document, over), _fingerprint(document))
+    texts = Texts(document.texts, presets.own)
+    return Loaded(served, problems, origins(validated, document, over), _fingerprint(document), texts)
 
 
 def built_rules(document: Document, spec: Spec) -> FaultSpec:

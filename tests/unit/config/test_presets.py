@@ -9,15 +9,16 @@ import pytest
 
 import vdev
 from vdev.config.document.loader import read_file
-from vdev.config.presets.library import UnknownPresetError, load_preset, preset_names
+from vdev.config.presets.library import UnknownPresetError, load_preset
 from vdev.config.presets.preset_file import PresetModel
+from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.model.device import IdStyle
 from vdev.core.partitions.geometry import LayoutError, layout
 from vdev.core.partitions.placement import place
 from vdev.errors import ConfigError
 
 GIB = 2**30
-OURS = preset_names()
+OURS = PresetTexts().names()
 
 
 def path_of(node, index):
@@ -260,7 +261,7 @@ partitionNodes: []
 partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
 """
     )
-    preset = load_preset("npu", dirs)
+    preset = load_preset("npu", PresetTexts(dirs))
     assert ("npu", 3, 16 * GIB, (0, 0, 1), {(0, 2): 100, (2, 0): 100}, {"model": "Acme X1", "version": "8.10"}) == (
         preset.name,
         preset.count,
@@ -279,17 +280,19 @@ partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
 def test_own_presets_win_and_ours_remain(own):
     """A directory adds to ours, and its file is taken where both have the name."""
     dirs = own(t4="memory: 8Gi", npu="memory: 1Gi")
-    assert {"t4", "npu", "a100-sxm4-40gb"} <= set(preset_names(dirs))
+    assert {"t4", "npu", "a100-sxm4-40gb"} <= set(PresetTexts(dirs).names())
     assert (8 * GIB, 40 * GIB, 16 * GIB) == (
-        load_preset("t4", dirs).memory,
-        load_preset("a100-sxm4-40gb", dirs).memory,
+        load_preset("t4", PresetTexts(dirs)).memory,
+        load_preset("a100-sxm4-40gb", PresetTexts(dirs)).memory,
         load_preset("t4").memory,
     )
 
 
 def test_a_base_may_be_ours(own):
     """A preset says only what differs; attributes are added one by one."""
-    preset = load_preset("lab", own(lab="base: dgx-a100\nlinkScore: 600\nattributes: {rack: r1, model: Lab}"))
+    preset = load_preset(
+        "lab", PresetTexts(own(lab="base: dgx-a100\nlinkScore: 600\nattributes: {rack: r1, model: Lab}"))
+    )
     assert (40 * GIB, 8, 600, "r1", "Lab", "ampere") == (
         preset.memory,
         preset.count,
@@ -303,7 +306,7 @@ def test_a_base_may_be_ours(own):
 def test_links_as_scores(own):
     """As many lists of as many numbers as there are devices are scores."""
     text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
-    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == load_preset("a", own(a=text)).links
+    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == load_preset("a", PresetTexts(own(a=text))).links
 
 
 @pytest.mark.parametrize(
@@ -344,14 +347,14 @@ def test_faults_have_their_place(own, text, expected):
     """What is wrong in a preset is told with file, line and column, and with what was probably meant."""
     dirs = own(a=text)
     with pytest.raises(ConfigError) as refused:
-        load_preset("a", dirs)
+        load_preset("a", PresetTexts(dirs))
     assert str(refused.value).startswith(f"{dirs[0]}/{expected}")
 
 
 def test_every_fault_of_a_file_is_told(own):
     """Two wrong values are two problems."""
     with pytest.raises(ConfigError) as refused:
-        load_preset("a", own(a="memory: x\ncount: y"))
+        load_preset("a", PresetTexts(own(a="memory: x\ncount: y")))
     assert 2 == len(refused.value.problems)
 
 
@@ -372,4 +375,4 @@ def test_a_near_name_is_offered():
 def test_a_directory_that_is_not_there(tmp_path):
     """A presets directory that cannot be read is an error that names it."""
     with pytest.raises(ConfigError, match="nowhere: the presets directory cannot be read: No such file or directory"):
-        load_preset("t4", [tmp_path / "nowhere"])
+        load_preset("t4", PresetTexts([tmp_path / "nowhere"]))

@@ -1,12 +1,11 @@
 """One entry's model to its `EntrySpec`."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ...core import spec
 from ...core.model.place import KeyPath
 from ...core.spec import EntrySpec
+from ..presets.preset_texts import PresetTexts
 from ..report import Report
 from ..schema import sources
 from ..schema.entry import Entry
@@ -14,9 +13,9 @@ from .templated import actions, container, health, parser, virtual_node
 from .virtual_block import Resolved, partitions, virtual
 
 
-def entry_spec(model: Entry, path: KeyPath, dirs: Sequence[Path], report: Report) -> EntrySpec:
-    """One entry, whose preset is looked for in `dirs` first. With errors in the report, the value is of no use."""
-    resolved = _resolved(model, path, dirs, report)
+def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, report: Report) -> EntrySpec:
+    """One entry, whose preset is one of `presets`. With errors in the report, the value is of no use."""
+    resolved = _resolved(model, path, presets, report)
     parse = parser(report, resolved.attributes)
     source, count = resolved.source, 0
     if model.virtual and isinstance(source, spec.VirtualSource):
@@ -44,9 +43,9 @@ def entry_spec(model: Entry, path: KeyPath, dirs: Sequence[Path], report: Report
     )
 
 
-def _resolved(model: Entry, path: KeyPath, dirs: Sequence[Path], report: Report) -> Resolved:
+def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: Report) -> Resolved:
     if model.virtual:
-        return virtual(model.virtual, (*path, "virtual"), dirs, report)
+        return virtual(model.virtual, (*path, "virtual"), presets, report)
     if model.glob:
         return Resolved(_glob(model))
     if model.sysfs:

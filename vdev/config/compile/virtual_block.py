@@ -4,9 +4,8 @@ An entry's own values win over those of its preset. Partitions are placed here o
 would refuse.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...core.model.device import IdStyle
 from ...core.model.place import KeyPath
@@ -15,6 +14,7 @@ from ...core.partitions.placement import LayoutError, place
 from ...core.spec import Source, VirtualSource
 from ...errors import ConfigError
 from ..presets.library import Preset, UnknownPresetError, load_preset
+from ..presets.preset_texts import PresetTexts
 from ..report import Report
 from ..schema import sources
 from ..topology import Links, device_links, numa_nodes
@@ -37,9 +37,9 @@ class Resolved:
     lacks_preset: bool = False
 
 
-def virtual(model: sources.Virtual, path: KeyPath, dirs: Sequence[Path], report: Report) -> Resolved:
-    """The source of a `virtual` block at `path`, its preset looked for in `dirs` first."""
-    preset = _preset(model.preset, (*path, "preset"), dirs, report)
+def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: Report) -> Resolved:
+    """The source of a `virtual` block at `path`, its preset one of `presets`."""
+    preset = _preset(model.preset, (*path, "preset"), presets, report)
     count = model.count or preset.count or 1
     if preset.count and count > preset.count:
         hint = "for more devices, use the preset of the device, not of a whole node"
@@ -73,10 +73,10 @@ def virtual(model: sources.Virtual, path: KeyPath, dirs: Sequence[Path], report:
     )
 
 
-def _preset(name: str | None, path: KeyPath, dirs: Sequence[Path], report: Report) -> Preset:
+def _preset(name: str | None, path: KeyPath, presets: PresetTexts, report: Report) -> Preset:
     """The preset, or an empty one."""
     try:
-        return load_preset(name, dirs) if name else Preset(name="")
+        return load_preset(name, presets) if name else Preset(name="")
     except UnknownPresetError as unknown:
         report.error(path, unknown.message, unknown.hint)
     except ConfigError as bad:

@@ -20,6 +20,7 @@ from ...errors import ConfigError, HostError
 from . import go_scalars
 from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
 from .position import problem_at, refusal
+from .texts import Text
 
 _NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
@@ -49,6 +50,7 @@ class Document:
     values: Mapping[KeyPath, Place] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    texts: tuple[Text, ...] = ()
 
     def known(self, path: KeyPath) -> KeyPath:
         """The longest prefix of `path` that is in the files."""
@@ -101,23 +103,27 @@ def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
 
 
 def _nothing(name: str) -> Document:
-    return Document(values={(): Place(name, 1, 1)}, files=(name,))
+    return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
 
 
 def read_bytes(data: bytes, name: str, *, may_be_empty: bool = False) -> Document:
     """Read a file's content. Raises ConfigError."""
+    return read_text(decoded(data, name), name, may_be_empty=may_be_empty)
+
+
+def decoded(data: bytes, name: str) -> str:
+    """A file's content as text. Raises ConfigError where it is none, or too much."""
     if len(data) > MAX_BYTES:
         raise refusal(Place(name), f"is larger than {MAX_BYTES // 1024 // 1024} MiB", "is it the right file?")
     if encoding := _BOMS.get(data[:2]):
         raise refusal(Place(name, 1, 1), f"is {encoding} text, not UTF-8", "save it as UTF-8")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8-sig", "replace")
         raise refusal(
             _place(before, name), f"byte 0x{data[error.start]:02x} is not UTF-8", "save it as UTF-8"
         ) from error
-    return read_text(text, name, may_be_empty=may_be_empty)
 
 
 def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
@@ -145,7 +151,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
     root = expand.mapping(node.content, ())
     _refuse_config_map(root, node.place)
     values = {(): node.place} | expand.values
-    return Document(root, expand.keys, values, (name,), tuple(expand.problems))
+    return Document(root, expand.keys, values, (name,), tuple(expand.problems), (Text(name, text),))
 
 
 def join(documents: Sequence[Document]) -> Document:
@@ -175,7 +181,8 @@ def join(documents: Sequence[Document]) -> Document:
         keys |= {path: place for path, place in document.keys.items() if path[0] in new}
         values |= {path: place for path, place in document.values.items() if not path or path[0] in new}
     files = tuple(file for document in documents for file in document.files)
-    return Document(root, keys, {(): Place(files[0], 1, 1)} | values, files, tuple(problems))
+    texts = tuple(text for document in documents for text in document.texts)
+    return Document(root, keys, {(): Place(files[0], 1, 1)} | values, files, tuple(problems), texts)
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:

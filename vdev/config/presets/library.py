@@ -1,15 +1,12 @@
-"""Finds presets: descriptions of real devices, or of whole nodes of them, in the words of the `virtual` block.
+"""Presets: descriptions of real devices, or of whole nodes of them, in the words of the `virtual` block.
 
-The user's directories come first, then `vdev/presets`. Only the file that is asked for is read, and those it is based
-on. What an entry makes of a preset is decided in `compile.virtual_block`.
+Only the file that is asked for is read, and those it is based on; `preset_texts` finds them. What an entry makes of a
+preset is decided in `compile.virtual_block`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -20,14 +17,13 @@ from ...core.model.template import parse
 from ...core.partitions.geometry import Geometry
 from ...core.spec import NodeTemplate
 from ...errors import ConfigError
-from ..document.loader import read_bytes
+from ..document.loader import read_text
 from ..document.position import problem_at
 from ..messages import explained
 from ..report import Report
 from ..topology import FAST_LINK, Links, device_links, numa_nodes
 from .preset_file import NodeModel, PresetModel
-
-_SUFFIXES = (".yaml", ".yml")
+from .preset_texts import PresetTexts
 
 
 class UnknownPresetError(ConfigError):
@@ -61,26 +57,21 @@ class Preset:
     geometry: Geometry | None = None
 
 
-def load_preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
-    """The preset of that name: a file `<name>.yaml` of one of `dirs`, the first that has it, or one of ours.
+def load_preset(name: str, texts: PresetTexts | None = None) -> Preset:
+    """The preset of that name, of those that `texts` finds, or of ours.
 
     Raises ConfigError with every problem of the files that it takes, and UnknownPresetError.
     """
-    return _load(name, tuple(dirs)) if dirs else _packaged(name)
-
-
-def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:
-    """All presets that can be named, sorted. Raises ConfigError for a directory that cannot be read."""
-    return tuple(sorted({name for directory in _directories(dirs) for name in _files(directory)}))
+    return _packaged(name) if texts is None or texts.only_ours else _load(name, texts)
 
 
 @cache  # our own files do not change
 def _packaged(name: str) -> Preset:
-    return _load(name, ())
+    return _load(name, PresetTexts())
 
 
-def _load(name: str, dirs: tuple[Path, ...]) -> Preset:
-    report, model = _read(name, dirs)
+def _load(name: str, texts: PresetTexts) -> Preset:
+    report, model = _read(name, texts)
     seen, of_base = [name], report
     while model.base is not None:
         document = of_base.document
@@ -90,26 +81,19 @@ def _load(name: str, dirs: tuple[Path, ...]) -> Preset:
             raise _refused(place, f"a preset cannot be based on itself: {chain}", path=("base",))
         seen.append(model.base)
         try:
-            of_base, base = _read(model.base, dirs)
+            of_base, base = _read(model.base, texts)
         except UnknownPresetError as unknown:
             raise _refused(place, unknown.message, unknown.hint, path=("base",)) from None
         model = _over(base, model)
     return _preset(name, model, report)
 
 
-def _read(name: str, dirs: Sequence[Path]) -> tuple[Report, PresetModel]:
-    for directory in _directories(dirs):
-        file = _files(directory).get(name)
-        if file is not None:
-            try:
-                if not file.is_file():  # a pipe would keep its reader waiting
-                    raise _refused(Place(str(file)), "is not a plain file")
-                data = file.read_bytes()
-            except OSError as error:
-                raise _refused(Place(str(file)), f"cannot be read: {error.strerror}") from error
-            report = Report(read_bytes(data, str(file)))
-            return report, _validated(report)
-    raise UnknownPresetError(name, preset_names(dirs))
+def _read(name: str, texts: PresetTexts) -> tuple[Report, PresetModel]:
+    found = texts.find(name)
+    if found is None:
+        raise UnknownPresetError(name, texts.names())
+    report = Report(read_text(found.text, found.file))
+    return report, _validated(report)
 
 
 def _validated(report: Report) -> PresetModel:
@@ -127,20 +111,6 @@ def _validated(report: Report) -> PresetModel:
 
 def _refused(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -> ConfigError:
     return ConfigError((problem_at(place, path, message, hint=hint),))
-
-
-def _directories(dirs: Sequence[Path]) -> Iterator[Traversable]:
-    yield from dirs
-    yield resources.files("vdev").joinpath("presets")
-
-
-def _files(directory: Traversable) -> dict[str, Traversable]:
-    try:
-        entries = sorted(directory.iterdir(), key=lambda entry: entry.name, reverse=True)  # .yaml wins over .yml
-    except OSError as error:
-        message = f"the presets directory cannot be read: {error.strerror}"
-        raise _refused(Place(str(directory)), message) from error
-    return {entry.name.rpartition(".")[0]: entry for entry in entries if entry.name.endswith(_SUFFIXES)}
 
 
 def _over(base: PresetModel, model: PresetModel) -> PresetModel:

@@ -1,0 +1,20 @@
+"""What a configuration was read from, as values: enough to load it once more, whatever became of the files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The content of a file, with the name under which problems are told."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The configuration files, in order, and by name the preset files of the user's own that they took."""
+
+    files: tuple[Text, ...] = ()
+    presets: Mapping[str, Text] = field(default_factory=dict)
