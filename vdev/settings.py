@@ -303,13 +303,13 @@ class Settings(BaseSettings):
         metavar="DIR",
     )
     state_dir: Path = _node(
-        "directory for what must survive a restart: above all, which devices the kubelet was told about",
+        "directory for what must survive a restart: what the kubelet was told, and the last good configuration",
         "VDEV_STATE_DIR",
         metavar="DIR",
         unset="/var/lib/vdev, or $XDG_STATE_HOME/vdev for other users than root",
     )
     no_state: Boolean = _node(
-        "keep nothing over a restart; if the file changes meanwhile, devices that pods hold may be given out again",
+        "keep nothing over a restart: devices that pods hold may be given out again, and a bad file ends the start",
         "VDEV_NO_STATE",
         default=False,
     )

@@ -60,7 +60,7 @@ def lose_record(request, directory):
 
     def lose():
         if request.param == "no record":
-            for file in (directory / "state").iterdir():
+            for file in (directory / "state").glob("listed-*"):
                 file.unlink()
         return request.param == "no record"
 
@@ -176,7 +176,7 @@ async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(
     """The plugin starts, says what is wrong, and writes a new one."""
     agent = await start_agent(config())
     await agent.stop()
-    (file,) = (directory / "state").iterdir()
+    (file,) = (directory / "state").glob("listed-*")
     file.write_bytes(file.read_bytes()[:-80] if content is None else content)
     agent = await start_agent(config(3))
     await shows(NPU, 3, 3)
@@ -209,7 +209,7 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_a
     (directory / "state").unlink()
     agent.agent.reload()
     await kubelet.wait_until(lambda: not said(), what="another attempt")
-    assert "acme-1" in next((directory / "state").iterdir()).read_text()
+    assert "acme-1" in next((directory / "state").glob("listed-*")).read_text()
 
 
 async def test_a_pipe_in_the_records_place_holds_nothing_up(kubelet, start_agent, shows, directory):
@@ -218,7 +218,7 @@ async def test_a_pipe_in_the_records_place_holds_nothing_up(kubelet, start_agent
 
     agent = await start_agent(config())
     await agent.stop()
-    (file,) = (directory / "state").iterdir()
+    (file,) = (directory / "state").glob("listed-*")
     file.unlink()
     os.mkfifo(file)
     await start_agent(config())
@@ -229,7 +229,7 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     """Whenever the process is killed, nothing was listed that the record does not know."""
     agent = await start_agent(config(1))
     await shows(NPU, 1, 1)
-    (file,) = (directory / "state").iterdir()
+    (file,) = (directory / "state").glob("listed-*")
     record, seen = agent.agent.record, []
     settle = record.settle
 
@@ -266,7 +266,7 @@ async def test_nothing_is_written_while_only_health_changes(kubelet, start_agent
     health = f"health: {{probe: file, path: {probed}, content: ok, interval: 50ms}}"
     agent = await start_agent(config().replace("}}\n", f"}}, {health}}}\n"))
     await shows(NPU, 2, 2)
-    (file,) = (directory / "state").iterdir()
+    (file,) = (directory / "state").glob("listed-*")
     before = file.stat()
     probed.write_text("no")
     await shows(NPU, 2, 0)

@@ -36,6 +36,7 @@ from .options import Options
 from .outputs.base import Output
 from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
+from .outputs.last_good import LastGood
 from .outputs.measures import Measures
 from .outputs.record import Record
 from .outputs.virtual_nodes import VirtualNodes
@@ -71,7 +72,7 @@ class Agent:
             clock=clock,
         )
         chooser = FileChooser(options.files, options.node, intervals=intervals, clock=clock)
-        self.config = ConfigSource(chooser, options.load, self.metrics, clock)
+        self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.holders = PodHolders(
@@ -87,8 +88,16 @@ class Agent:
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=intervals, clock=clock)
         self.cdi = CdiFiles(options.cdi_dir, intervals, clock)
-        owner_of_record = Owner(options.node, str(options.plugin_dir), options.boot_id)
-        self.record = Record(options.state_dir, owner_of_record, intervals, clock)
+        owner_of_records = Owner(options.node, str(options.plugin_dir), options.boot_id)
+        self.record = Record(options.state_dir, owner_of_records, intervals, clock)
+        self.last_good = LastGood(
+            options.state_dir,
+            owner_of_records,
+            options.files,
+            current=lambda: self.config.good,
+            intervals=intervals,
+            clock=clock,
+        )
         self.lists = DeviceLists(
             self.link,
             self.requests,
@@ -107,7 +116,7 @@ class Agent:
             self.metrics,
             faults=self.faults,
             steps=self.steps,
-            outputs=(self.nodes, self.cdi, self.record, self.lists, self.measures, *outputs),
+            outputs=(self.nodes, self.cdi, self.record, self.lists, self.last_good, self.measures, *outputs),
         )
         self.events = Events(
             options,
@@ -185,7 +194,7 @@ class Agent:
             http = await asyncio.to_thread(_http)
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
-        await self.reconciler.start(await self.record.read())
+        await self.reconciler.start(await self.record.read(), self.last_good.read)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
         if not await self.lock.take(self._stop):

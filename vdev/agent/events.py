@@ -135,7 +135,8 @@ class Events:
         await self._clock.sleep(self._options.intervals.look_at_devices)
         for output in self._reconciler.outputs:
             output.recheck()
-        self._due.mark(scan=frozenset(self._reconciler.scan.entries), faults=True)
+        again = self._config.status.kept_at > 0  # what the node proved wrong at the start may be right by now
+        self._due.mark(scan=frozenset(self._reconciler.scan.entries), faults=True, reload=again)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 

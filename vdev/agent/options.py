@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .. import config
 from ..aio.clock import SYSTEM, Clock
-from ..config import Loaded
+from ..config import Loaded, Texts
 from ..core.intervals import Intervals
 from ..core.model import virtual_node
 from ..hostfs import HostRoot
@@ -18,12 +19,12 @@ class Options:
     """All paths are this process's own view; times are in seconds.
 
     `files` are configuration files, and directories from which the node takes one. `load` reads files under the
-    process's overrides, with `partial=True` leaving out what is wrong. `plugin_dir` is where the plugin's own sockets
-    go; `kubelet_socket` None means to serve without registering. `run_dir` is where the control socket goes; None:
-    there is none. `http_address` is where the HTTP side listens; empty: nowhere. `http_hosts` are further
-    names that it answers to. `fault_injection`: people may inject
-    faults through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults
-    go by `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
+    process's overrides, with `partial=True` leaving out what is wrong; `load_again` loads the texts that it once read.
+    `plugin_dir` is where the plugin's own sockets go; `kubelet_socket` None means to serve without registering.
+    `run_dir` is where the control socket goes; None: there is none. `http_address` is where the HTTP side listens;
+    empty: nowhere. `http_hosts` are further names that it answers to. `fault_injection`: people may inject faults
+    through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults go by
+    `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
     `state_dir` is for what must outlive the process; None: nothing does. `boot_id` tells one boot of the machine from
     another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
     what was listed before is there again, or after `boot_wait`. `intervals` says how long the agent waits for what.
@@ -48,6 +49,7 @@ class Options:
     service_manager: ServiceManager | None = None
     boot_wait: float = 30.0
     boot_id: str = ""
+    load_again: Callable[[Texts], Loaded] = config.load_again
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM
     exit: Callable[[int], object] = os._exit

@@ -12,7 +12,7 @@ core's business, and of the outputs only their list is known here.
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -35,6 +35,7 @@ from .inputs.pod_holders import PodHolders
 from .inputs.verdicts import Verdicts
 from .options import Options
 from .outputs.base import Output, Stage
+from .outputs.last_good import Kept
 from .steps import Steps
 
 log = structlog.get_logger(__name__)
@@ -42,6 +43,9 @@ log = structlog.get_logger(__name__)
 _DECIDING = "deciding what to list"
 _ROUNDS = 10  # of deciding and preparing, for one plan
 _LONG = 2000  # slots from which on a decision is made beside the loop
+
+LastGoodReader = Callable[[], Awaitable[Kept | None]]
+"""Reads the configuration that an earlier process kept; raises ConfigError where that cannot be used."""
 
 
 class Reconciler:
@@ -91,31 +95,56 @@ class Reconciler:
         of_files = (*self.warnings, *self._config.status.problems)
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
         of_outputs = (problem for output in self.outputs for problem in output.problems)
-        return (*of_files, *of_node, *of_outputs, *self._steps.problems)
+        return tuple(dict.fromkeys((*of_files, *of_node, *of_outputs, *self._steps.problems)))
 
-    async def start(self, recorded: Inventory = EMPTY) -> None:
+    async def start(self, recorded: Inventory, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time; `recorded` is what an earlier process listed.
 
-        Strict, and raises ConfigError, also for what only this node tells, such as a path that is no device; a device
-        that merely is absent is no error. With failOnInitError false the good part goes on and the rest is reported.
+        Strict, also about what only this node tells, such as a path that is no device; a device that merely is absent
+        is no error. With failOnInitError false the good part goes on and the rest is reported. Where the files are
+        refused, what an earlier process kept is used instead; without that, raises ConfigError.
         """
-        broken: tuple[Problem, ...] = ()
-        try:
-            loaded = await self._config.read()
-        except ConfigError as bad:
-            loaded = await self._config.read(partial=True)
-            if loaded.spec.flags.fail_on_init_error:
-                raise
-            broken = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
-        scan = await self.scanner.scan(self.scan, loaded.spec)
-        base = self._arrange(loaded.spec, scan)
-        wrong = errors((*scan.problems, *base.problems))
-        if loaded.spec.flags.fail_on_init_error and wrong:
-            raise ConfigError(wrong)
         self._recorded = recorded
+        try:
+            loaded = await self._read_first()
+            scan = await self.scanner.scan(self.scan, loaded.spec)
+            base = self._arrange(loaded.spec, scan)
+            if loaded.spec.flags.fail_on_init_error:
+                _must_be_good(base, scan)
+        except ConfigError as bad:
+            await self._fall_back(bad, last_good)
+            return
         self._adopt(loaded, scan, base)
-        if broken:
-            self._config.left_out(broken)
+        if loaded.errors:
+            self._config.left_out(loaded.errors)
+
+    async def _read_first(self) -> Loaded:
+        """All that the files say, or the good part where they allow that themselves."""
+        try:
+            return await self._config.read()
+        except ConfigError:
+            loaded = await self._config.read(partial=True)
+            if loaded.errors and loaded.spec.flags.fail_on_init_error:
+                raise
+            return loaded
+
+    async def _fall_back(self, bad: ConfigError, last_good: LastGoodReader) -> None:
+        """Put in force what an earlier process kept, with no more questions than if that process had gone on.
+
+        Raises ConfigError where nothing was kept, or nothing that can be used.
+        """
+        try:
+            kept = await last_good()
+            loaded = await self._config.read_again(kept.texts) if kept else None
+        except ConfigError as as_well:
+            raise ConfigError((*bad.problems, *as_well.problems)) from None
+        if kept is None or loaded is None:
+            raise bad
+        self.scanner.start_over()
+        scan = await self.scanner.scan(self.scan, loaded.spec)
+        self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
+        self._tell()
+        self._config.fell_back(kept.texts, kept.at, bad)
 
     async def reload(self) -> None:
         """Read the files again; adopt them when they are good, keep what is when they are not."""
@@ -123,19 +152,23 @@ class Reconciler:
             output.recheck()
         try:
             loaded = await self._config.read()
-            if loaded.spec == self.spec:
-                self.warnings = loaded.warnings
-                self._config.unchanged()
-                return
-            scan = await self.scanner.scan(self.scan, loaded.spec)
-            base = await asyncio.to_thread(self._arrange, loaded.spec, scan)
-            _must_be_good(base)
+            scan, base = self.scan, self.base
+            if is_new := loaded.spec != self.spec:
+                scan = await self.scanner.scan(self.scan, loaded.spec)
+                base = await asyncio.to_thread(self._arrange, loaded.spec, scan)
+            strict = self._config.status.kept_at and loaded.spec.flags.fail_on_init_error  # the start is not over
+            if is_new or strict:
+                _must_be_good(base, scan if strict else Scan())
         except ConfigError as bad:
             self._config.refused(bad)
             return
         except Exception:
             self._config.broke_off()
             raise
+        if not is_new:
+            self.warnings = loaded.warnings
+            self._config.unchanged(loaded)
+            return
         before = _counts(self.base)
         self._adopt(loaded, scan, base)
         log.info("configuration applied", resources=_counts(base), before=before)
@@ -147,6 +180,8 @@ class Reconciler:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
+            if self._config.status.kept_at:
+                await self.reload()  # this may have been what was wrong
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
         return self._decider.arrange(spec, self._options.node, scan.devices)
@@ -239,12 +274,19 @@ class Reconciler:
             self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
+        self._put_in_force(loaded, scan, base)
+        self._config.applied(loaded, ", ".join(f"{name} {count}" for name, count in _counts(base).items()))
+        self._tell()
+
+    def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
-        self._config.applied(", ".join(f"{name} {count}" for name, count in _counts(base).items()))
+
+    def _tell(self) -> None:
+        """Log the problems that the last configuration did not have."""
         told, self._told = self._told, frozenset(self.problems)
-        for problem in dict.fromkeys(self.problems):
+        for problem in self.problems:
             if problem not in told:
                 write = log.error if problem.is_error else log.warning
                 write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
@@ -255,10 +297,10 @@ def _drops(change: Change) -> bool:
     return isinstance(change, Removed) or (isinstance(change, Changed) and bool(change.removed))
 
 
-def _must_be_good(base: Inventory) -> None:
-    broken = errors(base.problems)
-    if broken:
-        raise ConfigError(broken)
+def _must_be_good(base: Inventory, scan: Scan) -> None:
+    wrong = errors((*scan.problems, *base.problems))
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _counts(inventory: Inventory) -> dict[str, int]:

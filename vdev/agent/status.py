@@ -14,6 +14,7 @@ from .inputs.pod_holders import PodHolders
 from .options import Options
 from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
+from .outputs.last_good import LastGood
 from .outputs.measures import Measures
 from .outputs.record import Record
 from .reconcile import Reconciler
@@ -31,6 +32,7 @@ class Running(Protocol):
     lists: DeviceLists
     cdi: CdiFiles
     record: Record
+    last_good: LastGood
     measures: Measures
     handovers: HandoverActions
     faults: FaultControl
@@ -65,6 +67,8 @@ def status(agent: Running) -> dict[str, Any]:
         "config": {
             "files": [str(path) for path in agent.config.in_force.files],
             "choice": "; ".join(f"{each.file}: {each.reason}" for each in agent.config.in_force.why),
+            "keptFile": str(agent.last_good.path) if agent.last_good.path else None,
+            "keptAt": reload.kept_at or None,
             "lastReloadSuccessful": reload.last_was_good,
             "appliedAt": reload.applied_at or None,
             "failedAt": reload.failed_at or None,
@@ -87,12 +91,16 @@ def ready(agent: Running) -> bool:
 def not_ready(agent: Running) -> list[str]:
     """Why the agent is not ready, a sentence each; empty when it is.
 
-    It is when every resource is registered, the kubelet listens to it, and containers can get the devices.
+    It is when every resource is registered, the kubelet listens to it, containers can get the devices, and the files
+    have been good at least once.
     """
     if agent.waiting or not agent.lists.running or not agent.reconciler.published:
         return [agent.waiting or "starting", *map(str, agent.steps.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+    reload = agent.config.status
+    if reload.kept_at:
+        missing.insert(0, f"the configuration is bad since the start, and the last good one is used: {reload.summary}")
     return [*missing, agent.cdi.trouble] if agent.cdi.trouble else missing
 
 

@@ -16,8 +16,8 @@ EPILOG = """examples:
   vdev run --config-file vdev.yaml                                on a node, as root
   vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
 
-A changed file is applied at once; only what differs changes. A file with errors changes nothing. SIGHUP reads the
-files again, SIGTERM ends the plugin.
+A changed file is applied at once; only what differs changes. A file with errors changes nothing, and at the start the
+last good one is used instead. SIGHUP reads the files again, SIGTERM ends the plugin.
 """
 
 
@@ -44,10 +44,12 @@ def run(args: argparse.Namespace) -> int:
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
     load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    load_again = functools.partial(config.load_again, overrides=chosen.overrides)
     agent_options = Options(
         node=chosen.node_name,
         files=chosen.config_files,
         load=load,
+        load_again=load_again,
         plugin_dir=chosen.plugin_dir,
         kubelet_socket=chosen.registration_socket,
         pod_resources_socket=chosen.pod_resources_socket,

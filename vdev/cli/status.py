@@ -55,6 +55,8 @@ def _print(status: dict[str, Any]) -> None:
         if config["lastReloadSuccessful"]
         else f"; a later one was REFUSED {_ago(config['failedAt'])}, this one stays in force"
     )
+    if config["keptAt"]:
+        print(f"  it is not what the files say: they are bad since the start, and it was kept in {config['keptFile']}")
     if config["choice"]:
         print(f"  chosen: {config['choice']}")
     faults = status["faults"]

@@ -1,7 +1,7 @@
 """The configuration files: read, judged, and what became of each reading.
 
 A configuration is bad when the files prove it wrong; then the last good one stays, and the log, the status and the
-metric say so. Reading happens in a thread.
+metric say so. At the start, the last good one is that of an earlier process. Reading happens in a thread.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from pathlib import Path
 import structlog
 
 from ...aio.clock import Clock
-from ...config import Loaded
-from ...core.model.problem import Problem
+from ...config import Loaded, Texts
+from ...core.model.problem import Problem, error
 from ...errors import ConfigError
 from ...hostfs import symlinks
 from ...hostfs.look import is_directory
@@ -38,8 +38,14 @@ class Reading:
 
 @dataclass(slots=True)
 class ReloadStatus:
-    """What a person wants to know of reloads; times are seconds since the epoch, 0 for never."""
+    """What a person wants to know of reloads; times are seconds since the epoch, 0 for never.
 
+    `last_was_good`: the last configuration read is the one in force. `kept_at` is when the one in force was kept by an
+    earlier process, while it is that one because the files are bad since the start; else 0.
+    """
+
+    last_was_good: bool = True
+    kept_at: float = 0.0
     applied_at: float = 0.0
     failed_at: float = 0.0
     applied: int = 0
@@ -48,19 +54,28 @@ class ReloadStatus:
     history: deque[Reading] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # the newest first
 
     @property
-    def last_was_good(self) -> bool:
-        """Whether the last configuration read is the one in force."""
-        return self.applied_at >= self.failed_at
+    def summary(self) -> str:
+        """What was wrong with the last reading, in a line; empty when it was good."""
+        return _in_a_line(self.problems)
 
 
 class ConfigSource:
-    """The files, and the history of their readings."""
+    """The files, and the history of their readings. `load` and `load_again` are those of `Options`."""
 
-    def __init__(self, chooser: FileChooser, load: Callable[..., Loaded], metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        chooser: FileChooser,
+        load: Callable[..., Loaded],
+        load_again: Callable[[Texts], Loaded],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
         self.status = ReloadStatus()
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
+        self.good: Texts | None = None  # of the last good reading; None while none was good as a whole
         self._load = load
+        self._load_again = load_again
         self._metrics = metrics
         self._clock = clock
 
@@ -75,9 +90,20 @@ class ConfigSource:
                 raise
         return await asyncio.to_thread(self._load, again.files, partial=partial)  # they were swapped in between
 
-    def applied(self, summary: str = "") -> None:
+    async def read_again(self, texts: Texts) -> Loaded:
+        """Load what an earlier process read. Raises ConfigError, in a sentence: its places are not in today's files."""
+        try:
+            return await asyncio.to_thread(self._load_again, texts)
+        except ConfigError as bad:
+            first = _in_a_line(bad.problems)
+            raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
+
+    def applied(self, loaded: Loaded, summary: str) -> None:
         """The last reading is in force now; `summary` says in a few words what it holds."""
         self.in_force = self.chooser.chosen
+        if not loaded.errors:
+            self.good = loaded.texts
+        self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), ()
         self.status.applied += 1
         self.status.history.appendleft(Reading(self.status.applied_at, "applied", summary))
@@ -90,30 +116,41 @@ class ConfigSource:
         self.status.problems = problems
         log.error("part of the configuration is left out", problems=[str(problem) for problem in problems])
 
-    def unchanged(self) -> None:
+    def fell_back(self, texts: Texts, kept_at: float, bad: ConfigError) -> None:
+        """The first reading is bad, and what an earlier process kept at `kept_at` is in force."""
+        self.in_force = Chosen(tuple(Path(each.file) for each in texts.files))
+        self.status.applied_at = self.status.kept_at = kept_at
+        self._metrics.reload_time.set(kept_at)
+        self.refused(bad, "configuration refused; the last good one, kept from before the start, is used instead")
+
+    def unchanged(self, loaded: Loaded) -> None:
         """The last reading says what is in force already."""
-        self.in_force = self.chooser.chosen
+        self.in_force, self.good = self.chooser.chosen, loaded.texts
         if not self.status.last_was_good:
             log.info("configuration is good again, and as it was")
-            self.applied("good again, and as it was")
+            self.applied(loaded, "good again, and as it was")
 
     def broke_off(self) -> None:
         """Reading failed for a reason that is none of the files'; it is tried again, and says itself what is wrong."""
-        self.status.failed_at = self._clock.wall()
+        self.status.last_was_good, self.status.failed_at = False, self._clock.wall()
         self._metrics.reload_ok.set(0)
 
-    def refused(self, bad: ConfigError) -> None:
+    def refused(self, bad: ConfigError, event: str = "configuration refused; the last good one stays") -> None:
         """The last reading is bad; said once per set of problems, since an editor may touch a file often."""
         problems = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
         self._metrics.reloads.labels("refused").inc()
         self._metrics.reload_ok.set(0)
-        if self.status.last_was_good or problems != self.status.problems:
-            log.error("configuration refused; the last good one stays", problems=[str(problem) for problem in problems])
-            first = str(problems[0]) if problems else str(bad)
-            more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-            self.status.history.appendleft(Reading(self._clock.wall(), "refused", first + more))
-        self.status.failed_at, self.status.problems = self._clock.wall(), problems
+        is_news = self.status.last_was_good or problems != self.status.problems
+        self.status.last_was_good, self.status.failed_at, self.status.problems = False, self._clock.wall(), problems
         self.status.failed += 1
+        if is_news:
+            log.error(event, problems=[str(problem) for problem in problems])
+            self.status.history.appendleft(Reading(self.status.failed_at, "refused", self.status.summary))
+
+
+def _in_a_line(problems: tuple[object, ...]) -> str:
+    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return f"{problems[0]}{more}" if problems else ""
 
 
 def directories(paths: Iterable[Path]) -> frozenset[Path]:

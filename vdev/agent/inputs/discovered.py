@@ -91,6 +91,10 @@ class Scanner:
         await self._steps.take(_step(entry.name), look)
         return found
 
+    def start_over(self) -> None:
+        """Forget all indices: what was found was found for a configuration that is not adopted."""
+        self._numberings.clear()
+
     def forget(self, scan: Scan, served: Inventory) -> None:
         """Free the indices of devices that are neither there nor listed to the kubelet any more."""
         known = set[str]().union(

@@ -1,0 +1,433 @@
+"""The last good configuration outlives the process: a node that starts with bad files keeps its devices."""
+
+import asyncio
+import functools
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from tests.kit.process import Process, ask, ready
+from vdev.agent import status
+from vdev.core.model.origin import Override
+from vdev.errors import ConfigError
+from vdev.sim import manifest
+
+NPU = "acme.dev/npu"
+GOOD = "version: v1\ndevices:\n  - {name: acme, resource: acme.dev/npu, virtual: {count: 2}}\n"
+MORE = GOOD.replace("count: 2", "count: 3")
+SYNTAX = GOOD + "  - {name: [\n"
+SEMANTIC = GOOD.replace("virtual:", "virtuell:")
+NO_DEVICE = GOOD + "  - {name: wrong, resource: acme.dev/wrong, glob: /etc/passwd}\n"
+LENIENT = "flags: {failOnInitError: false}\n"
+PORT = "devices:\n  - {name: uart, resource: acme.dev/uart, glob: /dev/ttyUSB0}\n"
+UART = "acme.dev/uart"
+
+BAD = {
+    "no YAML": (SYNTAX, "is not YAML"),
+    "no configuration": (SEMANTIC, "unknown key 'virtuell'"),
+    "refused by this node": (NO_DEVICE, "/etc/passwd is not a device node"),
+    "not text": ("\x00", "U+0000 is not allowed"),
+    "empty": ("", "is empty"),
+}
+
+
+@pytest.fixture
+def kept(directory):
+    """The file that keeps the configuration."""
+
+    def find() -> Path:
+        (file,) = (directory / "state").glob("config-*.json")
+        return file
+
+    return find
+
+
+@pytest.fixture
+def leave(start_agent, kubelet, directory):
+    """Have a plugin run under a good configuration, and end."""
+
+    async def run(text=GOOD, **options):
+        agent = await start_agent(text, **options)
+        await kubelet.wait_until(lambda: [*(directory / "state").glob("config-*")], what="the configuration to be kept")
+        assert 0 == await agent.stop()
+        return agent
+
+    return run
+
+
+def refused(agent):
+    """What is refused since the start, as its status says; empty when the files are in force."""
+    shown = status.status(agent.agent)
+    if not shown["config"]["keptAt"]:
+        return ""
+    assert not shown["config"]["lastReloadSuccessful"]
+    assert not shown["ready"]
+    assert 0 == agent.agent.metrics.registry.get_sample_value("vdev_config_last_reload_successful")
+    return shown["notReady"][0]
+
+
+async def bad_start(start_agent, kubelet, text, **options):
+    """Start with a bad file, and wait until something is served."""
+    agent = await start_agent(text, wait=False, **options)
+    await kubelet.wait_until(lambda: agent.task.done() or agent.agent.reconciler.published, what="the first list")
+    if agent.task.done():
+        await agent.task
+    return agent
+
+
+@pytest.mark.parametrize(("text", "words"), BAD.values(), ids=BAD)
+async def test_a_bad_file_at_the_start_takes_no_devices(start_agent, kubelet, shows, leave, text, words):
+    """The pod keeps what it has, others get the rest, and everything says what is wrong."""
+    agent = await start_agent(GOOD)
+    await kubelet.run_pod(manifest("holder", {NPU: 1}))
+    held = kubelet.pod("holder").container().devices[NPU]
+    await agent.stop()
+    agent = await bad_start(start_agent, kubelet, text)
+    await shows(NPU, 2, 2)
+    await kubelet.wait_until(lambda: len(status.not_ready(agent.agent)) == 1, what="all but the reason")
+    assert words in refused(agent)
+    (line,) = [
+        each for each in agent.logs if each["event"].startswith("configuration refused; the last good one, kept")
+    ]
+    assert ("error", True) == (line["log_level"], words in line["problems"][0])
+    assert any(words in problem.message for problem in agent.agent.reconciler.problems)
+    await kubelet.run_pod(manifest("second", {NPU: 1}))
+    assert set(held).isdisjoint(kubelet.pod("second").container().devices[NPU])
+    assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize("text", [GOOD, MORE], ids=["as it was", "changed"])
+async def test_a_good_edit_ends_it_at_once(start_agent, kubelet, shows, leave, text):
+    """The files are in force from then on, and the agent is ready."""
+    await leave()
+    agent = await bad_start(start_agent, kubelet, SYNTAX)
+    agent.edit(text)
+    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the edit")
+    assert "" == refused(agent)
+    assert status.status(agent.agent)["config"]["lastReloadSuccessful"]
+    count = 2 if text is GOOD else 3
+    await shows(NPU, count, count)
+
+
+async def test_a_bad_edit_of_a_bad_file_changes_the_reason_alone(start_agent, kubelet, shows, leave):
+    """What is in force stays the last good one."""
+    await leave()
+    agent = await bad_start(start_agent, kubelet, SYNTAX)
+    agent.edit(NO_DEVICE)
+    await kubelet.wait_until(lambda: "/etc/passwd is not a device node" in refused(agent), what="the other reason")
+    await shows(NPU, 2, 2)
+    assert {NPU} == agent.agent.reconciler.served.resources.keys()
+
+
+async def test_it_is_not_lost_by_starts_on_bad_files(start_agent, kubelet, shows, leave, kept):
+    """However many there are; it is kept as of the time when it was good."""
+    await leave()
+    before = kept().read_bytes()
+    for text in (SYNTAX, SEMANTIC, NO_DEVICE):
+        agent = await bad_start(start_agent, kubelet, text)
+        await shows(NPU, 2, 2)
+        await agent.stop()
+        assert before == kept().read_bytes()
+
+
+async def test_an_edit_of_a_running_plugin_is_kept_and_a_bad_one_is_not(start_agent, kubelet, shows, kept):
+    """What is kept is what was in force."""
+    agent = await start_agent(GOOD)
+    agent.edit(MORE)
+    await shows(NPU, 3, 3)
+    agent.edit(SYNTAX)
+    await kubelet.wait_until(lambda: agent.agent.config.status.failed, what="the refusal")
+    await agent.stop()
+    await bad_start(start_agent, kubelet, SEMANTIC)
+    await shows(NPU, 3, 3)
+
+
+async def test_it_is_written_only_when_it_differs(start_agent, kubelet, shows, kept):
+    """A restart with the same file writes nothing; a comment is a difference. Nobody else may read it."""
+    agent = await start_agent(GOOD)
+    await kubelet.wait_until(agent.agent.last_good.path.exists, what="the file")
+    before = kept().stat()
+    assert 0o600 == before.st_mode & 0o777
+    await agent.stop()
+    agent = await start_agent(GOOD)
+    await shows(NPU, 2, 2)
+    agent.agent.reload()
+    turned = agent.agent.turned_at
+    await kubelet.wait_until(lambda: agent.agent.turned_at != turned, what="a turn")
+    assert before.st_ino == kept().stat().st_ino
+    agent.edit(f"# changed\n{GOOD}")
+    await kubelet.wait_until(lambda: "# changed" in kept().read_text(), what="the other text")
+
+
+async def test_with_a_good_part_in_force_the_whole_is_kept(start_agent, kubelet, shows, leave, kept):
+    """With failOnInitError false the good part goes on, but a broken file is never kept."""
+    await leave(GOOD + LENIENT)
+    before = kept().read_bytes()
+    half = "  - {name: half, resource: acme.dev/half, virtuell: {}}\n"
+    agent = await start_agent(GOOD + half + LENIENT)
+    await shows(NPU, 2, 2)
+    assert ("", before) == (refused(agent), kept().read_bytes())
+    await agent.stop()
+    agent = await bad_start(start_agent, kubelet, SYNTAX)
+    await shows(NPU, 2, 2)
+    assert "is not YAML" in refused(agent)
+
+
+@pytest.mark.parametrize("change", ["gone", "a directory without files", "a label's file is gone"])
+async def test_files_that_are_not_there(start_agent, kubelet, shows, directory, change):
+    """A mount that is missing, an empty ConfigMap, no file for this node: the one that was chosen last is used."""
+    files = directory / "etc"
+    files.mkdir()
+    (files / "default.yaml").write_text(MORE)
+    (files / "node-1.yaml").write_text(GOOD)
+    agent = await start_agent(GOOD, files=(files,))
+    await agent.stop()
+    for file in files.iterdir():
+        file.unlink()
+    if change == "gone":
+        files.rmdir()
+    elif change == "a label's file is gone":
+        (files / "default.yaml").write_text(SYNTAX)
+    agent = await bad_start(start_agent, kubelet, GOOD, files=(files,))
+    await shows(NPU, 2, 2)
+    assert refused(agent)
+    assert [str(files / "node-1.yaml")] == status.status(agent.agent)["config"]["files"]
+    files.mkdir(exist_ok=True)
+    (files / "default.yaml").write_text(MORE)
+    await shows(NPU, 3, 3)
+    assert "" == refused(agent)
+
+
+async def test_presets_of_ones_own_are_kept_as_well(start_agent, kubelet, shows, directory):
+    """A bad edit of a preset is a bad edit."""
+    presets = directory / "presets"
+    presets.mkdir()
+    (presets / "lab.yaml").write_text("count: 4\nmemory: 1Gi\n")
+    text = GOOD.replace("{count: 2}", "{preset: lab}")
+    agent = await start_agent(text, preset_dirs=[presets])
+    await shows(NPU, 4, 4)
+    await agent.stop()
+    (presets / "lab.yaml").write_text("count: [\n")
+    agent = await bad_start(start_agent, kubelet, text, preset_dirs=[presets])
+    await shows(NPU, 4, 4)
+    assert "the preset 'lab' is wrong" in refused(agent)
+
+
+@pytest.mark.parametrize("options", [{}, {"state_dir": None}], ids=["nothing kept", "--no-state"])
+async def test_with_nothing_kept_a_bad_file_ends_the_start(start_agent, options):
+    """With the errors of the file, and no word more."""
+    with pytest.raises(ConfigError) as ended:
+        await start_agent(SEMANTIC, **options)
+    assert all("vdev.yaml:3:" in str(problem) for problem in ended.value.problems)
+
+
+async def test_without_a_state_directory_nothing_is_kept(start_agent, shows, directory):
+    """A start on a bad file ends, though the plugin ran before."""
+    agent = await start_agent(GOOD, state_dir=None)
+    await shows(NPU, 2, 2)
+    await agent.stop()
+    assert not (directory / "state").exists()
+    with pytest.raises(ConfigError):
+        await start_agent(SYNTAX, state_dir=None)
+
+
+def _changed(**changes):
+    """What is kept, with other values and a checksum that fits."""
+
+    def change(data):
+        body = json.dumps(json.loads(data.partition(b"\n")[0]) | changes).encode()
+        return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+    return change
+
+
+SPOILT = {
+    "empty": (lambda _: b"", "it is spoilt"),
+    "half": (lambda data: data[:-80], "it is spoilt"),
+    "other bytes": (lambda data: data.replace(b"count: 2", b"count: 9"), "its checksum does not fit"),
+    "newer": (_changed(version=9), "it has version 9, and this vdev knows version 1"),
+    "another node's": (_changed(node="node-2"), "it is of node 'node-2'"),
+    "without files": (_changed(files=[]), "it is spoilt"),
+    "no texts": (_changed(files=[{"file": "x", "text": 7}]), "it is spoilt"),
+    "no time": (_changed(at=float("nan")), "it is spoilt"),
+    "other arguments": (_changed(given=["/etc/other.yaml"]), "it was kept for --config-file /etc/other.yaml"),
+    "too deep": (lambda _: b"[" * 100_000, "it is spoilt"),
+    "refused by this vdev": (
+        _changed(files=[{"file": "vdev.yaml", "text": "version: v0\n"}]),
+        "the last good configuration is refused as well: vdev.yaml:1:10",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), SPOILT.values(), ids=SPOILT)
+async def test_what_cannot_be_used_is_one_more_reason(start_agent, leave, kept, change, words):
+    """The start ends as without it, with both reasons."""
+    await leave()
+    kept().write_bytes(change(kept().read_bytes()))
+    with pytest.raises(ConfigError) as ended:
+        await start_agent(SEMANTIC)
+    *of_file, last = map(str, ended.value.problems)
+    assert ("unknown key 'virtuell'" in of_file[0], words in last) == (True, True)
+    assert "\n" not in last
+
+
+@pytest.mark.parametrize(("change", "words"), SPOILT.values(), ids=SPOILT)
+async def test_what_cannot_be_used_does_not_matter_to_good_files(
+    start_agent, kubelet, shows, leave, kept, change, words
+):
+    """It is replaced, and nothing is said."""
+    await leave()
+    kept().write_bytes(change(kept().read_bytes()))
+    agent = await start_agent(GOOD)
+    await kubelet.wait_until(
+        lambda: json.loads(kept().read_bytes().partition(b"\n")[0])["files"][0]["text"] == GOOD, what="it"
+    )
+    assert [] == [problem for problem in agent.agent.reconciler.problems if problem.is_error]
+
+
+async def test_a_pipe_in_its_place_holds_nothing_up(start_agent, leave, kept):
+    """It is not opened."""
+    await leave()
+    file = kept()
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ConfigError, match="it is a pipe"):
+        await start_agent(SYNTAX)
+
+
+async def test_a_directory_that_cannot_be_written_stops_nothing(start_agent, kubelet, shows, directory, kept):
+    """The problem has a name, and goes once it can be written."""
+    (directory / "state").write_text("in the way")
+    agent = await start_agent(GOOD)
+    await shows(NPU, 2, 2)
+
+    def said():
+        return [each for each in agent.agent.reconciler.problems if "keeping the configuration failed" in each.message]
+
+    await kubelet.wait_until(said, what="the problem")
+    assert "is --state-dir right, and writable?" in said()[0].message
+    (directory / "state").unlink()
+    agent.agent.reload()
+    await kubelet.wait_until(lambda: not said(), what="another attempt")
+    assert GOOD in json.loads(kept().read_bytes().partition(b"\n")[0])["files"][0]["text"]
+
+
+async def test_flags_are_those_of_the_process_that_reads_it(start_agent, kubelet, shows, leave):
+    """What is kept is the text alone."""
+    await leave()
+    over = {"flags.migStrategy": Override("mixed", "flag --mig-strategy")}
+    agent = await bad_start(start_agent, kubelet, SYNTAX, overrides=over)
+    await shows(NPU, 2, 2)
+    assert "mixed" == agent.agent.reconciler.spec.flags.mig_strategy
+
+
+async def test_what_was_in_force_is_not_judged_by_the_node_again(start_agent, kubelet, shows, directory):
+    """A device node that was replaced by something else over a reboot: the others are served, and it comes back."""
+    host = FakeHost(directory / "host")
+    host.node("ttyUSB0", "188:0")
+    agent = await start_agent(GOOD + PORT.removeprefix("devices:\n"), host=host.host)
+    await shows(UART, 1, 1)
+    await agent.stop()
+    node = directory / "host/dev/ttyUSB0"
+    node.unlink()
+    node.write_text("no device")
+    agent = await bad_start(start_agent, kubelet, GOOD + PORT.removeprefix("devices:\n"), host=host.host)
+    await shows(NPU, 2, 2)
+    assert "is not a device node" in refused(agent)
+    node.unlink()
+    host.node("ttyUSB0", "188:0")
+    await shows(UART, 1, 1)
+    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
+    assert "" == refused(agent)
+
+
+async def test_what_the_node_proved_wrong_may_become_right_without_an_event(
+    start_agent, kubelet, shows, leave, directory
+):
+    """The files are read again at the pace at which everything is looked at."""
+    wrong = directory / "port"
+    wrong.write_text("no device")
+    await leave()
+    text = GOOD + f"  - {{name: port, resource: acme.dev/port, glob: {wrong}}}\n"
+    agent = await bad_start(start_agent, kubelet, text, look_at_devices=0.2)
+    assert f"{wrong} is not a device node" in refused(agent)
+    wrong.unlink()
+    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
+    assert "" == refused(agent)
+
+
+async def test_a_clock_that_was_set_back_makes_nothing_good(start_agent, kubelet, shows, leave, kept):
+    """That it was kept in the future does not make the file the one in force."""
+    await leave()
+    kept().write_bytes(_changed(at=4e9)(kept().read_bytes()))
+    agent = await bad_start(start_agent, kubelet, SYNTAX)
+    await shows(NPU, 2, 2)
+    await kubelet.wait_until(lambda: len(status.not_ready(agent.agent)) == 1, what="all but the reason")
+    assert "is not YAML" in refused(agent)
+
+
+async def test_an_edit_with_an_error_that_only_the_node_tells_survives_a_restart(start_agent, kubelet, shows):
+    """A running plugin adopts it and reports the error; the next one keeps what it finds, and is not ready."""
+    agent = await start_agent(GOOD)
+    agent.edit(MORE + NO_DEVICE.removeprefix(GOOD))
+    await shows(NPU, 3, 3)
+    await agent.stop()
+    agent = await bad_start(start_agent, kubelet, MORE + NO_DEVICE.removeprefix(GOOD))
+    await shows(NPU, 3, 3)
+    assert "/etc/passwd is not a device node" in refused(agent)
+    agent.edit(MORE)
+    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the edit")
+
+
+@pytest.mark.timeout(120)
+async def test_a_process_of_its_own(kubelet, directory, kept, shows):
+    """It serves the last good one until it is stopped or the file is good; where there is none it ends with 2."""
+    async with Process(directory, kubelet, GOOD) as process:
+        await shows(NPU, 2, 2)
+        await ready(process.address)
+        await kubelet.wait_until(lambda: [*(directory / "state").glob("config-*")], what="the configuration")
+    event = "configuration refused; the last good one, kept from before the start, is used instead"
+    for times in (1, 2):
+        async with Process(directory, kubelet, SYNTAX) as process:
+            told = functools.partial(_told, process, event, times)
+            await kubelet.wait_until(told, what="the log")
+            await shows(NPU, 2, 2)
+            unready = await ask(process.address)
+            assert ("503" in unready, "the last good one is used" in unready) == (True, True)
+            code, shown = await command("status", "--run-dir", process.run_dir)
+            assert (1, True) == (code, f"it was kept in {kept()}" in shown)
+    async with Process(directory, kubelet, SYNTAX) as process:
+        await kubelet.wait_until(functools.partial(_told, process, event, 3), what="the log")
+        process.edit(GOOD)
+        await ready(process.address)
+    run = ("run", "--config-file", directory / "vdev.yaml", "--kubelet-dir", kubelet.root, "--node-name", "node-1")
+    run += ("--run-dir", directory / "run", "--cdi-dir", directory / "cdi", "--device-dir", directory / "devices")
+    process.edit(SYNTAX)
+    code, said = await command(*run, "--no-state")
+    assert (2, 1) == (code, len(said.splitlines()))
+    kept().write_text("spoilt")
+    code, said = await command(*run, "--state-dir", directory / "state")
+    assert (2, f"{kept()}: the last good configuration is not used instead: it is spoilt") == (
+        code,
+        said.splitlines()[-1],
+    )
+
+
+def _told(process, event, times):
+    return sum(each["event"] == event for each in process.log()) == times
+
+
+async def command(*arguments):
+    """The exit code and all that a command of vdev prints."""
+    pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
+    )
+    async with asyncio.timeout(60):
+        said, _ = await process.communicate()
+    return process.returncode, said.decode()
