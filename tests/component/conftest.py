@@ -35,6 +35,7 @@ QUICK = {
     "retry_virtual_node": 0.1,
     "retry_cdi": 0.1,
     "empty_list": 0.3,
+    "retire_handover": 0.4,
 }
 INTERVALS = frozenset(each.name for each in fields(Intervals))
 

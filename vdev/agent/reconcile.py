@@ -18,12 +18,11 @@ import structlog
 
 from ..config import Loaded
 from ..core.decide import Decider, Plan, World
-from ..core.inventory.difference import Change, Changed, Removed, diff
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Health, Key
 from ..core.model.problem import Problem, errors
 from ..core.retention.holders import Holdings
-from ..core.retention.retain import Retired
+from ..core.retention.retain import Dropped, Retired, dropped
 from ..core.spec import Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
@@ -73,6 +72,7 @@ class Reconciler:
         self.served = EMPTY
         self.published = False  # whether the kubelet is told of `served`
         self.retired: Mapping[Key, Retired] = {}
+        self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
         self.warnings: tuple[Problem, ...] = ()
         self.scanner = Scanner(options.host, options.node, options.device_dir, steps)
         self.holders = holders
@@ -208,7 +208,8 @@ class Reconciler:
             ask_holders()
         self.retired = plan.retired
         self.holders.press(plan.retired)
-        if any(map(_drops, diff(before, plan.inventory))):
+        if gone := dropped(before, plan.inventory, self._clock.now()):
+            self._dropped = {**self._lately_dropped(), **gone}
             do("forgetting devices", lambda: self.scanner.forget(self.scan, self.served))
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", self._count_problems)
@@ -250,6 +251,7 @@ class Reconciler:
             holdings=self._holdings(),
             listed=self.served if self.published else self._recorded,
             retired=self.retired,
+            dropped=self._dropped,
             now=self._clock.now(),
         )
 
@@ -267,6 +269,10 @@ class Reconciler:
         for output in self.outputs:
             if output.stage is stage:
                 await self._steps.take(output.name, functools.partial(output.settle, plan))
+
+    def _lately_dropped(self) -> Mapping[str, Dropped]:
+        since = self._clock.now() - self._options.intervals.retire_handover
+        return {each: it for each, it in self._dropped.items() if it.at > since}
 
     def _count_problems(self) -> None:
         problems = self.problems
@@ -290,11 +296,6 @@ class Reconciler:
             if problem not in told:
                 write = log.error if problem.is_error else log.warning
                 write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
-
-
-def _drops(change: Change) -> bool:
-    """Whether ids leave the lists."""
-    return isinstance(change, Removed) or (isinstance(change, Changed) and bool(change.removed))
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

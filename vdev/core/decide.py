@@ -25,7 +25,7 @@ from .model.device import Health, Key, RawDevice, base_id
 from .model.fault_effects import CdiFault
 from .retention import retain
 from .retention.holders import Holdings
-from .retention.retain import Retired
+from .retention.retain import Dropped, Retired
 from .spec import Spec
 
 
@@ -36,7 +36,8 @@ class World:
     `base` is what the configuration and the host say, as `arrange` puts it. `verdicts` are those of probes and of
     flapping, by raw device id; `undeliverable` are devices that an output cannot bring to containers, and why.
     `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `listed` is what the kubelet was told
-    last, by this process or the one before, and `retired` what of that only pods keep in the list. `now` is monotonic.
+    last, by this process or the one before, and `retired` what of that only pods keep in the list; `dropped` are ids
+    that left a list lately. `now` is monotonic.
     """
 
     base: Inventory = EMPTY
@@ -47,6 +48,7 @@ class World:
     holdings: Holdings = Holdings()  # noqa: RUF009 - frozen
     listed: Inventory = EMPTY
     retired: Mapping[Key, Retired] = field(default_factory=dict)
+    dropped: Mapping[str, Dropped] = field(default_factory=dict)
     now: float = 0.0
 
 
@@ -111,6 +113,7 @@ class Decider:
             world.retired,
             world.holdings,
             world.now,
+            lately=world.dropped,
             intervals=self._intervals,
         )
         listed = settled(world.listed, targets.drop(kept.inventory, world.afflictions.dropped))

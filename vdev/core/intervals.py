@@ -50,7 +50,7 @@ class Intervals:
     retire_recheck: float = 1.0  # between readings while a pod still holds it; grows with time
     retire_recheck_most: float = 30.0
     retire_blind: float = 600.0  # where nobody can say who holds it
-    retire_handover: float = 0.2  # between its drop from one resource and its first listing in another
+    retire_handover: float = 1.0  # between its drop from one resource and its first listing in another
 
     # Of a device that comes and goes.
     flicker: float = 0.15  # to go again this soon after a return is to flicker

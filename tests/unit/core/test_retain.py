@@ -5,9 +5,11 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vdev.core.intervals import Intervals
 from vdev.core.inventory.difference import Removed, diff
 from vdev.core.inventory.resources import EMPTY, Inventory
-from vdev.core.retention.retain import Holdings, overlaps, retain
+from vdev.core.retention.holders import Holdings
+from vdev.core.retention.retain import Dropped, overlaps, retain
 from vdev.core.spec import MigStrategy
 
 GPU = "nvidia.com/gpu"
@@ -172,3 +174,14 @@ def test_a_held_id_is_in_every_list(build, served, fresh, held, wait):
     listed = set(later.inventory.resources[GPU].by_id)
     assert {f"GPU-gggg{index}" for index in fresh} | (ids & {f"GPU-gggg{index}" for index in served}) <= listed
     assert diff(later.inventory, later.inventory) == ()
+
+
+def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
+    """However soon it is decided again, another resource lists it only some time after the old one dropped it."""
+    fresh = build.inventory(build.entry(resource="nvidia.com/other"))
+    dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
+    soon = retain(EMPTY, fresh, {}, Holdings(holders={}, read_at=10.0), 10.1, lately=dropped)
+    assert {"GPU-gggg1": True} == states(soon.inventory, "nvidia.com/other")
+    assert 10.0 + Intervals().retire_handover == soon.again_at
+    later = retain(soon.inventory, fresh, {}, Holdings(holders={}, read_at=10.0), 12.0, lately=dropped)
+    assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(later.inventory, "nvidia.com/other")

@@ -9,8 +9,9 @@ And what overlaps a retired device that a pod may still hold (a new partition ov
 another name) is Unhealthy until then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..intervals import PRODUCTION, Intervals
 from ..inventory.node_owners import same
@@ -33,6 +34,31 @@ class Retired:
     cause: str = "removed"
 
 
+class Dropped(NamedTuple):
+    """That an id left the list of a resource, at a (monotonic) time."""
+
+    resource: str
+    at: float
+
+
+NOTHING_DROPPED: Mapping[str, Dropped] = {}
+
+
+def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dropped]:
+    """The ids that leave a list when `after` is listed instead of `before`."""
+    return {
+        slot: Dropped(name, now)
+        for name, resource in before.resources.items()
+        for slot in _gone(resource, after.resources.get(name))
+    }
+
+
+def _gone(before: Resource, after: Resource | None) -> Collection[str]:
+    if after is before:
+        return ()
+    return before.ids if after is None else before.ids - after.ids
+
+
 @dataclass(frozen=True, slots=True)
 class Retained:
     """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting)."""
@@ -49,22 +75,27 @@ def retain(
     holdings: Holdings,
     now: float,
     *,
+    lately: Mapping[str, Dropped] = NOTHING_DROPPED,
     intervals: Intervals = PRODUCTION,
 ) -> Retained:
-    """What to serve instead of `fresh`, given what is served now and which of that pods may hold."""
+    """What to serve instead of `fresh`, given what is served now and which of that pods may hold.
+
+    `lately` are ids that left a list not long ago: another resource lists them when the kubelet had time to see that.
+    """
     waiting = _waiting(served, fresh, retired, now) | _orphans(served, fresh, holdings, now)
     kept = {
         key: _explained(key, each, holdings)
         for key, each in waiting.items()
         if not _may_go(key, each, holdings, now, intervals)
     }
-    listable = _withhold(served, fresh, kept)
+    lately = {each: it for each, it in lately.items() if now - it.at < intervals.retire_handover}
+    listable = _withhold(served, fresh, kept, lately)
     inventory = _block(listable, kept, holdings)
     inventory = _list_retired(inventory, kept)
     wait = intervals.retire_settle if holdings.holders is not None else intervals.retire_blind
     again = [_look_again(each.since, now, wait, intervals) for each in kept.values()]
     if listable is not fresh:
-        again.append(now + intervals.retire_handover)
+        again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
     again_at = min(again, default=None)
     return Retained(inventory, kept, again_at)
 
@@ -98,8 +129,10 @@ def _look_again(since: float, now: float, wait: float, intervals: Intervals) -> 
     return now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, (now - since) / 10))
 
 
-def _withhold(served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> Inventory:
-    """`fresh` without ids that another resource lists at the moment: the kubelet looks health up by the bare id.
+def _withhold(
+    served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired], lately: Mapping[str, Dropped]
+) -> Inventory:
+    """`fresh` without ids that another resource lists, or did lately: the kubelet looks health up by the bare id.
 
     A device that moves to another resource is thus first dropped there, when that is safe, and then listed here.
     """
@@ -111,7 +144,7 @@ def _withhold(served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) 
             continue  # nothing new in it
         if not listed:
             listed = {each: key for key, other in served.resources.items() for each in other.ids}
-            listed |= {each: key for key, each in kept}
+            listed |= {each: key for key, each in kept} | {each: it.resource for each, it in lately.items()}
         slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
         if len(slots) != len(resource.slots):
             moved[name] = replace(resource, slots=slots)
