@@ -384,6 +384,22 @@ async def test_an_edit_with_an_error_that_only_the_node_tells_survives_a_restart
     await kubelet.wait_until(lambda: status.ready(agent.agent), what="the edit")
 
 
+async def test_devices_of_the_refused_files_leave_no_trace(start_agent, kubelet, shows, directory):
+    """They were found before the files were refused; indices are given as if they had not been."""
+    host = FakeHost(directory / "host")
+    host.node("ttyUSB0", "188:0")
+    host.node("ttyUSB1", "188:1")
+    (directory / "host/dev/wrong").write_text("no device")
+    wrong = "  - {name: wrong, resource: acme.dev/wrong, glob: /dev/wrong}\n"
+    agent = await start_agent(PORT.replace("USB0", "USB1"), host=host.host)
+    await kubelet.wait_until(agent.agent.last_good.path.exists, what="the configuration to be kept")
+    await agent.stop()
+    agent = await bad_start(start_agent, kubelet, PORT + wrong, host=host.host)
+    await shows(UART, 1, 1)
+    (device,) = status.status(agent.agent)["resources"][0]["devices"]
+    assert ("0", ["/dev/ttyUSB1"]) == (device["index"], device["paths"])
+
+
 @pytest.mark.timeout(120)
 async def test_a_process_of_its_own(kubelet, directory, kept, shows):
     """It serves the last good one until it is stopped or the file is good; where there is none it ends with 2."""
