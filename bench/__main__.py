@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from . import calls, faults, lists, report, whole
+from . import calls, faults, lists, record, report, whole
 from .table import Peer, Run
 
 ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
@@ -18,6 +18,7 @@ ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "update": lists.update,
     "reload": lists.reload,
     "hotplug": lists.hotplug,
+    "record": record.record,
     "start": whole.start,
     "restart": whole.restart,
     "size": whole.size,

@@ -129,6 +129,7 @@ def agent_command(here: Place, *extra: str) -> list[str]:
         "--kubelet-dir": here.kubelet,
         "--cdi-dir": here.root / "cdi",
         "--run-dir": here.root / "run",
+        "--state-dir": here.root / "state",
         "--node-name": "bench",
         "--log-format": "json",
     }
