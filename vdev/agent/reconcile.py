@@ -116,7 +116,7 @@ class Reconciler:
             return
         self._adopt(loaded, scan, base)
         if loaded.errors:
-            self._config.left_out(loaded.errors)
+            log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
 
     async def _read_first(self) -> Loaded:
         """All that the files say, or the good part where they allow that themselves."""
@@ -151,7 +151,7 @@ class Reconciler:
         for output in self.outputs:
             output.recheck()
         try:
-            loaded = await self._config.read()
+            loaded = await self._read_later()
             scan, base = self.scan, self.base
             if is_new := loaded.spec != self.spec:
                 scan = await self.scanner.scan(self.scan, loaded.spec)
@@ -172,6 +172,18 @@ class Reconciler:
         before = _counts(self.base)
         self._adopt(loaded, scan, base)
         log.info("configuration applied", resources=_counts(base), before=before)
+
+    async def _read_later(self) -> Loaded:
+        """All that the files say; of files in force in part since the start, that part while they say the same."""
+        try:
+            return await self._config.read()
+        except ConfigError:
+            if not self._config.left_out:
+                raise
+            loaded = await self._config.read(partial=True)
+            if (loaded.spec, loaded.errors) != (self.spec, self._config.left_out):
+                raise
+            return loaded
 
     async def rescan(self, entries: Iterable[str]) -> None:
         """Look for the devices of these entries again."""
@@ -290,10 +302,10 @@ class Reconciler:
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
 
     def _tell(self) -> None:
-        """Log the problems that the last configuration did not have."""
+        """Log the problems that the last configuration did not have; those of its files have an event of their own."""
         told, self._told = self._told, frozenset(self.problems)
         for problem in self.problems:
-            if problem not in told:
+            if problem not in told and problem not in self._config.left_out:
                 write = log.error if problem.is_error else log.warning
                 write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
 

@@ -50,7 +50,9 @@ class Metrics:
             registry=self.registry,
         )
         self.reloads = self._counter("config_reloads_total", "Configurations read, by result", "result")
-        self.reload_ok = self._gauge("config_last_reload_successful", "1 when the last configuration read was applied")
+        self.reload_ok = self._gauge(
+            "config_last_reload_successful", "1 when the last configuration read was applied as a whole"
+        )
         self.reload_time = self._gauge(
             "config_last_reload_success_timestamp_seconds", "When a configuration was last applied"
         )

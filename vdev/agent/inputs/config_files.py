@@ -74,6 +74,7 @@ class ConfigSource:
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
         self.good: Texts | None = None  # of the last good reading; None while none was good as a whole
+        self.left_out: tuple[Problem, ...] = ()  # why only a part of the first reading is in force, while it is
         self._load = load
         self._load_again = load_again
         self._metrics = metrics
@@ -100,21 +101,19 @@ class ConfigSource:
 
     def applied(self, loaded: Loaded, summary: str) -> None:
         """The last reading is in force now; `summary` says in a few words what it holds."""
-        self.in_force = self.chooser.chosen
-        if not loaded.errors:
-            self.good = loaded.texts
+        self._in_force(loaded)
         self.status.last_was_good, self.status.kept_at = True, 0.0
-        self.status.applied_at, self.status.problems = self._clock.wall(), ()
+        self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
         self.status.applied += 1
         self.status.history.appendleft(Reading(self.status.applied_at, "applied", summary))
         self._metrics.reloads.labels("applied").inc()
-        self._metrics.reload_ok.set(1)
+        self._metrics.reload_ok.set(not loaded.errors)
         self._metrics.reload_time.set(self.status.applied_at)
 
-    def left_out(self, problems: tuple[Problem, ...]) -> None:
-        """The first reading is in force, but for what is wrong in it: failOnInitError is false."""
-        self.status.problems = problems
-        log.error("part of the configuration is left out", problems=[str(problem) for problem in problems])
+    def _in_force(self, loaded: Loaded) -> None:
+        self.in_force, self.left_out = self.chooser.chosen, loaded.errors
+        if not loaded.errors:
+            self.good = loaded.texts
 
     def fell_back(self, texts: Texts, kept_at: float, bad: ConfigError) -> None:
         """The first reading is bad, and what an earlier process kept at `kept_at` is in force."""
@@ -125,8 +124,12 @@ class ConfigSource:
 
     def unchanged(self, loaded: Loaded) -> None:
         """The last reading says what is in force already."""
-        self.in_force, self.good = self.chooser.chosen, loaded.texts
-        if not self.status.last_was_good:
+        if self.status.last_was_good and loaded.errors == self.left_out:
+            self._in_force(loaded)
+        elif loaded.errors:
+            log.info("configuration is in force in part again, as it was")
+            self.applied(loaded, "in part again, as it was")
+        else:
             log.info("configuration is good again, and as it was")
             self.applied(loaded, "good again, and as it was")
 
