@@ -124,6 +124,15 @@ async def test_add_list_clear(agent, vdev, shows):
     await shows(NPU, 4, 4)
 
 
+async def test_the_status_says_what_to_do_about_a_refused_edit(agent, kubelet, vdev):
+    """The hint stands behind the problem, as `vdev validate` and the log have it."""
+    agent.edit(DEVICES.replace("count:", "cuont:"))
+    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the edit to be refused")
+    _, shown = await vdev("status")
+    assert "unknown key 'cuont'; allowed: " in shown
+    assert "did you mean 'count'?" in shown
+
+
 async def test_trigger(agent, vdev, shows, clock):
     """A rule that waits for it begins when it is triggered, each time."""
     for _ in range(2):

@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
 def _print_holders(source: dict[str, Any], record: dict[str, Any]) -> None:
     """How the plugin knows which pod holds which device."""
     print(f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}", end="")
-    print(f"; {source['doubted']} devices may be held by pods that are not listed there" if source["doubted"] else "")
+    doubted = f"{source['doubted']} device{'s' * (source['doubted'] != 1)}"
+    print(f"; {doubted} may be held by pods that are not listed there" if source["doubted"] else "")
     if source["checkpointProblem"]:
         print(f"  not used: {source['checkpointProblem']}")
     print(f"record {record['file'] or 'off'}{': ' if record['problem'] else ''}{record['problem']}")
@@ -67,7 +68,8 @@ def _print(status: dict[str, Any]) -> None:
             "see vdev fault list"
         )
     for problem in status["problems"]:
-        print(f"  {problem['severity']}: {problem['where']}: {problem['message']}")
+        hint = f"; {problem['hint']}" if problem["hint"] else ""
+        print(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}")
     for resource in status["resources"]:
         trouble = f" ({resource['problem']})" if resource["problem"] else ""
         drain = ", draining" if resource["draining"] else ""
