@@ -13,7 +13,7 @@ from .core.inventory.arrange import arrange
 from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.model.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
-from .core.model.problem import Problem
+from .core.model.problem import Problem, errors
 from .core.spec import DeviceListStrategy
 from .errors import ConfigError
 from .hostfs import HostRoot
@@ -21,13 +21,17 @@ from .hostfs import HostRoot
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The inventory of a node, the candidates that discovery looked at, every problem, and the fault rules."""
+    """The inventory of a node, the candidates that discovery looked at, every problem, and the fault rules.
+
+    `refused`: a running plugin would not take these files, whose right part this is.
+    """
 
     node: str
     inventory: Inventory
     found: Mapping[str, discovery.Found]
     problems: tuple[Problem, ...]
     faults: FaultSpec = NO_RULES
+    refused: bool = False
 
 
 def preview(
@@ -45,7 +49,7 @@ def preview(
         try:
             loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
         except ConfigError:
-            return Preview(node, EMPTY, {}, _problems(bad))
+            return Preview(node, EMPTY, {}, _problems(bad), refused=True)
     host = HostRoot(host_root)
     found = {
         entry.name: discovery.discover(entry, host, node=node, numbering=discovery.Numbering())
@@ -53,7 +57,8 @@ def preview(
     }
     stock = arrange(loaded.spec, node, {name: each.devices for name, each in found.items()})
     problems = (*loaded.problems, *(problem for each in found.values() for problem in each.problems), *stock.problems)
-    return Preview(node, stock, found, tuple(dict.fromkeys(problems)), loaded.spec.faults)
+    refused = bool(loaded.errors or errors(stock.problems))
+    return Preview(node, stock, found, tuple(dict.fromkeys(problems)), loaded.spec.faults, refused)
 
 
 def _problems(bad: ConfigError) -> tuple[Problem, ...]:

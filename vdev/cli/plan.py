@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from .. import config
@@ -11,6 +12,7 @@ from ..core.inventory.difference import Added, Change, Changed, Removed, diff
 from ..core.inventory.resources import Resource
 from ..core.model.device import Slot
 from ..core.model.documents import device_document, problem_document
+from ..core.model.problem import Problem, errors
 from ..preview import Preview
 from . import common, timeline
 
@@ -52,14 +54,24 @@ def run(args: argparse.Namespace) -> int:
         _print(new, old, explain=args.explain)
         if outlook is not None and until is not None:
             timeline.show(outlook, until)
-    return common.exit_code(new.problems)
+    return common.exit_code(_problems(new, old))
+
+
+def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:
+    """Those of the files, and the errors of what they are compared with."""
+    return (*new.problems, *(errors(old.problems) if old else ()))
+
+
+def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
+    """What a reload would change: nothing where a side is refused as a whole."""
+    return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
 
 
 def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "node": new.node,
         "resources": [_resource(resource) for resource in new.inventory.resources.values()],
-        "problems": [problem_document(problem) for problem in new.problems],
+        "problems": [problem_document(problem) for problem in _problems(new, old)],
         "candidates": {
             name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
             for name, found in new.found.items()
@@ -67,7 +79,7 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         },
     }
     if old is not None:
-        document["changes"] = [_change(change) for change in diff(old.inventory, new.inventory)]
+        document["changes"] = [_change(change) for change in _changes(new, old)]
     return document
 
 
@@ -99,7 +111,10 @@ def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
     print(f"node {new.node}")
     for resource in new.inventory.resources.values():
         _print_resource(new, resource)
-    if not new.inventory.resources:
+    if new.refused:
+        more = "; above is what has no errors" if new.inventory.resources else ""
+        print(f"\na running vdev would refuse this configuration as a whole{more}")
+    elif not new.inventory.resources:
         print("  advertises nothing")
     if explain:
         for name, found in new.found.items():
@@ -110,16 +125,13 @@ def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
                 )
     if old is not None:
         _print_changes(old, new)
-    for problem in new.problems:
+    for problem in _problems(new, old):
         print(problem, file=sys.stderr)
 
 
 def _print_resource(new: Preview, resource: Resource) -> None:
     count, healthy = len(resource.slots), resource.healthy
-    print(
-        f"\n{resource.name}: {count} device{'s' * (count != 1)}, {healthy} healthy, "
-        f"{resource.list_bytes} bytes per list"
-    )
+    print(f"\n{resource.name}: {_devices(resource.slots)}, {healthy} healthy, {resource.list_bytes} bytes per list")
     reasons = {new.inventory.reasons.get(slot.device.id, "") for slot in resource.slots}
     for reason in sorted(reasons - {""}):
         print(f"  named so because {reason}")
@@ -130,6 +142,10 @@ def _print_resource(new: Preview, resource: Resource) -> None:
         print(f"  … and {count - common.SHOWN} more; --output json lists all")
 
 
+def _devices(slots: Sequence[Slot]) -> str:
+    return f"{len(slots)} device{'s' * (len(slots) != 1)}"
+
+
 def _row(slot: Slot) -> tuple[str, ...]:
     device = slot.device
     health = "healthy" if slot.health.healthy else f"unhealthy ({slot.health.reason})"
@@ -138,12 +154,17 @@ def _row(slot: Slot) -> tuple[str, ...]:
 
 
 def _print_changes(old: Preview, new: Preview) -> None:
-    changes = diff(old.inventory, new.inventory)
-    print("\na reload would change:" if changes else "\na reload would change nothing")
+    changes = _changes(new, old)
+    if new.refused:
+        print("\na reload would change nothing: it would be refused")
+    elif old.refused:
+        print("\nwhat a reload would change is unknown: OLD has errors")
+    else:
+        print("\na reload would change:" if changes else "\na reload would change nothing")
     for change in changes:
         match change:
             case Added(resource):
-                print(f"  + {resource.name}: new, {len(resource.slots)} devices")
+                print(f"  + {resource.name}: new, {_devices(resource.slots)}")
             case Removed(resource):
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
             case Changed():
@@ -151,7 +172,7 @@ def _print_changes(old: Preview, new: Preview) -> None:
 
 
 def _print_changed(change: Changed) -> None:
-    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {len(change.new.slots)} devices")
+    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {_devices(change.new.slots)}")
     for sign, ids in (("+", change.added), ("-", change.removed)):
         for each in ids[: common.SHOWN]:
             print(f"      {sign} {each}")

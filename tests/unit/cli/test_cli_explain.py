@@ -85,3 +85,52 @@ devices:
         f'{file}:6:40: devices[0].partitions["0"][2]: 1g.5gb needs one of slices 0-6; '
         "0-3 are taken by 3g.20gb at 0; 4-6 are taken by 3g.20gb at 4" in err
     )
+
+
+@pytest.fixture
+def good(tmp_path):
+    """A file without errors."""
+    file = tmp_path / "good.yaml"
+    file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n")
+    return file
+
+
+@pytest.fixture
+def bad(tmp_path):
+    """A file with an error in its only entry."""
+    file = tmp_path / "bad.yaml"
+    file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {cuont: 1}}]\n")
+    return file
+
+
+def test_a_reload_of_what_has_errors_changes_nothing(vdev, good, bad):
+    """It would be refused as a whole, so no resource is said to be removed or new."""
+    code, out, err = vdev("plan", bad, "--against", good)
+    assert (2, True) == (code, "unknown key 'cuont'" in err)
+    assert "a reload would change nothing: it would be refused" in out
+    assert "removed" not in out
+    assert [] == json.loads(vdev("plan", bad, "--against", good, "-o", "json")[1])["changes"]
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["wrong", "missing"])
+def test_what_a_plan_is_compared_with_has_no_errors(vdev, good, bad, is_there):
+    """Its errors are shown like those of the files, and it is not taken for one without devices."""
+    if not is_there:
+        bad.unlink()
+    code, out, err = vdev("plan", good, "--against", bad)
+    assert (2, True) == (code, "bad.yaml" in err)
+    assert "what a reload would change is unknown" in out
+    assert "new, " not in out
+    document = json.loads(vdev("plan", good, "--against", bad, "-o", "json")[1])
+    assert ([], 1) == (document["changes"], len(document["problems"]))
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["wrong", "missing"])
+def test_a_plan_with_errors_is_not_called_empty(vdev, bad, is_there):
+    """Nobody knows what files with errors are to advertise."""
+    if not is_there:
+        bad.unlink()
+    code, out, _ = vdev("plan", bad)
+    assert 2 == code
+    assert "advertises nothing" not in out
+    assert "a running vdev would refuse this configuration" in out
