@@ -1,6 +1,6 @@
 """What the service manager is told of the agent: when the kubelet may start, that the loop is alive, how things stand.
 
-Ordered before the kubelet (see deploy/systemd), the agent thereby decides when that starts; `core.boot` says when. One
+Ordered before the kubelet (see deploy/systemd), the agent decides when that starts; `core.boot` says when. One
 task does all of it, woken by whatever may have changed something. Without a service manager there is no task.
 """
 

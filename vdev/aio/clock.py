@@ -137,7 +137,7 @@ class ManualClock(Clock):
 
 
 class LeapClock(ManualClock):
-    """The machine's clock, which can be put forward: what falls due thereby is called at once."""
+    """The machine's clock, which can be put forward: what is due by then is called at once."""
 
     def __init__(self) -> None:
         super().__init__(time.monotonic(), wall=time.time())
