@@ -22,9 +22,10 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    parser.usage = "vdev config [option ...] FILE [FILE ...]"
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
     common.add_output(parser)
-    options.add_one(parser, "node_name", "check for the node of this name; default: for any node")
+    options.add_one(parser, "node_name", "for the node of this name; default: for any node")
     common.add_flags(parser)
 
 

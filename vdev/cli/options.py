@@ -117,7 +117,8 @@ def _add(parser: argparse._ActionsContainer, option: Option, help_: str) -> None
 
 def _help(option: Option) -> str:
     """One line: what it does, what is allowed, its default and its variables."""
-    allowed = f"; of {', '.join(option.choices)}" if option.is_list and option.choices else ""
+    words = ", ".join(option.choices) if option.is_list else ""
+    allowed = words and f"; {'of' if len(option.choices) > 1 else 'only'} {words}"
     default = f"default: {option.default}; " if option.default else ""
     return f"{option.help}{allowed} [{default}env {' or '.join(option.variables)}]"
 

@@ -28,6 +28,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    parser.usage = "vdev plan [option ...] FILE [FILE ...]"
     common.add_node(parser)
     parser.add_argument(
         "--against",

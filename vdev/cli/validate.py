@@ -26,6 +26,7 @@ Exit code 0 if the configuration can be served, 2 if it has errors.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    parser.usage = "vdev validate [option ...] FILE [FILE ...]"
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
     common.add_output(parser)
     options.add_one(parser, "node_name", "check for the node of this name; default: for any node")
