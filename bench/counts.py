@@ -191,8 +191,8 @@ async def _allocate(plain: Inventory, size: int) -> int:
         cdi_dir=nowhere,
         host=HostRoot(),
     )
-    desk = Agent(options).requests
-    servicer = Servicer(plain.resources[_NAME], desk, on_stream=lambda: None)
+    requests = Agent(options).requests
+    servicer = Servicer(plain.resources[_NAME], requests, on_stream=lambda: None)
     handler = servicer._guard(Rpc.ALLOCATE, servicer._allocate, 5.0)  # noqa: SLF001 - what gRPC calls has no public name
     container = pb.ContainerAllocateRequest(devices_ids=[f"d0-{number}" for number in range(size)])
     raw = pb.AllocateRequest(container_requests=[container]).SerializeToString()

@@ -19,7 +19,7 @@ _LARGE = 256  # available devices above which a choice is made in a thread, so t
 
 
 class Requests:
-    """Answers the servers of all resources; `plugin.servicer.Desk` says what it must know."""
+    """Answers the servers of all resources; `plugin.servicer.RequestHandler` says what it must know."""
 
     def __init__(
         self,

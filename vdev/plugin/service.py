@@ -28,7 +28,7 @@ from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from . import registration_client
 from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import KubeletSocket
-from .servicer import Desk, Servicer
+from .servicer import RequestHandler, Servicer
 from .socket_server import SocketServer
 
 log = structlog.get_logger(__name__)
@@ -81,7 +81,7 @@ class ResourceService:
         self,
         resource: Resource,
         link: KubeletSocket,
-        desk: Desk,
+        requests: RequestHandler,
         *,
         on_state: Callable[[str, State], None],
         faults: FaultHooks = NO_FAULTS,
@@ -93,7 +93,7 @@ class ResourceService:
         self.trouble = ""
         self.registrations = 0
         self._link = link
-        self._desk = desk
+        self._requests = requests
         self._on_state = on_state
         self._intervals = intervals
         self._clock = clock
@@ -231,7 +231,9 @@ class ResourceService:
             return self._server
         await self._close()
         self._renew = False
-        servicer = Servicer(self.resource, self._desk, on_stream=self._wake.set, faults=self._faults, clock=self._clock)
+        servicer = Servicer(
+            self.resource, self._requests, on_stream=self._wake.set, faults=self._faults, clock=self._clock
+        )
         server = SocketServer(
             servicer, self._link.new_socket_path(self.name), intervals=self._intervals, clock=self._clock
         )

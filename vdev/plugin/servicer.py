@@ -31,7 +31,7 @@ _SERVICE = "v1beta1.DevicePlugin"
 _Answer = TypeVar("_Answer")
 
 
-class Desk(Protocol):
+class RequestHandler(Protocol):
     """What a servicer needs from the agent: preferences, work before a container starts, and a record of requests."""
 
     allocate_deadline: float
@@ -86,7 +86,7 @@ class Servicer:
     def __init__(
         self,
         resource: Resource,
-        desk: Desk,
+        requests: RequestHandler,
         *,
         on_stream: Callable[[], None],
         faults: FaultHooks = NO_FAULTS,
@@ -96,7 +96,7 @@ class Servicer:
         self.streams = 0
         self.streams_opened = 0  # since the start
         self.options_calls = 0  # each registration begins with one
-        self._desk = desk
+        self._requests = requests
         self._on_stream = on_stream
         self._faults = faults
         self._clock = clock
@@ -158,7 +158,7 @@ class Servicer:
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The RPCs, for a gRPC server on the running loop."""
-        deadline = self._desk.allocate_deadline
+        deadline = self._requests.allocate_deadline
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty, deadline),
             Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
@@ -213,7 +213,7 @@ class Servicer:
                     grpc.StatusCode.INTERNAL, f"vdev failed in {rpc.value} for {self.resource.name}: {failed}"
                 )
             finally:
-                self._desk.observe_rpc(rpc.value, self.resource.name, code, clock.now() - begun)
+                self._requests.observe_rpc(rpc.value, self.resource.name, code, clock.now() - begun)
             raise AssertionError("abort raises")
 
         return guarded
@@ -222,7 +222,7 @@ class Servicer:
         self, fault: CallFault, request: Any, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
     ) -> _Answer:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
-        with self._desk.in_request(self.resource.name, _ids(request)):
+        with self._requests.in_request(self.resource.name, _ids(request)):
             if fault.delay:
                 await self._clock.sleep(fault.delay)
             if fault.hang:
@@ -254,7 +254,7 @@ class Servicer:
         try:
             self._on_stream()
             if fault is not None:
-                await self._with_fault(fault, request, _no_answer, self._desk.allocate_deadline)
+                await self._with_fault(fault, request, _no_answer, self._requests.allocate_deadline)
             while not self._closing and cut == self._cut:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
@@ -278,9 +278,9 @@ class Servicer:
             self._on_stream()
 
     async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
-        with self._desk.in_request(self.resource.name, None):
+        with self._requests.in_request(self.resource.name, None):
             answers = [
-                await self._desk.prefer(
+                await self._requests.prefer(
                     self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
                 )
                 for each in request.container_requests
@@ -291,13 +291,13 @@ class Servicer:
 
     async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
         wanted = [each.devices_ids for each in request.container_requests]
-        with self._desk.in_request(self.resource.name, _ids(request)):
+        with self._requests.in_request(self.resource.name, _ids(request)):
             edits = [container_edits(allocate(self.resource, ids)) for ids in wanted]
             for ids in wanted:
-                self._desk.allocated(self.resource.name, ids)
+                self._requests.allocated(self.resource.name, ids)
                 self._faults.allocated(self.resource.name, ids)
         return pb.AllocateResponse(container_responses=[container_response(each) for each in edits])
 
     async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
-        await self._desk.pre_start(self.resource, request.devices_ids)
+        await self._requests.pre_start(self.resource, request.devices_ids)
         return pb.PreStartContainerResponse()

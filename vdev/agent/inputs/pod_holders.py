@@ -44,7 +44,7 @@ class PodHolders:
         self,
         socket: Path,
         checkpoint_dir: Path,
-        desk: Requests,
+        requests: Requests,
         *,
         generation: Callable[[], int],
         listens: Callable[[], bool] = lambda: True,
@@ -56,7 +56,7 @@ class PodHolders:
         self.source = Source("nothing yet", clock.wall())
         self._socket = socket
         self._checkpoint = CheckpointReader(checkpoint_dir)
-        self._desk = desk
+        self._requests = requests
         self._generation = generation
         self._listens = listens
         self._intervals = intervals
@@ -90,7 +90,7 @@ class PodHolders:
             except podresources_client.RateLimited:
                 await self._clock.sleep(self._intervals.retry_rate_limited)
                 continue
-            before, allocated = self.knowledge, self._desk.allocated_at
+            before, allocated = self.knowledge, self._requests.allocated_at
             self.knowledge = holders.learn(before, reading, allocated, self._pressed, self._intervals)
             self._pressed = {key: at for key, at in self._pressed.items() if key in self.knowledge.doubted}
             if reading.answer is None and self._listens():
@@ -116,9 +116,9 @@ class PodHolders:
     def granted(self) -> list[Key]:
         """The slots of Allocates since the last call of this; call it once per answer."""
         since, self._granted_at = self._granted_at, self._clock.now()
-        granted = [key for key, moment in self._desk.allocated_at.items() if moment > since]
-        settled = holders.settled(self.knowledge, self._desk.allocated_at, self._intervals)
-        self._desk.forget(settled)
+        granted = [key for key, moment in self._requests.allocated_at.items() if moment > since]
+        settled = holders.settled(self.knowledge, self._requests.allocated_at, self._intervals)
+        self._requests.forget(settled)
         return granted
 
     def press(self, keys: Iterable[Key]) -> None:
@@ -149,8 +149,8 @@ class PodHolders:
         return Holdings(
             holders=self.knowledge.holders if self.knowledge.heard else None,
             read_at=self.knowledge.answered_at,
-            in_flight=self._desk.in_flight(resources),
-            allocated=dict(self._desk.allocated_at),
+            in_flight=self._requests.in_flight(resources),
+            allocated=dict(self._requests.allocated_at),
             doubted=self.knowledge.doubted,
             blind_since=self._blind_since,
             complete=self._is_complete(),

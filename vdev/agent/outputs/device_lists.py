@@ -14,7 +14,7 @@ from ...core.inventory.resources import Inventory, Resource
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, State
-from ...plugin.servicer import Desk
+from ...plugin.servicer import RequestHandler
 from ..steps import Steps
 from .base import Output, Stage
 
@@ -35,7 +35,7 @@ class DeviceLists(Output):
     def __init__(
         self,
         link: KubeletSocket,
-        desk: Desk,
+        requests: RequestHandler,
         *,
         on_state: Callable[[str, State], None],
         faults: FaultHooks = NO_FAULTS,
@@ -46,7 +46,7 @@ class DeviceLists(Output):
         self.services: dict[str, ResourceService] = {}
         self._group: asyncio.TaskGroup | None = None
         self._link = link
-        self._desk = desk
+        self._requests = requests
         self._on_state = on_state
         self._faults = faults
         self._intervals = intervals
@@ -93,7 +93,7 @@ class DeviceLists(Output):
                 service = ResourceService(
                     resource,
                     self._link,
-                    self._desk,
+                    self._requests,
                     on_state=self._on_state,
                     faults=self._faults,
                     intervals=self._intervals,
