@@ -170,6 +170,22 @@ async def test_sim_prints_json(sim, short_dir):
     assert ["kubelet", "pod", "kubelet"] == [line["event"] for line in lines]
 
 
+async def test_sim_says_that_the_directory_of_pods_is_missing(sim, short_dir):
+    """It may be made later; until then nothing runs, and a mistyped path must not look like an empty directory."""
+    (short_dir / "pods").rmdir()
+    out, _ = await sim()
+    await out.has(f"make the directory, and put manifests into {short_dir / 'pods'}")
+
+
+async def test_sim_refuses_a_file_as_the_directory_of_pods(sim, short_dir):
+    """Its manifest would never run."""
+    (short_dir / "pods").rmdir()
+    (short_dir / "pods").write_text("kind: Pod\n")
+    _, task = await sim()
+    with pytest.raises(HostError, match="pods: is not a directory; give --pods"):
+        await task
+
+
 async def test_sim_leaves_the_directories_of_others_alone(sim, short_dir):
     """A directory that belongs to somebody else is refused."""
     (short_dir / "k").mkdir()

@@ -47,9 +47,9 @@ class SimOptions:
 async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     """Run until SIGINT or SIGTERM; SIGHUP restarts the kubelet. Returns the exit code.
 
-    Raises SocketError if another kubelet answers there, HostError if the directory is not ours to use.
+    Raises SocketError if another kubelet answers there, HostError if a directory cannot be used.
     """
-    await asyncio.to_thread(_check_owner, options.kubelet_dir)
+    await asyncio.to_thread(_check_directories, options)
     kubelet = Kubelet(
         options.kubelet_dir,
         node_name=options.node_name,
@@ -97,10 +97,13 @@ def _print(entry: Entry, output: Output, out: TextIO) -> None:
 
 
 def _banner(options: SimOptions, out: TextIO) -> None:
+    pods = "start it with --pods DIR"
+    if options.pods is not None:
+        pods = f"{'' if options.pods.is_dir() else 'make the directory, and '}put manifests into {options.pods}"
     rows = [
         f"An embedded kubelet that behaves like Kubernetes {options.compat.value}: {options.kubelet_dir}",
         f"  start a plugin:     vdev run --kubelet-dir {options.kubelet_dir} --config-file devices.yaml",
-        f"  run pods:           {f'put manifests into {options.pods}' if options.pods else 'start it with --pods DIR'}",
+        f"  run pods:           {pods}",
         f"  restart it:         kill -HUP {os.getpid()}",
         "  stop it:            Ctrl-C",
     ]
@@ -108,12 +111,14 @@ def _banner(options: SimOptions, out: TextIO) -> None:
     out.flush()
 
 
-def _check_owner(directory: Path) -> None:
-    """Refuse a directory of another user, who may have created it on purpose. Blocks."""
+def _check_directories(options: SimOptions) -> None:
+    """Refuse a directory of another user, who may have created it on purpose, and a file in place of one. Blocks."""
     with contextlib.suppress(FileNotFoundError):
-        found = directory.stat()
+        found = options.kubelet_dir.stat()
         if found.st_uid != os.geteuid():
-            raise HostError(f"{directory}: belongs to user {found.st_uid}; choose another with --kubelet-dir")
+            raise HostError(f"{options.kubelet_dir}: belongs to user {found.st_uid}; choose another with --kubelet-dir")
+    if options.pods is not None and options.pods.exists() and not options.pods.is_dir():
+        raise HostError(f"{options.pods}: is not a directory; give --pods the directory of the manifests")
 
 
 @contextlib.contextmanager
