@@ -43,11 +43,11 @@ def _print_holders(source: dict[str, Any], record: dict[str, Any]) -> None:
 
 
 def _print(status: dict[str, Any]) -> None:
-    kubelet = "present" if status["kubelet"]["present"] else "absent"
+    is_there = "" if status["kubelet"]["present"] else " (not there)"
     print(f"node {status['node']}, vdev {status['version']}, {'ready' if status['ready'] else 'NOT READY'}")
     for reason in status["notReady"]:
         print(f"  {reason}")
-    print(f"kubelet {kubelet} ({status['kubelet']['socket']})")
+    print(f"the kubelet's socket {status['kubelet']['socket']}{is_there}")
     _print_holders(status["podResources"], status["record"])
     config = status["config"]
     print(f"configuration {', '.join(config['files'])}: applied {_ago(config['appliedAt'])}", end="")
