@@ -27,10 +27,10 @@ class Check:
     ok: bool
 
     def __str__(self) -> str:
-        """`ok: vendor = 046d` or `no: product = 0825, but 082d`, on one line whatever the device says."""
+        """`ok: vendor = 046d` or `no: product = 0825, found 082d`, on one line whatever the device says."""
         if self.ok:
             return f"ok: {self.condition}"
-        return f"no: {self.condition}" + (f", but {shown(self.actual)}" if self.actual else "")
+        return f"no: {self.condition}" + (f", found {shown(self.actual)}" if self.actual else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def test_every_usb_device_says_why_it_did_not_match(desk: FakeHost) -> None:
     """The camera has the vendor, not the product."""
     found = find(desk, UsbSource(vendor="046d", product="0825"))
     camera = next(each for each in found.candidates if each.path.endswith("/1-4"))
-    assert ("ok: vendor = 046d", "no: product = 0825, but 082d") == camera.why
+    assert ("ok: vendor = 046d", "no: product = 0825, found 082d") == camera.why
     assert ["e: warning: usb vendor 046d product 0825 matches no device on this node"] == [
         str(problem) for problem in found.problems
     ]
@@ -195,4 +195,4 @@ def test_what_a_device_says_cannot_write_to_a_terminal(tmp_path: Path) -> None:
     fake = FakeHost(tmp_path)
     stick(fake, "1-1", 1, serial="A\x1b[2J\nok: all")
     (candidate,) = find(fake, UsbSource(vendor="0bda", serial="B*")).candidates
-    assert "no: serial = B*, but A [2J ok: all" in candidate.why
+    assert "no: serial = B*, found A [2J ok: all" in candidate.why
