@@ -7,6 +7,8 @@ import socket
 import pytest
 
 from vdev.agent import status
+from vdev.errors import SocketError
+from vdev.plugin import registration_client
 from vdev.plugin.service import State
 from vdev.sim import Kubelet, manifest
 
@@ -181,3 +183,23 @@ async def test_a_silent_pod_resources_socket_holds_nothing_up(kubelet, start_age
         agent.edit(CONFIG.replace("count: 2", "count: 3"))
         await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 3, timeout=4, what="the edit, in time")
         await agent.stop()
+
+
+async def test_an_end_that_meets_a_failing_registration_is_an_end(kubelet, start_agent, monkeypatch):
+    """GRPC loses a cancellation that comes as the call fails; the service must end all the same."""
+    asked = asyncio.Event()
+
+    async def register(*_arguments, **_options):
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise SocketError("no kubelet answers") from None
+
+    monkeypatch.setattr(registration_client, "register", register)
+    agent = await start_agent(CONFIG, wait=False)
+    await asked.wait()
+    agent.task.cancel()
+    async with asyncio.timeout(20):
+        await asyncio.wait([agent.task])
+    assert agent.task.cancelled()

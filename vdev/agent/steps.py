@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from ..aio.cancellation import raise_if_cancelled
 from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, error
@@ -106,6 +107,7 @@ class Steps:
     async def repeat(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do the work again and again, for ever."""
         while True:
+            raise_if_cancelled()
             if not await self.take(name, work):
                 await self._clock.sleep(self.pause(name))
 
@@ -127,6 +129,7 @@ class Steps:
         except Exception as failed:
             if broken_in(failed) is not None:
                 raise
+            raise_if_cancelled()
             self._fail(name, failed)
         else:
             self._succeeded(name)

@@ -1,8 +1,12 @@
 """A gRPC channel to one of the kubelet's sockets."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
+
+from ..aio.cancellation import raise_if_cancelled
 
 _OPTIONS = (
     ("grpc.default_authority", "localhost"),
@@ -12,6 +16,14 @@ _OPTIONS = (
 )
 
 
-def kubelet_channel(socket: Path) -> grpc.aio.Channel:
-    """A channel of its own for each caller: no proxy, no shared connection, answers of any size."""
-    return grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+@asynccontextmanager
+async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel of its own for each caller: no proxy, no shared connection, answers of any size.
+
+    A cancellation that gRPC lost inside is raised at the end.
+    """
+    async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+        try:
+            yield channel
+        finally:
+            raise_if_cancelled()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import structlog
 
+from ..aio.cancellation import raise_if_cancelled
 from ..aio.clock import SYSTEM, Clock
 from ..aio.interruption import Interrupted, Interruption
 from ..core.intervals import PRODUCTION, Intervals
@@ -174,6 +175,7 @@ class ResourceService:
         self._link.subscribe(self._wake)
         try:
             while not self._stopping:
+                raise_if_cancelled()
                 generation = self._link.generation
                 self._poked = False
                 try:
@@ -331,6 +333,7 @@ class ResourceService:
     async def _sleep(self, seconds: float | None, generation: int) -> None:
         """Pause, but only until there is a new kubelet or this resource must stop."""
         end = None if seconds is None else self._clock.now() + seconds
+        raise_if_cancelled()
         while not self._stopping and not self._poked and self._link.generation == generation:
             left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:

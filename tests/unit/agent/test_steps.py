@@ -168,3 +168,24 @@ async def test_an_hour_of_failures(clock):
     assert not steps.failed("serving x")
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_a_cancellation_that_was_taken_for_a_failure_still_ends_it():
+    """As gRPC does when a call fails by itself while its task is cancelled."""
+    begun = asyncio.Event()
+
+    async def work():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise OSError("it failed at that very moment") from None
+
+    for endless in (Steps().repeat, Steps().keep):
+        begun.clear()
+        task = asyncio.create_task(endless("asking", work))
+        await begun.wait()
+        task.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.wait([task])
+        assert task.cancelled()
