@@ -19,6 +19,7 @@ from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
 
+_HINT = "is --state-dir right, and writable?"
 MAX_BYTES = 64 * 1024 * 1024
 
 
@@ -79,10 +80,11 @@ class StateFile:
         directory = self.path.parent
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+            write_atomic(self.path, text, mode=0o600)
         except OSError as failed:
-            why = f"cannot make {directory}: {failed.strerror}; is --state-dir right, and writable?"
-            raise HostError(why) from failed
-        write_atomic(self.path, text, mode=0o600)
+            raise HostError(f"cannot make {directory}: {failed.strerror}; {_HINT}") from failed
+        except HostError as failed:
+            raise HostError(f"{failed}; {_HINT}") from failed
 
     def sync(self) -> None:
         """Bring the file to the disk itself, so that it survives a power cut. Blocks."""

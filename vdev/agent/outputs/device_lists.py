@@ -89,7 +89,10 @@ class DeviceLists(Output):
         assert self._group is not None, "started before anything is settled"
         match change:
             case Added():
-                log.info("resource added", resource=resource.name, devices=len(resource.slots))
+                if resource.draining:
+                    log.info("resource kept for pods that may hold its devices", resource=resource.name)
+                else:
+                    log.info("resource added", resource=resource.name, devices=len(resource.slots))
                 service = ResourceService(
                     resource,
                     self._link,
