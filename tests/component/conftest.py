@@ -31,7 +31,6 @@ QUICK = {
     "admission": 0.1,
     "unnamed_allocate": 0.3,
     "look_at_holders_for_actions": 0.2,
-    "look_at_lock": 0.05,
     "retry_virtual_node": 0.1,
     "retry_cdi": 0.1,
     "empty_list": 0.3,

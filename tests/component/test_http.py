@@ -202,6 +202,10 @@ class Stuck:
         """Why."""
         return ["a: not there", "b: not there"]
 
+    def stand_by(self):
+        """It does not."""
+        return ""
+
 
 async def test_a_stuck_agent_is_not_alive():
     """What is stuck is said with 503, so that the kubelet restarts it; several reasons take a line each."""

@@ -97,6 +97,10 @@ class Agent:
         """It is."""
         return []
 
+    def stand_by(self):
+        """It does not."""
+        return ""
+
 
 @contextlib.asynccontextmanager
 async def served(agent, *, hosts=(), **limits):

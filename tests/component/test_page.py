@@ -192,6 +192,10 @@ class Shown:
         """Nothing."""
         return []
 
+    def stand_by(self):
+        """It does not."""
+        return ""
+
 
 def device(number, **more):
     """A device of the document."""

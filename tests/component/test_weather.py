@@ -39,11 +39,12 @@ async def test_no_kubelet_directory(directory, kubelet, start_agent, shows):
 
 
 async def test_two_agents(kubelet, start_agent, shows):
-    """The second says that it waits and is not ready; it reads the files again and serves when the first has ended."""
+    """The second stands by, which is to be ready; it follows the files, and serves when the first has ended."""
     first = await start_agent(CONFIG)
     second = await start_agent(CONFIG, wait=False)
     await kubelet.wait_until(lambda: "another vdev" in second.agent.waiting, what="the wait")
-    assert [f"another vdev serves {kubelet.device_plugin_dir}; it must end first"] == status.not_ready(second.agent)
+    reason = f"stand-by: another vdev serves {kubelet.device_plugin_dir}; this one takes over when that ends"
+    assert ([], reason) == (status.not_ready(second.agent), status.stand_by(second.agent))
     assert status.ready(first.agent)
     second.edit(THREE)
     await first.stop()
@@ -55,7 +56,7 @@ async def test_a_waiting_agent_ends_when_told(kubelet, start_agent):
     """SIGTERM ends an agent that waits for its turn, and does not disturb the other one."""
     first = await start_agent(CONFIG)
     second = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: second.agent.waiting.startswith("another"), what="the wait")
+    await kubelet.wait_until(lambda: "another vdev" in second.agent.waiting, what="the wait")
     assert 0 == await second.stop()
     assert status.ready(first.agent)
 

@@ -1,7 +1,8 @@
 """The life of the running plugin: its parts are put together, started, and ended in order.
 
 One task takes the turns: what is due is read and looked for, then the reconciler decides and settles. Everything that
-happens only marks what is due (see `events`).
+happens only marks what is due (see `events`). While another agent serves the node, the turns end before anything is
+settled: this one stands by, with everything read and looked for, and takes over once the other one is gone.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import contextlib
 import functools
 import platform
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -48,6 +49,9 @@ from .steps import Steps, broken_in
 
 log = structlog.get_logger(__name__)
 
+_Life = Callable[[], Awaitable[object]]
+_Task = asyncio.Task[None]
+
 
 class Agent:
     """One node's plugin. `run()` returns the exit code; `stop()` ends it from anywhere in the loop.
@@ -62,7 +66,7 @@ class Agent:
         self.due = Due(intervals, clock)
         self.steps = Steps(on_change=self.due.mark, intervals=intervals, clock=clock)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
-        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, period=intervals.look_at_lock, clock=clock)
+        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, intervals=intervals, clock=clock)
         self.handovers = HandoverActions(options.host, self.metrics, clock)
         self.requests = Requests(
             self.metrics,
@@ -143,6 +147,7 @@ class Agent:
         self.started_at = clock.wall()
         self.turned_at = clock.now()  # when the last turn ended
         self.waiting = "starting"  # for what, before the work begins
+        self._turning = asyncio.Lock()  # held by whoever takes a turn, or takes the node over
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
@@ -194,56 +199,85 @@ class Agent:
             http = await asyncio.to_thread(_http)
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
-        await self.reconciler.start(await self.record.read(), self.last_good.read)
+        await self.reconciler.start(self.last_good.read)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
-        if not await self.lock.take(self._stop):
-            return None
-        if self.lock.waited:
-            self.reload()  # the files may have changed meanwhile
-        await self.link.remove_leftovers()
-        await self.link.look()  # so that the first services know which kubelet they register with
         sys = await asyncio.to_thread(self.options.host.path, "/sys")
         return stack.enter_context(
             Watcher(poll_interval=self.options.intervals.look_at_files, settle=self.options.intervals.burst, sys=sys)
         )
 
     async def _work(self, watcher: Watcher) -> None:
-        self.turned_at, self.waiting = self.options.clock.now(), ""
-        with contextlib.suppress(TimeoutError):  # before the first list, so that nothing that a pod holds misses in it
-            async with self.options.clock.timeout(self.options.intervals.first_reading):
-                await self.events.read_holders()
-        steps, events = self.steps, self.events
+        """Keep everything current, serve the node as soon as no other agent does, and end what was begun."""
         async with asyncio.TaskGroup() as group:
-            self.lists.start(group)
-            news = self.health.changes()
-            turns = {
-                "taking a turn": lambda: self._turn(watcher),
-                "watching files": lambda: events.watch(watcher),
-                "looking at the kubelet now and then": events.look_at_kubelet,
-                "looking at all devices now and then": events.look_again,
-                "looking at holders now and then": events.look_at_holders,
-                "following health": lambda: events.follow_health(news),
-            }
-            lives = {
-                "doing ownership actions": self.handovers.run,
-                "probing devices": self.health.run,
-                "following the node's label": lambda: self.config.chooser.follow_label(self.reload),
-            }
-            if (run_dir := self.options.run_dir) is not None:
-                commands = {"status": self._status, **self.faults.commands}
-                lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
-            tasks = [group.create_task(steps.repeat(name, each), name=name) for name, each in turns.items()]
-            tasks += [group.create_task(steps.keep(name, each), name=name) for name, each in lives.items()]
+            tasks = self._follow(group, watcher)
+            with contextlib.suppress(Interrupted):
+                async with self._starting:
+                    if await self.lock.take(self._stop):
+                        await self._take_over(group)
+                        tasks += self._serve(group)
             await self._stop.wait()
             log.info("stopping")
             for task in tasks:
                 task.cancel()
             await self.lists.stop()
-            await steps.take("hanging up serial lines", self.nodes.close)
+            await self.steps.take("hanging up serial lines", self.nodes.close)
+
+    def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
+        """Start what is done all the time, also in stand-by."""
+        turns = {
+            "taking a turn": lambda: self._turn(watcher),
+            "watching files": lambda: self.events.watch(watcher),
+            "looking at the kubelet now and then": self.events.look_at_kubelet,
+            "looking at all devices now and then": self.events.look_again,
+        }
+        lives = {"following the node's label": lambda: self.config.chooser.follow_label(self.reload)}
+        if (run_dir := self.options.run_dir) is not None:
+            commands = {"status": self._status, **self.faults.commands}
+            lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
+        return self._tasks(group, turns, lives)
+
+    def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
+        """Start what only the agent does that serves the node."""
+        news = self.health.changes()
+        turns = {
+            "looking at holders now and then": self.events.look_at_holders,
+            "following health": lambda: self.events.follow_health(news),
+        }
+        lives = {"doing ownership actions": self.handovers.run, "probing devices": self.health.run}
+        return self._tasks(group, turns, lives)
+
+    def _tasks(self, group: asyncio.TaskGroup, turns: Mapping[str, _Life], lives: Mapping[str, _Life]) -> list[_Task]:
+        tasks = [group.create_task(self.steps.repeat(name, each), name=name) for name, each in turns.items()]
+        return tasks + [group.create_task(self.steps.keep(name, each), name=name) for name, each in lives.items()]
+
+    async def _take_over(self, group: asyncio.TaskGroup) -> None:
+        """Serve the node from the next turn on.
+
+        What the last process listed and who holds what is read only now: the one that served until now had a say in it.
+        """
+        async with self._turning:
+            await self.link.remove_leftovers()
+            await self.link.look()  # so that the first services know which kubelet they register with
+            self.reconciler.resume(await self.record.read())
+            with contextlib.suppress(
+                TimeoutError
+            ):  # before the first list, so that nothing that a pod holds misses in it
+                async with self.options.clock.timeout(self.options.intervals.first_reading):
+                    await self.events.read_holders()
+            self.turned_at, self.waiting = self.options.clock.now(), ""
+            self.lists.start(group)
+        self.steps.hurry()
+        self.due.mark()
 
     async def _turn(self, watcher: Watcher) -> None:
-        """Take the steps that are due, and wait until there is something to do. A step that fails stays due."""
+        """Take the steps that are due, and wait until there is something to do."""
+        async with self._turning:
+            await self._take_turn(watcher)
+        await self.due.wait()
+
+    async def _take_turn(self, watcher: Watcher) -> None:
+        """Read and look for what is due; settle that where this agent serves. A step that fails stays due."""
         work, take, state = self.due.take(), self.steps.take, self.reconciler
         if work.reload and not await take("reading the configuration", state.reload):
             self.due.work.reload = True
@@ -252,16 +286,20 @@ class Agent:
         self.due.work.scan |= state.scanner.failed
         if work.faults or self.faults.due:
             self.due.work.faults |= not await take("looking at the files of faults", self.faults.look_at_files)
-        again_at = await state.settle(ask_holders=self.due.ask_holders)
-        await take("injecting faults", functools.partial(self.faults.act, self.lists))
-        if self.faults.engine.stirred:
-            self.due.asked.set()  # the answers to that may have been taken away, or come back
+        again_at = await self._settle() if self.lists.running else None
         await self.events.follow_devices(moved=work.reload or bool(work.scan))
         self.steps.do("watching directories", functools.partial(self.events.arm, watcher))
         self.due.wake_at(again_at, self.steps.again_at)
         self.turned_at = self.options.clock.now()
         self.announcer.turned(reloaded=not self.due.work.reload)
-        await self.due.wait()
+
+    async def _settle(self) -> float | None:
+        """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
+        again_at = await self.reconciler.settle(ask_holders=self.due.ask_holders)
+        await self.steps.take("injecting faults", functools.partial(self.faults.act, self.lists))
+        if self.faults.engine.stirred:
+            self.due.asked.set()  # the answers to that may have been taken away, or come back
+        return again_at
 
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(status, self)

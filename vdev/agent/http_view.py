@@ -1,4 +1,4 @@
-"""What others see of the agent: the four answers of `observe.http.Watched`, and what the service manager is told."""
+"""What others see of the agent: the five answers of `observe.http.Watched`, and what the service manager is told."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -10,14 +10,12 @@ from ..core.boot import Boot, absent
 from ..observe.metrics import Metrics
 from ..plugin.service import State
 from .announcer import Outlook
-from .lock import NodeLock
-from .status import Running, not_ready, status
+from .status import Running, not_ready, stand_by, status
 
 
 class Measured(Running, Protocol):
-    """What is looked at, with its metrics, the time of its last turn, and its right to serve the kubelet."""
+    """What is looked at, with its metrics and the time of its last turn."""
 
-    lock: NodeLock
     metrics: Metrics
     turned_at: float
 
@@ -51,6 +49,10 @@ class HttpView:
     def not_ready(self) -> Sequence[str]:
         """Why the agent is not ready."""
         return not_ready(self._agent)
+
+    def stand_by(self) -> str:
+        """For what it stands by."""
+        return stand_by(self._agent)
 
     def outlook(self, look_for_absent: bool) -> Outlook:  # noqa: FBT001 - the only argument of a callback
         """How the agent stands, for the service manager."""

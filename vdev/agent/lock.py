@@ -1,4 +1,4 @@
-"""One agent per kubelet: whoever serves a kubelet's plugin directory holds a lock on it, and a second agent waits.
+"""One agent per kubelet: whoever serves a kubelet's plugin directory holds a lock on it; a second agent stands by.
 
 Two agents would register the same resources in turn, and the kubelet would forget one of them each time. The lock is on
 the directory itself, which all pods and processes of a node share, and leaves no file behind; it goes with its process.
@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from ..aio.clock import Clock
+from ..core.intervals import Intervals
 from ..hostfs.directory_lock import DirectoryLock
 
 log = structlog.get_logger(__name__)
@@ -20,25 +21,30 @@ log = structlog.get_logger(__name__)
 class NodeLock:
     """The right to serve a directory: `take` waits for it, `keep` looks after it, `release` gives it back.
 
-    `waited` tells of a wait.
+    `waited` tells of a wait; `stands_by` is true while another one serves.
 
     Where the system cannot lock, it is given at once: what is wrong with the directory shows when sockets are made.
     """
 
-    def __init__(self, directory: Path, *, waiting: Callable[[str], None], period: float, clock: Clock) -> None:
+    def __init__(self, directory: Path, *, waiting: Callable[[str], None], intervals: Intervals, clock: Clock) -> None:
         self.waited = False
+        self.stands_by = False
         self._directory = directory
         self._waiting = waiting  # is told what is waited for, and "" at the end
-        self._period = period  # seconds between attempts
+        self._intervals = intervals
         self._clock = clock
         self._lock = DirectoryLock(directory)
+        self._is_ours = False
+        self._served: tuple[int, int] | None = None  # the directory that another one was seen to serve
+        self._anew_at: float | None = None  # when there was another directory instead
 
     async def take(self, stopping: asyncio.Event) -> bool:
         """Wait until the directory is there and nobody else serves it. False when `stopping` came first."""
         told = ""
         while not stopping.is_set():
-            trouble = await asyncio.to_thread(self._take)
+            trouble, self.stands_by = await asyncio.to_thread(self._take)
             if not trouble:
+                self._is_ours = True
                 if told:
                     log.info("the wait is over", directory=str(self._directory))
                     self._waiting("")
@@ -48,15 +54,17 @@ class NodeLock:
                 log.warning("waiting", reason=trouble)
                 self._waiting(trouble)
             with contextlib.suppress(TimeoutError):
-                async with self._clock.timeout(self._period):
+                async with self._clock.timeout(self._pause()):
                     await stopping.wait()
         return False
 
     async def keep(self) -> bool:
         """Whether the directory is still ours: one that was removed and made again is locked anew.
 
-        False when another agent was faster.
+        False when another agent was faster. Nothing is looked after that was never taken.
         """
+        if not self._is_ours:
+            return True
         try:
             return await asyncio.to_thread(self._lock.take)
         except OSError:  # there is none at the moment
@@ -66,8 +74,25 @@ class NodeLock:
         """Let others have it for good; safe to call twice."""
         self._lock.close()
 
-    def _take(self) -> str:
+    def _pause(self) -> float:
+        return self._intervals.look_at_lock if self.stands_by else self._intervals.look_for_directory
+
+    def _take(self) -> tuple[str, bool]:
+        """What keeps the directory from being ours, empty when it is, and whether that is another agent."""
         try:
-            return "" if self._lock.take() else f"another vdev serves {self._directory}; it must end first"
+            if not self._is_left_to_others() and self._lock.take():
+                return "", False
         except OSError:
-            return f"no directory {self._directory}; is --kubelet-dir right, and mounted?"
+            return f"no directory {self._directory}; is --kubelet-dir right, and mounted?", False
+        return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True
+
+    def _is_left_to_others(self) -> bool:
+        """Whether the directory was made anew under an agent that serves, which needs a moment to lock the new one."""
+        status, now = self._directory.stat(), self._clock.now()
+        directory = status.st_dev, status.st_ino
+        if self._served in (None, directory):
+            self._served, self._anew_at = directory, None
+            return False
+        if self._anew_at is None:
+            self._anew_at = now
+        return now - self._anew_at < self._intervals.directory_anew

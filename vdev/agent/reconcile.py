@@ -97,14 +97,13 @@ class Reconciler:
         of_outputs = (problem for output in self.outputs for problem in output.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_outputs, *self._steps.problems)))
 
-    async def start(self, recorded: Inventory, last_good: LastGoodReader) -> None:
-        """Read, scan and arrange for the first time; `recorded` is what an earlier process listed.
+    async def start(self, last_good: LastGoodReader) -> None:
+        """Read, scan and arrange for the first time.
 
         Strict, also about what only this node tells, such as a path that is no device; a device that merely is absent
         is no error. With failOnInitError false the good part goes on and the rest is reported. Where the files are
         refused, what an earlier process kept is used instead; without that, raises ConfigError.
         """
-        self._recorded = recorded
         try:
             loaded = await self._read_first()
             scan = await self.scanner.scan(self.scan, loaded.spec)
@@ -117,6 +116,10 @@ class Reconciler:
         self._adopt(loaded, scan, base)
         if loaded.errors:
             log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
+
+    def resume(self, recorded: Inventory) -> None:
+        """Before anything is settled: this is what an earlier process listed, and the first list is an edit of it."""
+        self._recorded = recorded
 
     async def _read_first(self) -> Loaded:
         """All that the files say, or the good part where they allow that themselves."""

@@ -11,6 +11,7 @@ from .fault_control import FaultControl
 from .handover_actions import HandoverActions
 from .inputs.config_files import ConfigSource
 from .inputs.pod_holders import PodHolders
+from .lock import NodeLock
 from .options import Options
 from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
@@ -26,6 +27,7 @@ class Running(Protocol):
 
     options: Options
     link: KubeletSocket
+    lock: NodeLock
     config: ConfigSource
     holders: PodHolders
     reconciler: Reconciler
@@ -50,6 +52,7 @@ def status(agent: Running) -> dict[str, Any]:
         "startedAt": agent.started_at,
         "ready": not (missing := not_ready(agent)),
         "notReady": missing,
+        "standBy": stand_by(agent),
         "kubelet": {"socket": str(agent.link.socket), "present": agent.link.kubelet_present},
         "podResources": {
             "socket": str(agent.options.pod_resources_socket),
@@ -88,20 +91,31 @@ def ready(agent: Running) -> bool:
     return not not_ready(agent)
 
 
+def stand_by(agent: Running) -> str:
+    """For which other agent's end this one waits, in a sentence; empty when it does not."""
+    return agent.waiting if agent.lock.stands_by else ""
+
+
 def not_ready(agent: Running) -> list[str]:
     """Why the agent is not ready, a sentence each; empty when it is.
 
     It is when every resource is registered, the kubelet listens to it, containers can get the devices, and the files
-    have been good at least once.
+    have been good at least once. In stand-by only the files matter: the node is another one's, and is served.
     """
+    if stand_by(agent):
+        return _bad_since_the_start(agent)
     if agent.waiting or not agent.lists.running or not agent.reconciler.published:
         return [agent.waiting or "starting", *map(str, agent.steps.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+    return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
+
+
+def _bad_since_the_start(agent: Running) -> list[str]:
     reload = agent.config.status
-    if reload.kept_at:
-        missing.insert(0, f"the configuration is bad since the start, and the last good one is used: {reload.summary}")
-    return [*missing, agent.cdi.trouble] if agent.cdi.trouble else missing
+    if not reload.kept_at:
+        return []
+    return [f"the configuration is bad since the start, and the last good one is used: {reload.summary}"]
 
 
 def _why(service: ResourceService) -> str:

@@ -44,7 +44,10 @@ def _print_holders(source: dict[str, Any], record: dict[str, Any]) -> None:
 
 def _print(status: dict[str, Any]) -> None:
     is_there = "" if status["kubelet"]["present"] else " (not there)"
-    print(f"node {status['node']}, vdev {status['version']}, {'ready' if status['ready'] else 'NOT READY'}")
+    well = "stand-by" if status["standBy"] else "ready"
+    print(f"node {status['node']}, vdev {status['version']}, {well if status['ready'] else 'NOT READY'}")
+    if status["standBy"]:
+        print(f"  {status['standBy']}")
     for reason in status["notReady"]:
         print(f"  {reason}")
     print(f"the kubelet's socket {status['kubelet']['socket']}{is_there}")

@@ -19,7 +19,8 @@ class Intervals:
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # where something is done when a device changes hands
     look_at_label: float = 30.0
-    look_at_lock: float = 0.5  # while another agent serves the kubelet
+    look_at_lock: float = 0.02  # while another agent serves the kubelet: the node has no devices until this one does
+    look_for_directory: float = 0.5  # of the kubelet, while there is none
 
     # Before another attempt.
     retry_virtual_node: float = 5.0  # what could not be made in the device directory
@@ -44,6 +45,9 @@ class Intervals:
     end_of_stream: float = 0.2  # to notice that a stream ended, before it is registered with again
     empty_list: float = 1.0  # to take in the empty list of a resource that goes
     steady: float = 10.0  # that a stream must live for the next pause to be the shortest again
+
+    # What the agent that serves is given time for, by one that stands by.
+    directory_anew: float = 10.0  # to lock the kubelet's directory when that was made anew
 
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress

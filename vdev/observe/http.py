@@ -1,7 +1,7 @@
 """The HTTP side: metrics, health, readiness, status, and a page for a person. Read-only; it knows nothing of the agent.
 
     /metrics  Prometheus or OpenMetrics text     /healthz  200 while the agent's loop turns
-    /status   the status document, with an ETag  /readyz   200 while every resource is registered and streaming
+    /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
     /         the page, which polls /status
 
 What is shown comes through `Watched`. When the port is not available, that is reported and the agent works without it.
@@ -59,6 +59,9 @@ class Watched(Protocol):
     def not_ready(self) -> Sequence[str]:
         """Why the agent is not ready, a sentence each; empty when it is."""
 
+    def stand_by(self) -> str:
+        """What the agent stands by for, in a sentence; empty when it serves."""
+
 
 def application(watched: Watched) -> Starlette:
     """The ASGI application."""
@@ -74,7 +77,7 @@ def application(watched: Watched) -> Starlette:
         return _verdict([text] if (text := watched.stalled()) else [])
 
     async def readyz(_request: Request) -> Response:
-        return _verdict(watched.not_ready())
+        return _verdict(watched.not_ready(), watched.stand_by())
 
     async def status(request: Request) -> Response:
         body, tag = await latest_status.get()
@@ -233,7 +236,7 @@ def _json(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _verdict(reasons: Sequence[str]) -> Response:
+def _verdict(reasons: Sequence[str], well: str = "") -> Response:
     if reasons:
         return PlainTextResponse("".join(f"{reason}\n" for reason in reasons), status_code=503)
-    return PlainTextResponse("ok\n")
+    return PlainTextResponse(f"{well or 'ok'}\n")

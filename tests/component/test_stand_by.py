@@ -1,0 +1,226 @@
+"""An upgrade is a hand-over: the second agent of a node is current and ready, and serves once the first is gone."""
+
+import asyncio
+import shutil
+import signal
+import time
+
+import pytest
+
+from tests.component.test_sole_agent import is_locked
+from tests.kit.process import Process, ask
+from tests.kit.process import ready as answers_ready
+from vdev import cli
+from vdev.agent import status
+from vdev.agent.http_view import HttpView
+from vdev.control import command_socket
+from vdev.errors import ConfigError
+from vdev.sim import Kubelet, manifest
+
+NPU, OTHER = "acme.dev/npu", "acme.dev/other"
+BAD = "version: v1\ndevices: [{name: acme, resource: acme.dev/npu, virtuell: {}}]\n"
+
+
+def config(count=2, resource=NPU):
+    return f"version: v1\ndevices:\n  - {{name: acme, resource: {resource}, virtual: {{count: {count}}}}}\n"
+
+
+@pytest.fixture
+async def stand_by(kubelet, start_agent):
+    """Start one more agent, which stands by."""
+
+    async def start(text=None, **options):
+        agent = await start_agent(text or config(), wait=False, **options)
+        await kubelet.wait_until(lambda: agent.task.done() or stands_by(agent), what="the stand-by")
+        if agent.task.done():
+            await agent.task
+        return agent
+
+    return start
+
+
+def stands_by(agent):
+    """Whether it says so, and is ready all the same."""
+    return bool(status.stand_by(agent.agent)) and status.ready(agent.agent)
+
+
+def events(process):
+    """What its log tells, without the details."""
+    return {each["event"] for each in process.log()}
+
+
+def registrations(agent):
+    """How often it registered each resource."""
+    return {each.name: each.registrations for each in agent.agent.lists.services.values()}
+
+
+async def test_it_is_ready_and_says_what_it_is(kubelet, start_agent, stand_by, directory, capsys):
+    """To HTTP, to `vdev status` and to the service manager."""
+    await start_agent(config())
+    second = await stand_by(http_address="127.0.0.1:0", run_dir=directory / "run2")
+    (line,) = [each for each in second.logs if each["event"] == "serving HTTP"]
+    host, _, port = line["address"].rpartition(":")
+    address = host, int(port)
+    reason = f"stand-by: another vdev serves {kubelet.device_plugin_dir}; this one takes over when that ends"
+    answer = await ask(address)
+    assert "200 OK" in answer
+    assert answer.endswith(f"{reason}\n")
+    assert "200 OK" in await ask(address, "/healthz")
+    assert reason == HttpView(second.agent).outlook(look_for_absent=False).boot.waits_for
+    await kubelet.wait_until((directory / "run2" / command_socket.SOCKET).exists, what="the command socket")
+    assert 0 == await asyncio.to_thread(cli.main, ["status", "--run-dir", str(directory / "run2")])
+    first, second_line, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith(", stand-by")
+    assert reason == second_line.strip()
+
+
+async def test_it_follows_the_files_however_long_it_waits(kubelet, start_agent, stand_by, shows):
+    """Its first list is an edit of the last one of the agent before, and it registers once."""
+    first = await start_agent(config())
+    await kubelet.run_pod(manifest("holder", {NPU: 1}))
+    (held,) = kubelet.pod("holder").container().devices[NPU]
+    second = await stand_by()
+    for number, (count, resource) in enumerate(((3, NPU), (4, NPU), (4, OTHER)), start=2):
+        first.edit(config(count, resource))
+        await kubelet.wait_until(lambda n=number: first.agent.config.status.applied == n, what="the edit")
+        await kubelet.wait_until(lambda n=number: second.agent.config.status.applied == n, what="it in the stand-by")
+        second.clock.advance(600)
+    await shows(OTHER, 3, 3)
+    assert stands_by(second)
+    assert {} == registrations(second)
+    assert 0 == await first.stop()
+    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1, OTHER: 1}, what="the take-over")
+    await shows(OTHER, 3, 3)
+    assert held in kubelet.listed()[NPU]
+    assert [] == kubelet.errors
+    await kubelet.delete_pod("holder")
+    await shows(OTHER, 4, 4)
+
+
+async def test_a_bad_edit_keeps_what_it_knows(kubelet, start_agent, stand_by, shows):
+    """As in the agent that serves: both stay ready, and the take-over changes nothing."""
+    first = await start_agent(config())
+    second = await stand_by()
+    first.edit(BAD)
+    await kubelet.wait_until(lambda: second.agent.config.status.failed, what="the refusal")
+    assert stands_by(second)
+    await first.stop()
+    await shows(NPU, 2, 2)
+    assert [] == kubelet.errors
+
+
+async def test_one_with_a_bad_file_ends_and_the_other_goes_on(kubelet, start_agent, stand_by, shows):
+    """Where nothing is kept: its pod never gets ready, so that an update stops there."""
+    first = await start_agent(config(), state_dir=None)
+    with pytest.raises(ConfigError, match="virtuell"):
+        await stand_by(BAD, state_dir=None)
+    await shows(NPU, 2, 2)
+    assert status.ready(first.agent)
+
+
+async def test_one_on_the_last_good_file_is_not_ready(kubelet, start_agent, shows):
+    """Until the file is good; it takes over all the same when it must."""
+    first = await start_agent(config())
+    await kubelet.wait_until(first.agent.last_good.path.exists, what="the configuration to be kept")
+    second = await start_agent(BAD, wait=False)
+    await kubelet.wait_until(lambda: status.stand_by(second.agent), what="the stand-by")
+    (reason,) = status.not_ready(second.agent)
+    assert "the configuration is bad since the start" in reason
+    first.edit(config(3))
+    await kubelet.wait_until(lambda: stands_by(second), what="the good file")
+    await shows(NPU, 3, 3)
+    await first.stop()
+    await shows(NPU, 3, 3)
+
+
+async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, directory):
+    """A process that hangs serves still, for all that is known; when it is killed, the other one takes over."""
+    async with Process(directory, kubelet, config()) as process:
+        await shows(NPU, 2, 2)
+        await kubelet.run_pod(manifest("holder", {NPU: 1}))
+        second = await stand_by()
+        process.process.send_signal(signal.SIGSTOP)
+        process.process.terminate()
+        second.clock.advance(60)
+        second.edit(config(3))
+        await kubelet.wait_until(lambda: second.agent.config.status.applied == 2, what="the edit")
+        assert stands_by(second)
+        process.process.kill()
+        await process.process.wait()
+        await shows(NPU, 3, 3)
+        assert status.ready(second.agent)
+        assert [] == kubelet.errors
+        process.end = second.stop  # what the context manager would end is gone
+
+
+async def test_a_kubelet_restart_meanwhile(kubelet, start_agent, stand_by, shows):
+    """It is served by the agent that served before, and the stand-by serves the new one in its turn."""
+    first = await start_agent(config())
+    second = await stand_by()
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: registrations(first) == {NPU: 2}, what="the registration")
+    await shows(NPU, 2, 2)
+    assert stands_by(second)
+    await first.stop()
+    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
+    await shows(NPU, 2, 2)
+    assert [] == kubelet.errors
+
+
+async def test_two_of_them(kubelet, start_agent, stand_by, shows):
+    """One takes over, the other stands by for that one; none takes the place of one that still serves."""
+    first = await start_agent(config())
+    rest = [await stand_by(), await stand_by()]
+    await first.stop()
+    await kubelet.wait_until(lambda: any(registrations(each) for each in rest), what="the take-over")
+    await shows(NPU, 2, 2)
+    rest.sort(key=stands_by)
+    assert [False, True] == [stands_by(each) for each in rest]
+    await rest[0].stop()
+    await kubelet.wait_until(lambda: registrations(rest[1]) == {NPU: 1}, what="the second take-over")
+    await shows(NPU, 2, 2)
+    assert [] == kubelet.errors
+
+
+async def test_a_directory_made_anew_is_left_to_who_serves(kubelet, start_agent, stand_by, shows):
+    """The stand-by looks more often, and would be faster: the other one would end with its streams open."""
+    first = await start_agent(config())
+    second = await stand_by()
+    await kubelet.stop()
+    await asyncio.to_thread(shutil.rmtree, kubelet.device_plugin_dir)
+    await asyncio.to_thread(kubelet.device_plugin_dir.mkdir)
+    await kubelet.wait_until(lambda: is_locked(kubelet.device_plugin_dir), what="the new lock")
+    await kubelet.start()
+    await shows(NPU, 2, 2)
+    assert not first.task.done()
+    assert stands_by(second)
+    await first.stop()
+    second.clock.advance(second.agent.options.intervals.directory_anew)
+    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
+    await shows(NPU, 2, 2)
+
+
+async def test_what_an_upgrade_costs(directory):
+    """Two processes, as in two pods of a node: the time without devices is printed, for docs/deployment.md."""
+    text = config(8)
+    async with Kubelet(directory / "kubelet", rate_limit=False) as kubelet:
+
+        def allocatable():
+            return kubelet.node().allocatable.get(NPU)
+
+        for name in ("old", "new"):
+            (directory / name).mkdir()
+        state = ("--state-dir", directory / "state", "--device-dir", directory / "devices")
+        async with Process(directory / "old", kubelet, text, flags=state) as old:
+            await kubelet.wait_until(lambda: allocatable() == 8, what="the first agent")
+            async with Process(directory / "new", kubelet, text, flags=state) as new:
+                await kubelet.wait_until(lambda: "waiting" in events(new), what="the stand-by")
+                await answers_ready(new.address)
+                ended = asyncio.create_task(old.end())
+                await kubelet.wait_until(lambda: allocatable() == 0, what="the end of the old one")
+                since = time.perf_counter()
+                await kubelet.wait_until(lambda: allocatable() == 8, what="the take-over")
+                took = (time.perf_counter() - since) * 1000
+                print(f"without devices for {took:.0f} ms")  # noqa: T201 - a measurement, which -s shows
+                assert 0 == await ended
+                assert [] == kubelet.errors
