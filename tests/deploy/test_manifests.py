@@ -105,11 +105,17 @@ def test_only_the_host_paths_that_are_needed(directory):
 
 @kustomize
 @by_name
-def test_no_second_agent_on_a_node(directory):
-    """A rolling update ends the old agent first: with a surge, 1.36 takes both down."""
-    strategy = one(rendered(directory), "DaemonSet")["spec"]["updateStrategy"]
-    assert 0 == strategy["rollingUpdate"]["maxSurge"]
-    assert 1 == strategy["rollingUpdate"]["maxUnavailable"]
+def test_a_second_agent_stands_by_on_a_node(directory):
+    """A rolling update ends the old agent when the new one is ready, and nothing of a node keeps two pods apart."""
+    objects = rendered(directory)
+    strategy = one(objects, "DaemonSet")["spec"]["updateStrategy"]
+    assert {"maxSurge": 1, "maxUnavailable": 0} == strategy["rollingUpdate"]
+    pod = pod_of(objects)
+    assert "hostNetwork" not in pod
+    assert not [port for each in pod["containers"] for port in each["ports"] if "hostPort" in port]
+    (run,) = [each for each in pod["volumes"] if each["name"] == "run"]
+    assert "emptyDir" in run  # for the sockets of `vdev status`, one per pod
+    assert not [each for each in pod["volumes"] if "persistentVolumeClaim" in each]
 
 
 @kustomize
