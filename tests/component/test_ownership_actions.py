@@ -43,8 +43,8 @@ async def test_each_change_of_holder_is_acted_on_once(kubelet, start_agent, dire
         await kubelet.delete_pod(pod)
         await kubelet.wait_until(lambda: lines(told)[-1:] == ["back acme-0"], what="onRelease")
     assert ["got acme-0", "back acme-0"] * 2 == lines(told)
-    await kubelet.wait_until(lambda: agent.agent.handovers.done == 4, what="the count")
-    assert 0 == agent.agent.handovers.failed
+    await kubelet.wait_until(lambda: agent.agent.handovers.actions.done == 4, what="the count")
+    assert 0 == agent.agent.handovers.actions.failed
 
 
 async def test_a_restart_repeats_nothing(kubelet, start_agent, directory):
@@ -69,9 +69,9 @@ async def test_a_kubelet_restart_releases_nothing(kubelet, start_agent, director
     agent = await start_agent(config(block), kubelet_grace=3600.0)
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: lines(told) == ["got"], what="onAllocate")
-    await kubelet.restart()
     holders = agent.agent.holders
     seen = holders.knowledge.kubelet
+    await kubelet.restart()
     await kubelet.wait_until(lambda: holders.knowledge.kubelet != seen, what="the new kubelet")
     assert {(NPU, "acme-0"): "default/a"} == holders.knowledge.holders
     await kubelet.wait_until(lambda: (NPU, "acme-0") in holders.knowledge.named, what="the kubelet to name its pod")
@@ -103,8 +103,8 @@ async def test_a_hanging_action_is_killed_with_its_children(kubelet, start_agent
     command = f"[/bin/sh, -c, 'sleep 1000 & echo $! > {pids}; echo $$ >> {pids}; wait']"
     agent = await start_agent(config(f"onAllocate: [{{command: {command}, timeout: 300ms}}]"))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.handovers.failed, what="the timeout")
-    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.failures[0].reason
+    await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed, what="the timeout")
+    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.actions.failures[0].reason
     await kubelet.wait_until(lambda: not any(map(_runs, lines(pids))), what="the end of its processes")
 
 
@@ -135,7 +135,7 @@ async def test_files_are_emptied_and_get_a_mode(kubelet, start_agent, directory)
     block = 'onAllocate: [{truncate: "/var/{id}"}, {chmod: /var/link, mode: "0640"}]'
     agent = await start_agent(config(block), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.handovers.done == 2, what="the actions")
+    await kubelet.wait_until(lambda: agent.agent.handovers.actions.done == 2, what="the actions")
     assert "" == (host / "var/acme-0").read_text()
     assert 0o640 == stat.S_IMODE((host / "var/acme-0").stat().st_mode)
 
@@ -160,8 +160,8 @@ async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, dire
     (host / "out").symlink_to(outside)
     agent = await start_agent(config(f"onAllocate: [{action}]"), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.handovers.failed, what="the refusal")
-    assert reason == agent.agent.handovers.failures[0].reason
+    await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed, what="the refusal")
+    assert reason == agent.agent.handovers.actions.failures[0].reason
     assert "kept" == outside.read_text()
 
 
@@ -190,14 +190,167 @@ async def test_a_failed_pre_start_keeps_the_container_from_starting(kubelet, sta
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     said = f"{pod} {list(kubelet.events)}"
     assert "preStart of device acme-0 (acme.dev/npu) failed: sh exited with 1: no firmware" in said
-    assert 1 <= agent.agent.handovers.failed
+    assert 1 <= agent.agent.handovers.actions.failed
 
 
 async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows):
     """Other pods get their devices meanwhile, and the agent ends promptly."""
     agent = await start_agent(config("onAllocate: [{command: [/bin/sleep, '1000'], timeout: 1h}]", count=2))
-    await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.handovers._last, what="the action")
-    await kubelet.run_pod(manifest("b", {NPU: 1}))
+    starting = [asyncio.create_task(kubelet.run_pod(manifest(pod, {NPU: 1}))) for pod in "ab"]
+    await kubelet.wait_until(lambda: len(agent.agent.handovers.actions._last) == 2, what="the actions")
     async with asyncio.timeout(20):
         assert 0 == await agent.stop()
+    for each in starting:
+        each.cancel()
+    await asyncio.gather(*starting, return_exceptions=True)
+
+
+# --- complete before the next container -------------------------------------------------------------------------------
+
+BOTH = "onAllocate: [{got}]\n    onRelease: [{back}]\n    preStart: [{started}]"
+
+
+def both(told, back=""):
+    """Actions that write down who comes and goes; `back` is done before a release is written down."""
+    release = f"{{command: [/bin/sh, -c, '{back}echo back >> {told}']}}"
+    return BOTH.format(got=writes(told, "got"), back=release, started=writes(told, "started"))
+
+
+async def test_pods_one_after_the_other_are_released_in_between(kubelet, start_agent, directory):
+    """However quickly a pod follows, all that is due to the one before it is done before its container starts."""
+    told = directory / "told"
+    await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
+    for number in range(5):
+        await kubelet.run_pod(manifest(f"pod-{number}", {NPU: 1}))
+        assert [*["got", "started", "back"] * number, "got", "started"] == lines(told)
+        await kubelet.delete_pod(f"pod-{number}")
+
+
+async def test_a_pod_of_the_same_name_is_another_one(kubelet, start_agent, directory):
+    """A set's pod keeps its name and its device, and what it leaves behind is cleared all the same."""
+    told = directory / "told"
+    await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
+    for _ in range(2):
+        await kubelet.run_pod(manifest("web-0", {NPU: 1}))
+        await kubelet.delete_pod("web-0")
+    assert ["got", "started", "back", "got", "started"] == lines(told)
+
+
+async def test_a_slow_release_keeps_the_next_container_waiting(kubelet, start_agent, directory, monkeypatch):
+    """Its event says for what; when that is done it starts."""
+    monkeypatch.setattr("vdev.agent.outputs.handover_actions.PRE_START_LIMIT", 0.3)
+    told, gate = directory / "told", directory / "gate"
+    await start_agent(config(both(told, f"while [ ! -e {gate} ]; do sleep 0.05; done; ")))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.delete_pod("a")
+    pod = await kubelet.run_pod(manifest("b", {NPU: 1}))
+    said = f"{pod} {list(kubelet.events)}"
+    assert "device acme-0 (acme.dev/npu): onRelease after pod default/a has not ended yet" in said
+    assert ["got", "started"] == lines(told)
+    gate.touch()
+    await kubelet.wait_until(lambda: lines(told)[2:], what="the release")
+    await kubelet.restart_container("b")
+    assert ["got", "started", "back", "got", "started"] == lines(told)
+
+
+async def test_a_failed_release_keeps_the_device_back(kubelet, start_agent, directory, shows):
+    """It is Unhealthy for the reason, tried again, and handed out when it succeeds."""
+    told, gate = directory / "told", directory / "gate"
+    block = both(told, f"test -e {gate} || echo locked; test -e {gate} || exit 1; ")
+    agent = await start_agent(config(block), retry_step_first=0.05, retry_step_most=0.05)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.delete_pod("a")
+    await shows(NPU, 1, 0)
+    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+    assert "onRelease after pod default/a failed: sh exited with 1: locked; it is tried again" == slot.health.reason
+    gate.touch()
+    await shows(NPU, 1, 1)
+    assert ["got", "started", "back"] == lines(told)
+
+
+async def test_a_failed_release_may_be_let_pass(kubelet, start_agent, directory, shows):
+    """With `ifReleaseFails: continue` it is reported, and the next pod starts; also where that is edited later."""
+    told = directory / "told"
+    block = both(told, "exit 1; ")
+    agent = await start_agent(config(block), retry_step_first=0.05, retry_step_most=0.05)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.delete_pod("a")
+    await shows(NPU, 1, 0)
+    agent.edit(config(f"{block}\n    ifReleaseFails: continue"))
+    await shows(NPU, 1, 1)
+    await kubelet.run_pod(manifest("b", {NPU: 1}))
+    await kubelet.delete_pod("b")
+    await kubelet.run_pod(manifest("c", {NPU: 1}))
+    assert ["got", "started"] * 3 == lines(told)
+
+
+async def test_what_ended_while_nobody_was_there_is_made_up_for(kubelet, start_agent, directory, shows):
+    """The next process releases it, before a container gets the device."""
+    told, gate = directory / "told", directory / "gate"
+    block = both(told, f"while [ ! -e {gate} ]; do sleep 0.05; done; ")
+    agent = await start_agent(config(block))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await agent.stop()
+    await kubelet.delete_pod("a")
+    await start_agent(config(block), wait=False)
+    await shows(NPU, 1, 0)
+    gate.touch()
+    await shows(NPU, 1, 1)
+    await kubelet.run_pod(manifest("b", {NPU: 1}))
+    assert ["got", "started", "back", "got", "started"] == lines(told)
+
+
+async def test_who_comes_at_once_after_a_restart_waits_too(kubelet, start_agent, directory):
+    """Its allocation tells that the one before it has ended, though the record says that it holds the device."""
+    told = directory / "told"
+    agent = await start_agent(config(both(told)))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await agent.stop()
+    await kubelet.delete_pod("a")
+    await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
+    await kubelet.run_pod(manifest("b", {NPU: 1}))
+    assert ["got", "started", "back", "got", "started"] == lines(told)
+
+
+async def test_a_release_that_was_cut_off_is_done_again(kubelet, start_agent, directory, shows):
+    """A process that ends in the middle of a release leaves it to the next one."""
+    told, gate = directory / "told", directory / "gate"
+    block = both(told, f"echo begun >> {told}; while [ ! -e {gate} ]; do sleep 0.05; done; ")
+    agent = await start_agent(config(block))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.delete_pod("a")
+    await kubelet.wait_until(lambda: lines(told)[2:], what="the release")
+    await agent.stop()
+    gate.touch()
+    await start_agent(config(block))
+    await shows(NPU, 1, 1)
+    assert ["got", "started", "begun", "begun", "back"] == lines(told)
+
+
+async def test_a_spoilt_record_is_told_and_stops_nothing(kubelet, start_agent, directory):
+    """Who holds what is then taken as it is."""
+    told = directory / "told"
+    agent = await start_agent(config(both(told)))
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await agent.stop()
+    (file,) = (directory / "state").glob("handovers-*.json")
+    file.write_text("no")
+    agent = await start_agent(config(both(told)))
+    await kubelet.wait_until(lambda: agent.agent.handovers._ledger.tenants, what="a reading")
+    assert any("who held devices is not used: it is spoilt" in each.get("reason", "") for each in agent.logs)
+    await kubelet.delete_pod("a")
+    await kubelet.wait_until(lambda: lines(told)[2:], what="onRelease")
+    assert ["got", "started", "back"] == lines(told)
+
+
+async def test_an_init_container_hands_on_to_its_own_pod(kubelet, start_agent, directory):
+    """One pod is one holder: nothing is released between its containers."""
+    told = directory / "told"
+    await start_agent(config(both(told)))
+    pod = manifest("a", {NPU: 1})
+    pod["spec"]["initContainers"] = [{**pod["spec"]["containers"][0], "name": "init"}]
+    await kubelet.run_pod(pod)
+    assert ["got", "started", "started"] == lines(told)
+    await kubelet.delete_pod("a")
+    await kubelet.wait_until(lambda: lines(told)[3:], what="onRelease")
+    assert ["got", "started", "started", "back"] == lines(told)

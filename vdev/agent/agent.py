@@ -24,10 +24,11 @@ from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import State
 from .announcer import Announcer
+from .device_actions import DeviceActions
 from .due import Due
 from .events import Events
 from .fault_control import FaultControl
-from .handover_actions import HandoverActions
+from .handover_record import HandoverRecord
 from .http_view import HttpView
 from .inputs.chosen_files import FileChooser
 from .inputs.config_files import ConfigSource
@@ -37,6 +38,7 @@ from .options import Options
 from .outputs.base import Output
 from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
+from .outputs.handover_actions import HandoverActions
 from .outputs.last_good import LastGood
 from .outputs.measures import Measures
 from .outputs.record import Record
@@ -67,7 +69,15 @@ class Agent:
         self.steps = Steps(on_change=self.due.mark, intervals=intervals, clock=clock)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, intervals=intervals, clock=clock)
-        self.handovers = HandoverActions(options.host, self.metrics, clock)
+        whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
+        self.handovers = HandoverActions(
+            DeviceActions(options.host, self.metrics, intervals, clock),
+            HandoverRecord(options.state_dir, whose, intervals, clock),
+            intervals=intervals,
+            clock=clock,
+            ask=self._read_holders,
+            wake=self.due.mark,
+        )
         self.requests = Requests(
             self.metrics,
             self.handovers,
@@ -92,11 +102,10 @@ class Agent:
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=intervals, clock=clock)
         self.cdi = CdiFiles(options.cdi_dir, intervals, clock)
-        owner_of_records = Owner(options.node, str(options.plugin_dir), options.boot_id)
-        self.record = Record(options.state_dir, owner_of_records, intervals, clock)
+        self.record = Record(options.state_dir, whose, intervals, clock)
         self.last_good = LastGood(
             options.state_dir,
-            owner_of_records,
+            whose,
             options.files,
             current=lambda: self.config.good,
             intervals=intervals,
@@ -120,7 +129,16 @@ class Agent:
             self.metrics,
             faults=self.faults,
             steps=self.steps,
-            outputs=(self.nodes, self.cdi, self.record, self.lists, self.last_good, self.measures, *outputs),
+            outputs=(
+                self.nodes,
+                self.cdi,
+                self.record,
+                self.handovers,
+                self.lists,
+                self.last_good,
+                self.measures,
+                *outputs,
+            ),
         )
         self.events = Events(
             options,
@@ -260,6 +278,7 @@ class Agent:
             await self.link.remove_leftovers()
             await self.link.look()  # so that the first services know which kubelet they register with
             self.reconciler.resume(await self.record.read())
+            await self.handovers.recall()
             with contextlib.suppress(
                 TimeoutError
             ):  # before the first list, so that nothing that a pod holds misses in it
@@ -300,6 +319,9 @@ class Agent:
         if self.faults.engine.stirred:
             self.due.asked.set()  # the answers to that may have been taken away, or come back
         return again_at
+
+    async def _read_holders(self) -> None:
+        await self.events.read_holders()
 
     async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(status, self)

@@ -14,15 +14,15 @@ import structlog
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..plugin.kubelet_socket import KubeletSocket
-from . import handover_actions
 from .due import Due
 from .fault_control import FaultControl
-from .handover_actions import HandoverActions
 from .inputs import config_files
 from .inputs.config_files import ConfigSource
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .options import Options
+from .outputs import handover_actions
+from .outputs.handover_actions import HandoverActions
 from .reconcile import Reconciler
 from .steps import Steps
 
@@ -172,8 +172,10 @@ class Events:
 
     async def _read_holders(self) -> None:
         await self._holders.refresh()
-        if self._holders.holders is not None:
-            self._handovers.read(self._holders.holders, self._holders.granted(), self._reconciler.served)
+        if self._holders.readable:
+            named = self._holders.named
+            self._holders.forget_settled()
+            await self._handovers.read(named, self._holders.snapshot(()))
 
     # --- health -------------------------------------------------------------------------------------------------------
 

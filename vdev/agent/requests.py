@@ -7,15 +7,25 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from ..aio.clock import Clock
 from ..core.allocation import preferred
 from ..core.inventory.resources import Resource
 from ..core.model.device import Key
 from ..observe.metrics import Metrics
-from .handover_actions import HandoverActions
 
 _LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
+
+
+class Handovers(Protocol):
+    """What is done when devices change hands."""
+
+    async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
+        """A request was granted."""
+
+    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Do what must be done before a container with these slots starts."""
 
 
 class Requests:
@@ -24,7 +34,7 @@ class Requests:
     def __init__(
         self,
         metrics: Metrics,
-        handovers: HandoverActions,
+        handovers: Handovers,
         *,
         allocate_deadline: float,
         on_allocated: Callable[[], None],
@@ -78,11 +88,12 @@ class Requests:
                 if not self._flying[key]:
                     del self._flying[key]
 
-    def allocated(self, resource: str, ids: Sequence[str]) -> None:
-        """Note a granted request: from now on a pod may hold these."""
+    async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Note a granted request: from now on a pod may hold these, and who held them before has ended."""
         now = self._clock.now()
-        self.allocated_at.update({(resource, each): now for each in ids})
+        self.allocated_at.update({(resource.name, each): now for each in ids})
         self._on_allocated()
+        await self._handovers.allocated(resource, ids)
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Forget granted requests: it is known by now what became of them."""

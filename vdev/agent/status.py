@@ -8,13 +8,13 @@ from ..core.model.documents import device_document, problem_document
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import ResourceService, State
 from .fault_control import FaultControl
-from .handover_actions import HandoverActions
 from .inputs.config_files import ConfigSource
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .options import Options
 from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
+from .outputs.handover_actions import HandoverActions
 from .outputs.last_good import LastGood
 from .outputs.measures import Measures
 from .outputs.record import Record

@@ -306,6 +306,13 @@ class ActionSpec:
     timeout: float = 10.0
 
 
+class OnFailure(StrEnum):
+    """What happens to a device whose release failed: it is kept back until it succeeds, or handed on."""
+
+    BLOCK = "block"
+    CONTINUE = "continue"
+
+
 PRE_START_LIMIT = 25.0
 """Seconds for all that is done before one container starts; the kubelet waits 30."""
 
@@ -334,7 +341,13 @@ class EntrySpec:
     pre_start: tuple[ActionSpec, ...] = ()
     on_allocate: tuple[ActionSpec, ...] = ()
     on_release: tuple[ActionSpec, ...] = ()
+    if_release_fails: OnFailure = OnFailure.BLOCK
     gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
+
+    @property
+    def acts_on_handovers(self) -> bool:
+        """Whether anything is done when a device changes hands."""
+        return bool(self.on_allocate or self.on_release)
 
     @property
     def is_nvidia(self) -> bool:

@@ -45,7 +45,7 @@ class RequestHandler(Protocol):
     def in_request(self, resource: str, ids: Sequence[str] | None) -> AbstractContextManager[None]:
         """While the context lasts, an RPC that names these ids (None: any of the resource) is in flight."""
 
-    def allocated(self, resource: str, ids: Sequence[str]) -> None:
+    async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """A request was granted."""
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
@@ -292,9 +292,10 @@ class Servicer:
     async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
         wanted = [each.devices_ids for each in request.container_requests]
         with self._requests.in_request(self.resource.name, _ids(request)):
-            edits = [container_edits(allocate(self.resource, ids)) for ids in wanted]
+            resource = self.resource
+            edits = [container_edits(allocate(resource, ids)) for ids in wanted]
             for ids in wanted:
-                self._requests.allocated(self.resource.name, ids)
+                await self._requests.allocated(resource, ids)
                 self._faults.allocated(self.resource.name, ids)
         return pb.AllocateResponse(container_responses=[container_response(each) for each in edits])
 

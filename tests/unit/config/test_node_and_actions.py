@@ -106,6 +106,11 @@ def test_actions_are_taken() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("ifReleaseFails: continue", "ifReleaseFails: ifReleaseFails is for onRelease only"),
+        (
+            "onRelease: [{truncate: /a}], ifReleaseFails: never",
+            "ifReleaseFails: the string 'never' is not allowed here",
+        ),
         ("onAllocate: [{}]", "onAllocate[0]: the action does nothing"),
         ("onAllocate: [{command: [a], chmod: /b}]", "onAllocate[0]: command and chmod exclude each other"),
         ("onRelease: [{truncate: /a, mode: '0600'}]", "onRelease[0].mode: mode is for chmod only"),

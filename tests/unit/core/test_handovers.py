@@ -1,64 +1,264 @@
-"""What changed hands between two readings of who holds what."""
+"""Who holds a device, who gave it back, and what is done before the next container starts."""
 
-from hypothesis import given
+from dataclasses import dataclass
+
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vdev.core.retention.handovers import handovers
+from vdev.core.retention import handovers
+from vdev.core.retention.handovers import EMPTY, Before, Handover, Tenant
 
 A, B = ("x.dev/a", "a-0"), ("x.dev/a", "a-1")
-READING = st.dictionaries(st.tuples(st.just("r"), st.sampled_from(["a", "b", "a::0", "a::1"])), st.sampled_from("pqr"))
+ONE, TWO = ("x.dev/a", "a-0::0"), ("x.dev/a", "a-0::1")
 
 
-def told(before, after, granted=()):
-    """Each change as `+pod device` or `-pod device`."""
-    changes = handovers(before, after, granted)
-    return [f"{'+' if each.gained else '-'}{each.owner.pod} {each.owner.device}" for each in changes]
+def started(*steps, ledger=EMPTY):
+    """The ledger after pods (slots, name) got their devices one after the other, and who arrived."""
+    arrived = []
+    for keys, pod in steps:
+        ledger = handovers.allocated(ledger, keys)
+        ledger, before = handovers.pre_start(ledger, keys, dict.fromkeys(keys, pod) if pod else {})
+        assert () == before.releases
+        arrived += before.arrivals
+        for each in before.arrivals:
+            ledger = handovers.done(ledger, each)
+    return ledger, arrived
 
 
-def test_a_new_holder_is_a_gain():
-    """A device that nobody had is gained."""
-    assert ["+n/p a-0"] == told({}, {A: "n/p"})
+def read(ledger, named, *held, complete=True):
+    """The ledger after a reading; `held` are slots that a pod may have without being named."""
+    return handovers.read(ledger, named, lambda key: key in named or key in held, complete=complete)
 
 
-def test_another_holder_is_a_release_and_a_gain():
-    """The old pod's release comes before the new one's gain."""
-    assert ["-n/p a-0", "+n/q a-0"] == told({A: "n/p"}, {A: "n/q"})
+def test_a_pod_holds_from_its_first_start_on():
+    """An Allocate alone gives nobody a device: the pod may be refused."""
+    ledger = handovers.allocated(EMPTY, [A])
+    assert {} == ledger.tenants
+    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})
+    arrival = Handover("x.dev/a", "a-0", 1, "n/p")
+    assert Before(arrivals=(arrival,)) == before
+    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})  # the kubelet tries again while it is being done
+    assert Before(arrivals=(arrival,)) == before
+    ledger = handovers.done(ledger, arrival)
+    assert Before() == handovers.pre_start(ledger, [A], {A: "n/p"})[1]  # a restart of the container
+    assert () == read(handovers.allocated(EMPTY, [A]), {}).owed
 
 
-def test_who_holds_it_still_is_no_change():
-    """Nothing happens twice for the same holder."""
-    assert [] == told({A: "n/p", B: "n/q"}, {A: "n/p", B: "n/q"})
+def test_an_allocate_ends_who_had_it_before():
+    """The next pod arrives when the release is done, and not before; a pod that was never seen by name counts."""
+    ledger, _ = started(([A, B], ""))
+    ledger = handovers.allocated(ledger, [A])
+    first, second = ledger.owed
+    assert ("a-0", "a-1") == (first.device, second.device)  # a pod ends with everything it has
+    same, before = handovers.pre_start(ledger, [A], {A: "n/q"})
+    assert (ledger, Before((first,))) == (same, before)
+    ledger, before = handovers.pre_start(handovers.done(ledger, first), [A], {A: "n/q"})
+    assert Before(arrivals=(Handover("x.dev/a", "a-0", 2, "n/q"),)) == before
 
 
-def test_at_first_nothing_is_known():
-    """Pods that held devices before this process are no news."""
-    assert [] == told(None, {A: "n/p"})
+def test_an_init_container_and_the_next_are_one_pod():
+    """The same slots are allocated again before any container starts: nothing is released between them."""
+    ledger = handovers.allocated(handovers.allocated(EMPTY, [A]), [A])
+    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})
+    (arrival,) = before.arrivals
+    ledger, before = handovers.pre_start(handovers.done(ledger, arrival), [A], {A: "n/p"})
+    assert Before() == before
+    assert () == ledger.owed
 
 
-def test_what_was_granted_here_is_news_at_the_first_reading_too():
-    """A pod that this process gave a device to before it could read is told of."""
-    assert ["+n/q a-1"] == told(None, {A: "n/p", B: "n/q"}, granted=[B])
+def test_an_init_container_may_have_more():
+    """The pod keeps until its end what only its init container used."""
+    ledger = handovers.allocated(handovers.allocated(EMPTY, [A, B]), [A])
+    ledger, _ = handovers.pre_start(ledger, [A, B], {})
+    ledger = read(ledger, {A: "n/p"})
+    assert () == ledger.owed
+    assert ["a-0", "a-1"] == [each.device for each in read(ledger, {}).owed]
 
 
-def test_a_pod_that_was_replaced_under_its_name_is_a_change():
-    """A set's pod keeps its name; that its device was granted again tells that it is another one."""
-    assert ["-n/p a-0", "+n/p a-0"] == told({A: "n/p"}, {A: "n/p"}, granted=[A])
+def test_a_reading_ends_whom_nobody_can_be():
+    """What may still be held is not released, and nothing is while the kubelet may leave pods out."""
+    ledger, _ = started(([A], "n/p"))
+    assert () == read(ledger, {}, A).owed
+    assert () == read(handovers.recalled(ledger), {}, complete=False).owed
+    assert (Handover("x.dev/a", "a-0", 1, "n/p"),) == read(ledger, {}).owed
+    assert (Handover("x.dev/a", "a-0", 1, "n/p"),) == read(ledger, {A: "n/q"}).owed
+
+
+def test_who_is_found_has_had_it():
+    """Pods that held devices before this process do not arrive, and do release."""
+    ledger = read(EMPTY, {A: "n/p"})
+    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})
+    assert Before() == before
+    assert ["n/p"] == [each.pod for each in read(ledger, {}).owed]
 
 
 def test_replicas_of_one_pod_are_one_holding():
-    """A pod holds a device once, however many replicas of it."""
-    one, two = ("r", "a-0::0"), ("r", "a-0::1")
-    assert ["+n/p a-0"] == told({}, {one: "n/p", two: "n/p"})
-    assert [] == told({one: "n/p", two: "n/p"}, {two: "n/p"})
-    assert ["-n/p a-0"] == told({one: "n/p", two: "n/q"}, {two: "n/q"})
+    """A pod holds a device once, in one container or in two; it gives it back when it ends."""
+    assert 1 == len(started(([ONE, TWO], "n/p"))[1])
+    ledger = handovers.allocated(handovers.allocated(EMPTY, [ONE]), [TWO])
+    named = {ONE: "n/p", TWO: "n/p"}
+    ledger, first = handovers.pre_start(ledger, [ONE], named)
+    ledger, second = handovers.pre_start(handovers.done(ledger, *first.arrivals), [TWO], named)
+    assert (1, 0) == (len(first.arrivals), len(second.arrivals))
+    assert 1 == len(read(ledger, {}).owed)
 
 
-@given(READING, READING)
-def test_changes_lead_from_one_reading_to_the_other(before, after):
-    """Applied to the old owners, the changes give the new ones; each is told once."""
-    changes = handovers(before, after)
-    owners = {each.owner for each in handovers({}, before)}
-    for change in changes:
-        (owners.add if change.gained else owners.remove)(change.owner)
-    assert {each.owner for each in handovers({}, after)} == owners
-    assert len(set(changes)) == len(changes)
+def test_holders_of_a_shared_device_come_and_go_alone():
+    """One pod's end is one release, and the next start on the device waits for it."""
+    ledger, arrived = started(([ONE], "n/p"), ([TWO], "n/q"))
+    assert ["n/p", "n/q"] == [each.pod for each in arrived]
+    ledger = read(ledger, {TWO: "n/q"})
+    assert ["n/p"] == [each.pod for each in ledger.owed]
+    ledger = handovers.allocated(ledger, [ONE])
+    assert ["n/p"] == [each.pod for each in handovers.pre_start(ledger, [ONE], {})[1].releases]
+
+
+def test_releases_of_overlapping_devices_come_first():
+    """Another name for the same hardware does not go round a release."""
+    ledger, _ = started(([A], "n/p"))
+    ledger = handovers.allocated(read(ledger, {}), [("x.dev/b", "b-0")])
+    _, before = handovers.pre_start(ledger, [("x.dev/b", "b-0")], {}, [("x.dev/a", "a-0")])
+    assert 1 == len(before.releases)
+
+
+def test_what_another_process_knew_is_made_up_for():
+    """Its holders are released when they are gone; until that is certain, their devices are known to be in doubt."""
+    ledger = handovers.recalled(started(([A], "n/p"), ([B], "n/q"))[0])
+    doubtful = read(ledger, {B: "n/q"}, complete=False)
+    assert {("x.dev/a", "a-0")} == doubtful.unsure
+    assert Tenant(2, "n/q") == doubtful.tenants[B]
+    assert (Handover("x.dev/a", "a-0", 1, "n/p", recalled=True),) == read(doubtful, {B: "n/q"}).owed
+
+
+def _nobody(_key):
+    return False
+
+
+@dataclass(eq=False)
+class Pod:
+    """A pod of the model: the slots of its init container and of its own; when it has started, it holds."""
+
+    name: str
+    init: list
+    app: list
+    alive: bool = True
+    started: bool = False
+
+    @property
+    def keys(self):
+        """All its slots."""
+        return {*self.init, *self.app}
+
+
+SLOTS = [("r", f"{device}::{number}") for device in "ab" for number in range(2)]
+
+
+class Node(RuleBasedStateMachine):
+    """A kubelet gives out slots, pods start and end unseen, readings come when they like, releases take their time.
+
+    The model's pods have unique names, and PodResources names no slot that only an init container has.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.ledger = EMPTY
+        self.pods = []
+        self.of = {}  # the pod of each holder's number
+        self.arrived, self.done, self.released = set(), [], []
+
+    def free(self):
+        """What the kubelet may give out."""
+        taken = {key for pod in self.pods if pod.alive for key in pod.keys}
+        return [key for key in SLOTS if key not in taken]
+
+    def named(self):
+        """What PodResources says."""
+        return {key: pod.name for pod in self.pods if pod.alive for key in pod.app}
+
+    def holds(self, key):
+        """Whether a pod may have it."""
+        return any(pod.alive and key in pod.keys for pod in self.pods)
+
+    @precondition(lambda self: self.free())
+    @rule(data=st.data(), with_init=st.booleans())
+    def admit(self, data, with_init):
+        """Admit a pod: all of its slots are allocated, those of its init container first."""
+        app = data.draw(st.lists(st.sampled_from(self.free()), min_size=1, unique=True))
+        more = data.draw(st.lists(st.sampled_from(self.free()), unique=True)) if with_init else []
+        pod = Pod(f"pod-{len(self.pods)}", [*dict.fromkeys([*app, *more])] if with_init else [], app)
+        for keys in (pod.init, pod.app):
+            self.ledger = handovers.allocated(self.ledger, keys)
+        self.pods.append(pod)
+
+    @precondition(lambda self: any(pod.alive for pod in self.pods))
+    @rule(data=st.data(), by_name=st.booleans(), succeeds=st.booleans())
+    def start(self, data, by_name, succeeds):
+        """Start a container, or restart it; where something is owed, it does not start."""
+        pod = data.draw(st.sampled_from([pod for pod in self.pods if pod.alive]))
+        keys = pod.app if pod.started or not pod.init else pod.init
+        self.ledger, before = handovers.pre_start(self.ledger, keys, self.named() if by_name else {})
+        owed = {each.unit for each in self.ledger.owed}
+        assert bool(before.releases) == any((r, slot.partition("::")[0]) in owed for r, slot in keys)
+        if before.releases:
+            return
+        done = [each for each in before.arrivals if succeeds]
+        for each in before.arrivals:
+            assert self.of.setdefault(each.holder, pod) is pod
+            self.arrived.add((pod.name, each.device))
+        for each in done:
+            self.done.append((pod.name, each.device))
+            self.ledger = handovers.done(self.ledger, each)
+        if done != list(before.arrivals):
+            return
+        pod.started = True
+        gone = [(other.name, key) for other in self.pods if not other.alive for key in other.keys if key in keys]
+        late = [(name, device) for name, (_, slot) in gone if (name, device := slot.partition("::")[0]) in self.arrived]
+        assert set(late) <= set(self.released)
+
+    @precondition(lambda self: any(pod.alive for pod in self.pods))
+    @rule(data=st.data())
+    def end(self, data):
+        """A pod ends; nobody is told."""
+        data.draw(st.sampled_from([pod for pod in self.pods if pod.alive])).alive = False
+
+    @rule()
+    def read(self):
+        """A reading that is to be believed."""
+        self.ledger = handovers.read(self.ledger, self.named(), self.holds)
+
+    @rule()
+    def read_too_early(self):
+        """The agent and the kubelet start anew; the kubelet does not know its pods yet."""
+        self.ledger = handovers.recalled(self.ledger)
+        self.ledger = handovers.read(self.ledger, {}, _nobody, complete=False)
+
+    @precondition(lambda self: self.ledger.owed)
+    @rule(data=st.data())
+    def release(self, data):
+        """A release is done."""
+        each = data.draw(st.sampled_from(self.ledger.owed))
+        self.released.append((self.of[each.holder].name, each.device))
+        self.ledger = handovers.done(self.ledger, each)
+
+    @invariant()
+    def nothing_is_owed_for_the_living(self):
+        """No release while the holder lives."""
+        assert all(not self.of[each.holder].alive for each in self.ledger.owed)
+
+    @invariant()
+    def each_is_done_once(self):
+        """No release and no arrival twice."""
+        assert len(set(self.done)) == len(self.done)
+        assert len(set(self.released)) == len(self.released)
+
+    @invariant()
+    def what_is_left_comes_with_the_last_reading(self):
+        """Who arrived has been released, is owed a release, or gets one when all pods have ended."""
+        last = handovers.read(self.ledger, {}, _nobody)
+        owed = [(self.of[each.holder].name, each.device) for each in last.owed]
+        assert sorted(self.arrived) == sorted([*self.released, *owed])
+
+
+Node.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestNode = Node.TestCase

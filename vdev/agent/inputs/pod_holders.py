@@ -62,7 +62,7 @@ class PodHolders:
         self._intervals = intervals
         self._clock = clock
         self._is_down = is_down
-        self._granted_at = float("-inf")
+        self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
         self._blind_since = float("inf")
         self._pressed: dict[Key, float] = {}
         self._told: tuple[bool | None, str] = (None, "")
@@ -84,6 +84,10 @@ class PodHolders:
 
     async def refresh(self) -> bool:
         """Ask the kubelet; True when something is known that was not."""
+        async with self._turn:
+            return await self._refresh()
+
+    async def _refresh(self) -> bool:
         for _ in range(_ATTEMPTS):
             try:
                 reading = await self._ask()
@@ -113,13 +117,17 @@ class PodHolders:
             answer = None
         return Reading(asked, answer, checkpoint, kubelet)
 
-    def granted(self) -> list[Key]:
-        """The slots of Allocates since the last call of this; call it once per answer."""
-        since, self._granted_at = self._granted_at, self._clock.now()
-        granted = [key for key, moment in self._requests.allocated_at.items() if moment > since]
+    @property
+    def named(self) -> Mapping[Key, str]:
+        """The pods by name, of slots that the kubelet was asked for after their last Allocate."""
+        allocated, never = self._requests.allocated_at, float("-inf")
+        known = self.knowledge
+        return {k: pod for k, pod in known.holders.items() if known.named.get(k, never) >= allocated.get(k, never)}
+
+    def forget_settled(self) -> None:
+        """Forget Allocates of which the last answer told what became."""
         settled = holders.settled(self.knowledge, self._requests.allocated_at, self._intervals)
         self._requests.forget(settled)
-        return granted
 
     def press(self, keys: Iterable[Key]) -> None:
         """Something waits for these, and the kubelet is being made to write its checkpoint.

@@ -44,6 +44,8 @@ def check_entry(model: Entry, path: KeyPath, report: Report) -> None:
         _virtual_node(model.virtual.node, model.virtual.count or 1, (*path, "virtual", "node"), report)
     _actions(model.on_allocate, (*path, "onAllocate"), report)
     _actions(model.on_release, (*path, "onRelease"), report)
+    if model.if_release_fails and not model.on_release:
+        report.key_error((*path, "ifReleaseFails"), "ifReleaseFails is for onRelease only")
     _actions(model.pre_start, (*path, "preStart"), report, limit=PRE_START_LIMIT)
 
 

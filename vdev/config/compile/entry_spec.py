@@ -38,6 +38,7 @@ def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, report: Report
         shared=model.shared,
         on_allocate=actions(model.on_allocate, parse, (*path, "onAllocate")),
         on_release=actions(model.on_release, parse, (*path, "onRelease")),
+        if_release_fails=model.if_release_fails or spec.OnFailure.BLOCK,
         pre_start=actions(model.pre_start, parse, (*path, "preStart")),
         gpu_names=resolved.gpu_names,
     )

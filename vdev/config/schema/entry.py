@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from ...core.model.names import ENTRY_NAME
-from ...core.spec import GroupBy, Probe
+from ...core.spec import GroupBy, OnFailure, Probe
 from ..document.parser import Plain
 from .lifecycle_actions import Action
 from .scalars import (
@@ -164,9 +164,13 @@ class Entry(Section):
     exclude_topology: Flag = False
     """Whether NUMA nodes are hidden from the kubelet."""
     on_allocate: list[Action] = []
-    """What is done once after a pod was given a device; a failure is reported and stops nothing."""
+    """What is done once when a pod was given a device, before its first container with it starts; a failure is reported
+    and stops nothing."""
     on_release: list[Action] = []
-    """What is done once after a pod released a device; a failure is reported and stops nothing."""
+    """What is done once after a pod released a device, before a container of the next pod starts."""
+    if_release_fails: Annotated[OnFailure, choice(OnFailure)] | None = None
+    """What happens when an onRelease fails: the device is Unhealthy until it succeeds, and it is tried again (block),
+    or the failure is reported and stops nothing (continue). Default: block."""
     pre_start: list[Action] = []
     """What is done before a container with such a device starts, within 25 seconds; if it fails, the container does not
     start."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ..memory import Memory
-from ..model.device import HEALTHY, Health, Slot
+from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.problem import Problem
 from ..spec import EntrySpec, Flags
 from . import list_size
@@ -42,6 +42,11 @@ class Resource:
         return {slot.id: slot for slot in self.slots}
 
     @cached_property
+    def by_device(self) -> Mapping[str, Device]:
+        """Devices by id."""
+        return {slot.device.id: slot.device for slot in self.slots}
+
+    @cached_property
     def ids(self) -> frozenset[str]:
         """The ids of all slots."""
         return frozenset(slot.id for slot in self.slots)
@@ -67,7 +72,9 @@ class Resource:
     @property
     def pre_start_required(self) -> bool:
         """Whether the kubelet must call PreStartContainer before each container start."""
-        return self.pre_start_asked or any(entry.pre_start for entry in self.entries.values())
+        return self.pre_start_asked or any(
+            entry.pre_start or entry.acts_on_handovers for entry in self.entries.values()
+        )
 
     @cached_property
     def list_bytes(self) -> int:
