@@ -284,6 +284,17 @@ async def test_a_failed_release_may_be_let_pass(kubelet, start_agent, directory,
     assert ["got", "started"] * 3 == lines(told)
 
 
+async def test_what_may_pass_makes_nobody_wait(kubelet, start_agent, directory):
+    """A failure that stops nothing is not paused after."""
+    told = directory / "told"
+    block = f"{both(told, 'exit 1; ')}\n    ifReleaseFails: continue"
+    await start_agent(config(block), retry_step_first=3600.0, retry_step_most=3600.0)
+    for pod in "ab":
+        await kubelet.run_pod(manifest(pod, {NPU: 1}))
+        await kubelet.delete_pod(pod)
+    assert ["got", "started"] * 2 == lines(told)
+
+
 async def test_what_ended_while_nobody_was_there_is_made_up_for(kubelet, start_agent, directory, shows):
     """The next process releases it, before a container gets the device."""
     told, gate = directory / "told", directory / "gate"

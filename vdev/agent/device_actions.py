@@ -121,6 +121,8 @@ class DeviceActions:
             left = [action for action, reason in reasons if reason]
             if not left or retry is None:
                 return
+            if retry.next() is None:
+                return
             retry.failed(next(reason for _, reason in reasons if reason))
             await self._clock.sleep(pause)
             pause = min(self._most, pause * 2)
