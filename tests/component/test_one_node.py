@@ -1,4 +1,4 @@
-"""A node that two entries reach, on a kubelet: who has it, before and after an edit and a plug."""
+"""A node that two entries or two names reach, on a kubelet: who has it, before and after an edit and a plug."""
 
 import pytest
 
@@ -76,3 +76,37 @@ async def test_a_plug_counts_for_the_entry_that_has_the_device(kubelet, start_ag
         for name in (STICK, ANY)
     }
     assert {STICK: 1, ANY: None} == flaps
+
+
+ALIASES = f"  - {{name: serial, resource: {ANY}, glob: '/dev/tty*'}}\n"
+
+
+async def test_names_of_one_node_in_one_entry_are_one_device(kubelet, start_agent, shows, directory):
+    """Two nodes with the same numbers and a hard link are one device, and one warning names two of them."""
+    host = FakeHost(directory / "host")
+    for name in ("tty0", "tty1", "tty2"):
+        host.node(name, "188:0")
+    host.node("tty3", "188:1")
+    agent = await start_agent(config(ALIASES), host=host.host)
+    await shows(ANY, 2, 2)
+    assert {"serial-tty0", "serial-tty3"} == set(agent.agent.reconciler.served.resources[ANY].by_id)
+    (problem,) = agent.agent.reconciler.problems
+    assert "serial-tty1 (/dev/tty1) is not advertised (and 1 more like it)" in problem.message
+    assert "it is the same device as serial-tty0 (/dev/tty0)" in problem.message
+    host.remove("/dev/tty0")
+    await shows(ANY, 2, 2)
+    await kubelet.wait_until(
+        lambda: {"serial-tty1", "serial-tty3"} == set(agent.agent.reconciler.served.resources[ANY].by_id),
+        what="the next name of the node",
+    )
+    assert [] == kubelet.errors
+
+
+async def test_a_shared_entry_hands_out_every_name_of_a_node(kubelet, start_agent, shows, directory):
+    """Its author said that pods may have the node at once."""
+    host = FakeHost(directory / "host")
+    host.node("tty0", "188:0")
+    host.node("tty1", "188:0")
+    await start_agent(config(ALIASES.replace("}", ", shared: true}")), host=host.host)
+    await shows(ANY, 2, 2)
+    assert [] == kubelet.errors

@@ -123,6 +123,18 @@ def test_functions_of_one_iommu_group_are_one_device_to_two_entries(server: Fake
     assert "b_0000-86-01.0 (/dev/vfio/41) is not advertised (and 1 more like it)" in stock.problems[0].message
 
 
+def test_functions_of_one_iommu_group_are_one_device_in_one_entry(server: FakeHost, tmp_path: Path) -> None:
+    """The second pod could not open the group that the first one has."""
+    group = server.root / "sys/devices/pci0000:80/0000:80:03.0/0000:86:01.1/iommu_group"
+    group.unlink()
+    group.symlink_to(server.root / "sys/kernel/iommu_groups/41")
+    stock = planned(server, tmp_path, "sysfs: {bus: pci, match: {driver: vfio-pci}, children: [vfio]}")
+    assert {"a": ["vfio/41"]} == paths(stock)
+    (problem,) = stock.problems
+    assert "a_0000-86-01.1 (/dev/vfio/41) is not advertised: it is the same device as a_0000-86-01.0" in problem.message
+    assert "exclude one of the two, or set shared: true in 'a'" in problem.hint
+
+
 def test_another_node_with_the_same_numbers_is_the_same_device(tmp_path: Path) -> None:
     """Whatever it is called; but clones of /dev/null stand for what they are called."""
     fake = FakeHost(tmp_path)

@@ -1,4 +1,4 @@
-"""Each node of the host belongs to one device: of several entries that find it, the first in the file gets it.
+"""Each node of the host belongs to one device: of several that find it, the first one of the first entry in the file.
 
 A device consists of certain nodes (`RawDevice.owns`) and may hand out others with them (`RawDevice.uses`). Two devices
 are the same when one hands out what the other consists of. That both hand out a third node, such as the control node of
@@ -54,7 +54,7 @@ def settle(
         for raw in raws:
             others = (owners.get(key) or users.get(key) for key in raw.owns)
             others_used = (owners.get(key) for key in raw.uses)
-            other = next((each for each in chain(others, others_used) if each and each.entry != raw.entry), None)
+            other = next(filter(None, chain(others, others_used)), None)
             if other is not None:
                 twins[entry.name, other.entry].append((raw, other))
                 continue
@@ -72,25 +72,40 @@ def settle(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The nodes that an entry's devices hand out, and whether two of these devices are the same."""
+
+    all: frozenset[str]
+    have_twins: bool
+
+
 def _reach_one_node(found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> bool:
-    """Whether any two entries find the same node at all; a quick check, since they hardly ever do."""
+    """Whether any two devices may be the same; a quick check, since they hardly ever are."""
     keys = [memory.recall("entry keys", name, (raws,), partial(_keys, raws)) for name, raws in found.items()]
-    return len(set[str]().union(*keys)) < sum(map(len, keys))
+    if any(each.have_twins for each in keys):
+        return True
+    return len(set[str]().union(*(each.all for each in keys))) < sum(len(each.all) for each in keys)
 
 
-def _keys(raws: Sequence[RawDevice], _last: object) -> frozenset[str]:
-    owned = chain.from_iterable(map(attrgetter("owns"), raws))
-    return frozenset(chain(owned, chain.from_iterable(map(attrgetter("uses"), raws))))
+def _keys(raws: Sequence[RawDevice], _last: object) -> _Keys:
+    owned = frozenset(chain.from_iterable(map(attrgetter("owns"), raws)))
+    used = frozenset(chain.from_iterable(map(attrgetter("uses"), raws)))
+    have_twins = len(owned) < sum(len(raw.owns) for raw in raws) or not owned.isdisjoint(used)
+    return _Keys(owned | used, have_twins)
 
 
 def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
     raw, other = pairs[0]
     more = f" (and {len(pairs) - 1} more like it)" if len(pairs) > 1 else ""
+    subject = f"{_shown(raw)} is not advertised{more}: it is the same device as {_shown(other)}"
+    shared = f"or set shared: true in {raw.entry!r} if pods may have it from both"
+    if raw.entry == other.entry:
+        return warning(where, f"{subject}, which this entry found first", f"exclude one of the two, {shared}")
     return warning(
         where,
-        f"{_shown(raw)} is not advertised{more}: "
-        f"it is the same device as {_shown(other)} of the entry {other.entry!r}, which comes first",
-        f"exclude it from one of the two entries, or set shared: true in {raw.entry!r} if pods may have it from both",
+        f"{subject} of the entry {other.entry!r}, which comes first",
+        f"exclude it from one of the two entries, {shared}",
     )
 
 
