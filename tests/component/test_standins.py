@@ -326,6 +326,16 @@ async def test_a_silent_line_says_nothing_and_can_begin_to(kubelet, start_agent,
     assert before == line.resolve()
 
 
+async def test_an_edit_forgets_nothing_that_was_half_said(kubelet, start_agent, directory):
+    """The second half of a line may come after an edit, of the line's own answers as well."""
+    agent = await start_agent(config("pty: script, answers: {AT: OK, A: HALF}"))
+    line = directory / "devices" / "vdev-acme-0"
+    assert b"HALF\r\n" == await talk(line, b"A\rA", 6)
+    agent.edit(config("pty: script, answers: {AT: FINE}"))
+    await agent.serves(2, kubelet)
+    assert b"FINE\r\n" == await talk(line, b"T\r", 6)
+
+
 async def test_lines_lead_nowhere_when_the_agent_has_ended(kubelet, start_agent, directory):
     """A container that restarts meanwhile must not get somebody else's terminal; then it gets a new line."""
     agent = await start_agent(config("pty: echo", count=3))

@@ -40,12 +40,13 @@ from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
 from .outputs.handover_actions import HandoverActions
 from .outputs.last_good import LastGood
+from .outputs.line_handover import LineHandover
 from .outputs.measures import Measures
 from .outputs.record import Record
 from .outputs.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler
 from .requests import Requests
-from .state_file import Owner
+from .state_file import Owner, path_of
 from .status import status
 from .steps import Steps, broken_in
 
@@ -102,6 +103,8 @@ class Agent:
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=intervals, clock=clock)
         self.cdi = CdiFiles(options.cdi_dir, intervals, clock)
+        lines = options.state_dir and path_of(options.state_dir, "lines", whose, ".sock")
+        self.serial_lines = LineHandover(lines, self.nodes, intervals, clock)
         self.record = Record(options.state_dir, whose, intervals, clock)
         self.last_good = LastGood(
             options.state_dir,
@@ -218,6 +221,7 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         await self.reconciler.start(self.last_good.read)
+        stack.push_async_callback(self.steps.take, "giving serial lines away", self.serial_lines.give)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
         sys = await asyncio.to_thread(self.options.host.path, "/sys")
@@ -239,7 +243,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await self.lists.stop()
-            await self.steps.take("hanging up serial lines", self.nodes.close)
+            await self.steps.take("hanging up serial lines", self.serial_lines.end)
 
     def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
         """Start what is done all the time, also in stand-by."""
@@ -249,7 +253,10 @@ class Agent:
             "looking at the kubelet now and then": self.events.look_at_kubelet,
             "looking at all devices now and then": self.events.look_again,
         }
-        lives = {"following the node's label": lambda: self.config.chooser.follow_label(self.reload)}
+        lives = {
+            "following the node's label": lambda: self.config.chooser.follow_label(self.reload),
+            "waiting for serial lines": self.serial_lines.wait,
+        }
         if (run_dir := self.options.run_dir) is not None:
             commands = {"status": self._status, **self.faults.commands}
             lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
@@ -275,13 +282,12 @@ class Agent:
         What the last process listed and who holds what is read only now: the one that served until now had a say in it.
         """
         async with self._turning:
+            await self.serial_lines.begin()
             await self.link.remove_leftovers()
             await self.link.look()  # so that the first services know which kubelet they register with
             self.reconciler.resume(await self.record.read())
             await self.handovers.recall()
-            with contextlib.suppress(
-                TimeoutError
-            ):  # before the first list, so that nothing that a pod holds misses in it
+            with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.events.read_holders()
             self.turned_at, self.waiting = self.options.clock.now(), ""

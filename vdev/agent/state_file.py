@@ -39,6 +39,11 @@ class Owner:
     boot: str = ""
 
 
+def path_of(directory: Path, kind: str, owner: Owner, suffix: str = ".json") -> Path:
+    """One file per kubelet: agents of two kubelets on one machine may share the directory."""
+    return directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}{suffix}"
+
+
 class StateFile:
     """The file of one kind of record in `directory`."""
 
@@ -53,8 +58,7 @@ class StateFile:
         clock: Clock = SYSTEM,
     ) -> None:
         self.owner = owner
-        # One file per kubelet: agents of two kubelets on one machine may share the directory.
-        self.path = directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}.json"
+        self.path = path_of(directory, kind, owner)
         self._version = version
         self._patience = intervals.state_file
         self._clock = clock

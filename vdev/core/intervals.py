@@ -49,6 +49,10 @@ class Intervals:
     # What the agent that serves is given time for, by one that stands by.
     directory_anew: float = 10.0  # to lock the kubelet's directory when that was made anew
 
+    # Of serial lines that go from one agent to the next.
+    look_for_lines: float = 1.0  # between looks which agent has them
+    give_lines: float = 1.0  # an agent, to ask for them or to send them
+
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress
     retire_recheck: float = 1.0  # between readings while a pod still holds it; grows with time

@@ -17,7 +17,7 @@ class Dialogue:
     end: LineEnd
     answers: Mapping[str, str] = field(default_factory=dict)
     otherwise: str | None = None
-    _unfinished: bytes = b""
+    unfinished: bytes = b""  # what was heard of a line without its end
 
     def hear(self, data: bytes) -> bytes:
         """What to send back for these bytes. A line ends with CR, LF or both; an empty one has no answer."""
@@ -27,8 +27,8 @@ class Dialogue:
             case LineEnd.SILENCE:
                 return b""
             case LineEnd.SCRIPT:
-                *lines, rest = (self._unfinished + data).replace(b"\r", b"\n").split(b"\n")
-                self._unfinished = rest[-MAX_LINE:]
+                *lines, rest = (self.unfinished + data).replace(b"\r", b"\n").split(b"\n")
+                self.unfinished = rest[-MAX_LINE:]
                 return b"".join(self._answer(line) for line in lines)
             case _:
                 assert_never(self.end)

@@ -35,4 +35,4 @@ def test_an_endless_line_is_forgotten():
     script = Dialogue(LineEnd.SCRIPT, {"AT": "OK"})
     for _ in range(100):
         assert b"" == script.hear(b"x" * 1000)
-    assert MAX_LINE == len(script._unfinished)
+    assert MAX_LINE == len(script.unfinished)

@@ -2,9 +2,10 @@
 
 All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `virtual_node_record` says whose they
 are. What an earlier process left is removed once no pod can hold it. What cannot be made turns its device Unhealthy,
-with the reason, and is tried again. A serial line is a link to a terminal of this process; when the process ends, the
-links lead nowhere, so that no container is ever given somebody else's terminal. `core.model.virtual_node` says what
-stand-ins there are, `serial_lines` talks over the serial ones.
+with the reason, and is tried again. A serial line is a link to a terminal of this process. When the process ends,
+another one goes on with it, or the links lead nowhere, so that no container is ever given somebody else's terminal.
+`core.model.virtual_node` says what stand-ins there are, `serial_lines` talks over the serial ones, `line_handover`
+brings them from one process to the next.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from ...hostfs import HostRoot, write_atomic
 from ...hostfs.look import listed
 from ...hostfs.pty import Pty, open_pty
 from .base import Output, Stage
-from .serial_lines import Line
+from .serial_lines import Line, OpenLine
 from .virtual_node_record import FILE, VirtualNodeRecord, names
 
 log = structlog.get_logger(__name__)
@@ -81,6 +82,7 @@ class VirtualNodes(Output):
         self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
         self._wanted: Mapping[str, _Wanted] = {}
         self._lines: dict[str, Line] = {}
+        self._adopted: Mapping[str, OpenLine] = {}  # lines that nobody answers yet
         self._seen: Plan | None = None
 
     @property
@@ -118,7 +120,8 @@ class VirtualNodes(Output):
         if not due and seen is not None and wanted == self._wanted:
             self._seen = plan
             return
-        lines = {key: line.pty.path for key, line in self._lines.items()}
+        lines = {key: each.pty.path for key, each in self._adopted.items()}
+        lines |= {key: each.pty.path for key, each in self._lines.items()}
         outcome = await asyncio.to_thread(self._work, wanted, lines, plan.holdings)
         self._seen, self._wanted = plan, wanted
         self._connect(outcome.lines)
@@ -129,11 +132,27 @@ class VirtualNodes(Output):
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""
-        links = [self._path(device) for device in self._lines]
+        links = {self._path(device): line.pty.path for device, line in self._lines.items()}
         for line in self._lines.values():
             line.close()
         self._lines.clear()
         await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a container may be talking to this process."""
+        return bool(self._lines)
+
+    def adopt(self, lines: Mapping[str, OpenLine]) -> None:
+        """Before the first `settle`: go on with these lines, by device, of the process that served until now."""
+        self._adopted = lines
+
+    def let_go(self) -> dict[str, OpenLine]:
+        """The lines, by device, for another process to go on with; this one answers no more and forgets them."""
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
+            line.let_go()
+        return {device: OpenLine(line.pty, line.dialogue.unfinished) for device, line in lines.items()}
 
     def release(self) -> None:
         """Let another process have the directory, for good."""
@@ -142,15 +161,22 @@ class VirtualNodes(Output):
     # --- lines and words, on the loop ---------------------------------------------------------------------------------
 
     def _connect(self, opened: Mapping[str, Pty]) -> None:
-        for device in [each for each in self._lines if each not in self._wanted or each in opened]:
+        found = {**self._adopted, **{device: OpenLine(pty) for device, pty in opened.items()}}
+        self._adopted = {}
+        for device, line in found.items():
+            if device in self._lines:
+                self._lines.pop(device).close()
+            silent = Dialogue(standin.LineEnd.SILENCE, unfinished=line.unfinished)
+            self._lines[device] = Line(line.pty, silent, pause=self._intervals.serial_line, clock=self._clock)
+        for device in [each for each in self._lines if not self._is_line(each)]:
             self._lines.pop(device).close()
-        for device, pty in opened.items():
-            silent = Dialogue(standin.LineEnd.SILENCE)
-            self._lines[device] = Line(pty, silent, pause=self._intervals.serial_line, clock=self._clock)
-        for device, line in self._lines.items():
+        for device, connected in self._lines.items():
             each = self._wanted[device]
             if isinstance(each.standin, PtyLine):
-                line.dialogue = _dialogue(each.standin, each.values)
+                connected.dialogue = _dialogue(each.standin, each.values, connected.dialogue.unfinished)
+
+    def _is_line(self, device: str) -> bool:
+        return device in self._wanted and isinstance(self._wanted[device].standin, PtyLine)
 
     def _say(self, failed: Mapping[str, str]) -> None:
         reasons = set(failed.values())
@@ -271,9 +297,9 @@ def _needed(inventory: Inventory) -> Iterator[tuple[_Wanted, Key]]:
                     yield _Wanted(entry, slot.device.raw, node), (resource.name, slot.id)
 
 
-def _dialogue(line: PtyLine, values: Mapping[str, str]) -> Dialogue:
+def _dialogue(line: PtyLine, values: Mapping[str, str], unfinished: bytes) -> Dialogue:
     answers = {heard: template.render(values) for heard, template in line.answers}
-    return Dialogue(line.end, answers, None if line.otherwise is None else line.otherwise.render(values))
+    return Dialogue(line.end, answers, None if line.otherwise is None else line.otherwise.render(values), unfinished)
 
 
 def _make_node(path: Path, like: Like) -> None:
@@ -302,10 +328,12 @@ def _link(path: Path, target: str) -> None:
     fresh.rename(path)
 
 
-def _disconnect(links: Iterable[Path], nowhere: Path) -> None:
-    for path in links:
+def _disconnect(links: Mapping[Path, str], nowhere: Path) -> None:
+    """Let the links lead nowhere, but for those that are another process's by now."""
+    for path, ours in links.items():
         with contextlib.suppress(OSError):
-            _link(path, str(nowhere))
+            if path.readlink() == Path(ours):
+                _link(path, str(nowhere))
 
 
 def _is(path: Path, kind: Callable[[int], bool]) -> bool:
