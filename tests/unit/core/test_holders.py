@@ -114,6 +114,27 @@ def test_a_young_kubelets_checkpoint_proves_nothing():
     assert not any(doubt.confirmed for doubt in after(*young).missing.values())
 
 
+def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
+    """It cannot reach its API server: it answers with no pods at all, for longer than any grace."""
+    known = after(reading(0, [A], [A]))
+    for number, at in enumerate(range(2, 30, 4)):  # each time it is made to write its checkpoint
+        late = reading(at, [], [A], written=number, kubelet=NEW, without=())
+        known = learn(known, late, {}, {A: 2.0})
+        assert may_hold(known, A)
+    named = learn(known, reading(31, [A], [A], written=99, kubelet=NEW), {}, {A: 2.0})
+    assert may_hold(named, A)
+    assert not may_hold(learn(named, reading(32, [], [A], written=99, kubelet=NEW), {}, {A: 2.0}), A)
+    assert not may_hold(learn(known, reading(32, [], [A], written=99, kubelet=NEW, without=()), {}, {A: 2.0}), A)
+
+
+def test_a_kubelet_that_knows_some_pods_and_writes_the_device_down_is_believed_that():
+    """Pods that it has from files are there at once; those of its API server may come minutes later."""
+    known = after(reading(0, [A], [A]))
+    for number, at in enumerate(range(2, 600, 4)):
+        known = learn(known, reading(at, [], [A], written=number, kubelet=NEW), {}, {A: 2.0})
+        assert may_hold(known, A)
+
+
 def test_an_init_containers_device_is_held():
     """No answer ever names it; the checkpoint has it, also when the device was named with another pod before."""
     known = after(reading(0, [A], [A]), reading(20, [], [A]), reading(21, [], []))

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Key
 
+_NO_PODS = 3  # times the grace: for so long a kubelet that knows of no pod at all is not believed
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -64,11 +66,14 @@ class Doubt:
     """Why a device that no answer names may be held: `suspects` are the pods that could have it.
 
     `since` is when it was first missing, or allocated. `confirmed`: a checkpoint written after a full answer has it.
+    `own`: it was allocated under this kubelet, and by this process. Its pod can then only be one that came with it. Of
+    what is older, an answer without any pod proves nothing: a kubelet that cannot reach its API server knows of none.
     """
 
     since: float
     suspects: frozenset[str] = frozenset()
     confirmed: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +171,7 @@ def _doubt(
         since = reading.at if allocated is None else allocated
         # Its pod was not there long before it was allocated; of an Allocate that was not ours, that is not known.
         late = {pod for pod in without if before.without.get(pod, since) > since - intervals.kubelet_grace}
-        known = Doubt(since, without if allocated is None else frozenset(late))
+        known = Doubt(since, without if allocated is None else frozenset(late), own=allocated is not None)
     elif reading.at < max(known.since, before.full_from) + intervals.unnamed_allocate:
         known = replace(known, suspects=known.suspects | (without - before.without.keys()))
     return replace(known, suspects=known.suspects & without, confirmed=rewritten or known.confirmed)
@@ -178,7 +183,11 @@ def _may_be_held(doubt: Doubt, before: Knowledge, at: float, intervals: Interval
         return at - doubt.since < intervals.kubelet_grace
     if at < max(doubt.since, before.full_from) + intervals.unnamed_allocate:
         return True
-    if not doubt.suspects or at - doubt.since >= intervals.retire_blind:
+    if doubt.own and not doubt.suspects:
+        return False
+    # Without any pod in its answers a kubelet either has none or cannot reach its API server: that is not told apart.
+    limit = intervals.retire_blind if doubt.suspects else _NO_PODS * intervals.kubelet_grace
+    if at - doubt.since >= limit:
         return False
     return doubt.confirmed or at - pressed < intervals.kubelet_grace
 

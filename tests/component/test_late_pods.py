@@ -1,0 +1,50 @@
+"""A kubelet that learns of its pods long after its start, because it cannot reach its API server."""
+
+import pytest
+
+from vdev.sim import Kubelet, Timings, manifest
+
+WHOLE, HALF = "acme.dev/mig-2x", "acme.dev/mig-1x"
+
+
+def cut(layout):
+    return f"""
+flags: {{migStrategy: mixed}}
+devices:
+  - name: acme
+    resource: acme.dev/npu
+    virtual:
+      count: 1
+      memory: 4Gi
+      partitioning:
+        slices: 2
+        profiles: {{1x: {{slices: 1, memory: 2Gi}}, 2x: {{slices: 2, memory: 4Gi}}}}
+    partitions: {{"0": [{layout}]}}
+"""
+
+
+@pytest.fixture
+async def kubelet(directory):
+    """For two seconds it says that there are no pods: twice the grace that the agent has here."""
+    timings = Timings(boot=0.01, lead=0.01, sources=2.0)
+    async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
+        yield running
+
+
+async def test_nothing_is_released_before_it_knows_its_pods(kubelet, start_agent, shows):
+    """A re-cut that waits for a pod goes on waiting; once the pod is gone for certain, it is there."""
+    agent = await start_agent(cut("2x"), kubelet_grace=1.0)
+    await kubelet.run_pod(manifest("holder", {WHOLE: 1}))
+    agent.edit(cut("1x, 1x"))
+    await shows(HALF, 2, 0)
+    await kubelet.restart(wait=False)
+    holders, readings = agent.agent.holders, set()
+    while not kubelet.ready:
+        agent.agent.due.ask_holders()
+        await kubelet.journal.next_change(at_most=0.05)
+        readings.add(holders.knowledge.answered_at)
+        assert not any(slot.health.healthy for slot in agent.agent.reconciler.served.resources[HALF].slots)
+    assert 10 < len(readings)
+    await kubelet.delete_pod("holder")
+    await shows(HALF, 2, 2)
+    assert [] == kubelet.errors
