@@ -199,6 +199,28 @@ async def test_rules_from_files(agent, shows, directory, kubelet):
     await shows(NPU, 4, 4)
 
 
+async def test_a_fault_directory_that_is_none(start_agent, shows, directory, kubelet):
+    """A file in its place is a problem that names it; with a directory there, the rules of its files are in force."""
+    faults = directory / "faults"
+    faults.write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
+    agent = await start_agent(DEVICES, fault_injection=True, fault_dir=faults)
+    await kubelet.wait_until(lambda: f"{faults} is not a directory" in str(status(agent.agent)["problems"]))
+    await shows(NPU, 4, 4)
+    faults.unlink()
+    faults.mkdir()
+    (faults / "drill.yaml").write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
+    await shows(NPU, 4, 3)
+    assert "is not a directory" not in str(status(agent.agent)["problems"])
+
+
+async def test_a_fault_file_that_cannot_be_read(agent, shows, directory, kubelet):
+    """It is a problem, and the rules of the other files are in force."""
+    (directory / "faults" / "odd.yaml").symlink_to("n" * 300)
+    (directory / "faults" / "drill.yaml").write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
+    await shows(NPU, 4, 3)
+    await kubelet.wait_until(lambda: "odd.yaml" in str(status(agent.agent)["problems"]))
+
+
 async def test_configuration_keeps_live_rules(agent, vdev, shows):
     """A reload of the configuration does not end what people inject."""
     await vdev("device", "set", "acme-0", "--health", "Unhealthy")

@@ -1,7 +1,8 @@
 """Rules beside those of the configuration: typed by people (`live`), and files in a watched directory.
 
 Each file is a source of its own. A file that changed is read again, a wrong file changes nothing and is reported, and
-the rules of a file that is gone end. The directory is for people who have nothing but `kubectl exec`.
+the rules of a file that is gone end. A directory that cannot be listed changes nothing either; one that is not there is
+empty. The directory is for people who have nothing but `kubectl exec`.
 """
 
 import asyncio
@@ -14,9 +15,8 @@ import structlog
 
 from ..core.model.fault_rules import FaultSpec
 from ..core.model.problem import Problem, error
-from ..errors import ConfigError, HostError, UsageError
+from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
-from ..hostfs.look import listed
 from .engine import Engine
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class RuleStore:
         self._engine = engine
         self._parse = parse
         self._live = FaultSpec()
-        self._files: dict[str, str] = {}
+        self._files: dict[str, str | HostError] = {}
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
@@ -91,13 +91,21 @@ class RuleStore:
         """Read the directory again."""
         if self.directory is None:
             return
-        texts = await asyncio.to_thread(_read, self.directory)
+        try:
+            texts = await asyncio.to_thread(_read, self.directory)
+        except HostError as failed:
+            hint = "give --fault-dir a directory of files with fault rules"
+            self._report((error("--fault-dir", str(failed), hint),), "fault directory cannot be read; its rules stay")
+            return
         problems = []
         for name in self._files.keys() - texts.keys():
             self._engine.load(f"file {name}", FaultSpec())
             log.info("fault file removed", file=name, injected=True)
         for name, text in texts.items():
             path = str(self.directory / name)
+            if isinstance(text, HostError):
+                problems.append(error(path, str(text)))
+                continue
             try:
                 rules = self._parse(text, path)
                 self._engine.load(f"file {name}", rules)
@@ -108,9 +116,13 @@ class RuleStore:
             else:
                 if self._files.get(name) != text:
                     log.info("fault file applied", file=name, rules=[rule.name for rule in rules.rules], injected=True)
-        if tuple(problems) != self.problems and problems:
-            log.error("fault file refused; its last good rules stay", problems=[str(each) for each in problems])
-        self._files, self.problems = texts, tuple(problems)
+        self._files = texts
+        self._report(tuple(problems), "fault file refused; its last good rules stay")
+
+    def _report(self, problems: tuple[Problem, ...], event: str) -> None:
+        if problems and problems != self.problems:
+            log.error(event, problems=[str(each) for each in problems])
+        self.problems = problems
 
 
 def name_of(device: str) -> str:
@@ -118,15 +130,29 @@ def name_of(device: str) -> str:
     return f"device:{device}"
 
 
-def _read(directory: Path) -> dict[str, str]:
-    """The texts of the directory's files. One that vanishes meanwhile counts as gone."""
-    texts = {}
-    for path in sorted(listed(directory)):
+def _read(directory: Path) -> dict[str, str | HostError]:
+    """The text of each of the directory's files, or why it cannot be read. One that vanishes meanwhile counts as gone.
+
+    Raises HostError when the directory cannot be listed.
+    """
+    texts: dict[str, str | HostError] = {}
+    for path in _listed(directory):
         if path.suffix in _SUFFIXES and not path.name.startswith("."):
             try:
-                text = HostRoot().read_text(str(path), limit=_LIMIT)
-            except HostError:  # a directory, say
-                continue
+                text: str | HostError | None = HostRoot().read_text(str(path), limit=_LIMIT)
+            except HostError as failed:
+                text = failed
             if text is not None:
                 texts[path.name] = text
     return texts
+
+
+def _listed(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        raise HostError(f"{directory} is not a directory") from None
+    except OSError as cause:
+        raise HostError(f"cannot list {directory}: {reason_of(cause)}") from cause
