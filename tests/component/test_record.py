@@ -1,6 +1,7 @@
 """What the plugin listed outlives it: the first list after a start is an edit of the last one."""
 
 import asyncio
+import shutil
 
 import pytest
 
@@ -281,3 +282,51 @@ async def test_without_a_state_directory_nothing_is_written(kubelet, start_agent
     await start_agent(config(), state_dir=None)
     await shows(NPU, 2, 2)
     assert not (directory / "state").exists()
+
+
+@pytest.mark.parametrize("kind", ["listed", "config"])
+@pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])
+async def test_what_is_kept_is_written_again_when_something_takes_it(
+    kubelet, start_agent, shows, directory, kind, harm
+):
+    """Also where nothing else happens on the node: the next start would know nothing."""
+    agent = await start_agent(config())
+    await shows(NPU, 2, 2)
+    state = directory / "state"
+    await kubelet.wait_until(lambda: [*state.glob(f"{kind}-*.json")], what="the file")
+    (path,) = state.glob(f"{kind}-*.json")
+    before = path.read_bytes()
+    match harm:
+        case "file":
+            path.unlink()
+        case "directory":
+            shutil.rmtree(state)
+        case "spoilt":
+            path.write_bytes(b"")
+
+    def is_back():
+        if not path.exists():
+            return False
+        now = path.read_bytes()
+        return now == before if kind == "listed" else now.count(b"\n") == before.count(b"\n")
+
+    await kubelet.wait_until(is_back, what="the file to be written again")
+    await agent.stop()
+    warnings = [
+        each for each in agent.logs if each["event"] == "deleted or changed by something else; writing it again"
+    ]
+    assert str(path) in {each["file"] for each in warnings}
+
+
+async def test_what_was_written_wakes_nobody_for_ever(kubelet, start_agent, shows, directory):
+    """The state directory is watched, and what vdev writes there is no reason to write again."""
+    agent = await start_agent(config())
+    await shows(NPU, 2, 2)
+    (path,) = (directory / "state").glob("listed-*.json")
+    inode = path.stat().st_ino
+    for _ in range(20):  # each is a turn of its own
+        turned = agent.agent.turned_at
+        agent.agent.due.mark()
+        await kubelet.wait_until(lambda: agent.agent.turned_at > turned)  # noqa: B023
+    assert inode == path.stat().st_ino
+    assert [] == [each for each in agent.logs if "writing it again" in each["event"]]

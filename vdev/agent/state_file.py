@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
+
+log = structlog.get_logger(__name__)
 
 _HINT = "is --state-dir right, and writable?"
 MAX_BYTES = 64 * 1024 * 1024
@@ -44,6 +48,18 @@ def path_of(directory: Path, kind: str, owner: Owner, suffix: str = ".json") -> 
     return directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}{suffix}"
 
 
+_Stamp = tuple[int, int, int]
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What another file, or the same one written anew, would not have; None where there is no file."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 class StateFile:
     """The file of one kind of record in `directory`."""
 
@@ -62,6 +78,28 @@ class StateFile:
         self._version = version
         self._patience = intervals.state_file
         self._clock = clock
+        self._stamp: _Stamp | None = None  # of the file as it was last read or written; None: there is none
+        self._look = False  # whether to compare with the disk
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The directory, while there is anything of ours in it."""
+        return frozenset({self.path.parent}) if self._stamp else frozenset()
+
+    def recheck(self, changed: frozenset[str]) -> bool:
+        """Let the next `stands` look at the disk; False when changes of these names say nothing of this file."""
+        if self._stamp is None or (changed and self.path.name not in changed):
+            return False
+        self._look = True
+        return True
+
+    async def stands(self) -> bool:
+        """Whether the file is the one last read or written; looks at the disk only after a `recheck`."""
+        look, self._look = self._look, False
+        if look and self._stamp is not None and await asyncio.to_thread(_stamp, self.path) != self._stamp:
+            self._stamp = None
+            log.warning("deleted or changed by something else; writing it again", file=str(self.path))
+        return self._stamp is not None
 
     async def read(self) -> dict[str, Any] | None:
         """The document, or None when there is none. Raises HostError and RecordError, after a second at the latest."""
@@ -73,6 +111,7 @@ class StateFile:
 
     def read_now(self) -> dict[str, Any] | None:
         """As `read`; blocks for as long as it takes."""
+        self._stamp = _stamp(self.path)
         text = read_plain(self.path, limit=MAX_BYTES)
         return None if text is None else unsealed(text, self.owner, version=self._version)
 
@@ -81,10 +120,11 @@ class StateFile:
         text = sealed(fields, self.owner, version=self._version)
         if len(text) > MAX_BYTES:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
-        directory = self.path.parent
+        directory, self._stamp = self.path.parent, None
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
             write_atomic(self.path, text, mode=0o600)
+            self._stamp = _stamp(self.path)
         except OSError as failed:
             raise HostError(f"cannot make {directory}: {failed.strerror}; {_HINT}") from failed
         except HostError as failed:

@@ -74,6 +74,15 @@ class LastGood(Output):
         self._clock = clock
         self._kept: Texts | None = None  # what is on disk, once that is known
 
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The state directory, while there is anything of ours in it."""
+        return self._file.directories if self._file else frozenset()
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Compare with the disk at the next `settle`; only the file itself says anything."""
+        return self._file is not None and self._file.recheck(changed)
+
     async def read(self) -> Kept | None:
         """What an earlier process kept; None where there is nothing. Raises ConfigError where it is of no use."""
         if self._file is None:
@@ -86,9 +95,9 @@ class LastGood(Output):
             raise ConfigError((problem,)) from wrong
 
     async def settle(self, _plan: Plan) -> None:
-        """Write down the configuration where it is another one than the last time. Raises HostError."""
+        """Write down the configuration where it is a new one, or the file is gone. Raises HostError."""
         texts = self._current()
-        if self._file is None or texts is None or texts == self._kept:
+        if self._file is None or texts is None or (texts == self._kept and await self._file.stands()):
             return
         written = await asyncio.to_thread(self._write, self._file, texts)
         self._kept = texts

@@ -46,6 +46,15 @@ class Record(Output):
         """Why what an earlier process listed is not known."""
         return (self.problem,) if self.problem else ()
 
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The state directory, while there is anything of ours in it."""
+        return self._file.directories if self._file else frozenset()
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Compare with the disk at the next `settle`; only the file itself says anything."""
+        return self._file is not None and self._file.recheck(changed)
+
     async def read(self) -> Inventory:
         """What an earlier process listed; empty where that cannot be known."""
         if self._file is None:
@@ -66,12 +75,12 @@ class Record(Output):
         log.warning("record not used", file=str(self.path), reason=why)
 
     async def settle(self, plan: Plan) -> None:
-        """Write down what is about to be listed, where it is not what was written last. Raises HostError."""
+        """Write down what is about to be listed, where it is new or the file is gone. Raises HostError."""
         subjects = {
             name: _Subject(plan.base.resources.get(name), resource.ids)
             for name, resource in plan.inventory.resources.items()
         }
-        if self._file is None or subjects == self._recorded:
+        if self._file is None or (subjects == self._recorded and await self._file.stands()):
             return
         self._recorded = None
         await asyncio.to_thread(self._write, self._file, plan.inventory.resources, subjects)
