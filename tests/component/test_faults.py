@@ -375,6 +375,7 @@ async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
     for name in names:
         await shows(name, 1, 1)
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == len(names))
+    assert [] == [each for each in agent.logs if "injecting faults" in str(each)]  # nor did an attempt fail on the way
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
