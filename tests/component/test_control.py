@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import json
+import shutil
 import socket
 
 import pytest
 
 from vdev.agent import status
 from vdev.control import command_socket
+from vdev.core.intervals import PRODUCTION, Intervals
 from vdev.errors import HostError, SocketError, UsageError
 
 CONFIG = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n"
@@ -25,9 +27,9 @@ async def defect(_request):
 
 
 @contextlib.asynccontextmanager
-async def serving(directory, commands):
+async def serving(directory, commands, intervals=PRODUCTION):
     """The socket, while the context lasts."""
-    task = asyncio.create_task(command_socket.serve(directory, commands))
+    task = asyncio.create_task(command_socket.serve(directory, commands, intervals))
     while not (directory / command_socket.SOCKET).is_socket() and not task.done():  # noqa: ASYNC110 - no event tells
         await asyncio.sleep(0.001)
     yield task
@@ -72,6 +74,52 @@ async def test_a_socket_that_is_there_answers(directory, monkeypatch):
         assert "first" == await command_socket.ask(directory, {"do": "status"})
         assert (0o600, [path]) == (path.stat().st_mode & 0o777, list(directory.glob("*.sock*")))
     assert [False] == before
+
+
+def _remove(run):
+    (run / command_socket.SOCKET).unlink()
+
+
+def _bind_another(run):
+    _remove(run)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(run / command_socket.SOCKET))
+
+
+@pytest.mark.parametrize("harm", [_remove, shutil.rmtree, _bind_another])
+async def test_a_socket_that_is_taken_away_is_made_anew(directory, kubelet, start_agent, shows, harm):
+    """Clients reach the agent again, though it cannot be told; and it goes on cleaning up after itself."""
+    run = directory / "run"
+    agent = await start_agent(CONFIG, run_dir=run, look_at_command_socket=0.01)
+    await shows("acme.dev/npu", 1, 1)
+    await kubelet.wait_until((run / command_socket.SOCKET).exists, what="the socket")
+    for _ in range(2):
+        harm(run)
+        async with asyncio.timeout(10):
+            while not await _answers(run):  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+    assert [] == status.status(agent.agent)["problems"]
+    await agent.stop()
+    assert not (run / command_socket.SOCKET).exists()
+
+
+async def _answers(run):
+    with contextlib.suppress(SocketError):
+        return "npu" in str(await command_socket.ask(run, {"do": "status"}))
+    return False
+
+
+async def test_a_socket_of_another_process_is_left_to_it(directory):
+    """One that was put in the place of ours and answers is neither replaced nor removed at the end."""
+    path = directory / command_socket.SOCKET
+    async with serving(directory, {"status": answer}, Intervals(look_at_command_socket=0.01)) as task:
+        path.unlink()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+            other.listen()
+            with pytest.raises(HostError, match="--run-dir"):
+                await asyncio.wait_for(task, 10)
+            assert path.exists()
 
 
 async def test_an_agent_without_its_socket_works_on(directory, kubelet, start_agent, shows):

@@ -30,31 +30,45 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Intervals = PRODUCTION) -> None:
-    """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError where there can be no socket."""
+    """Answer requests `{"do": <command>, …}` until cancelled, on a new socket when something takes away the old one.
+
+    Raises HostError where there can be no socket.
+    """
     path = directory / SOCKET
-    try:
-        listener = await asyncio.to_thread(_bind, path)
-    except OSError as failed:
-        raise HostError(
-            f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
-        ) from failed
+    while True:
+        try:
+            listener, own = await asyncio.to_thread(_bind, path)
+        except OSError as failed:
+            raise HostError(
+                f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
+            ) from failed
+        try:
+            async with asyncio.TaskGroup() as group:
+                taking = group.create_task(_take_clients(listener, commands, intervals), name="control clients")
+                while await asyncio.to_thread(_identity, path) == own:  # noqa: ASYNC110 - a file that goes sends no event here
+                    await asyncio.sleep(intervals.look_at_command_socket)
+                taking.cancel()
+        finally:
+            with listener:  # as long as it is open, its file's inode is no other one's
+                await asyncio.to_thread(_remove, path, own)
+        log.warning("control socket deleted or replaced by something else; making it anew", socket=str(path))
+
+
+async def _take_clients(listener: socket.socket, commands: Mapping[str, Handler], intervals: Intervals) -> None:
+    """Serve whoever connects, until cancelled."""
     loop, clients, trouble = asyncio.get_running_loop(), asyncio.Semaphore(_CLIENTS), Seldom(log)
-    try:
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await clients.acquire()
-                try:
-                    connection, _ = await loop.sock_accept(listener)
-                except OSError as failed:  # a client that is gone again, or no descriptor left
-                    clients.release()
-                    trouble.warning("client of the control socket not taken", reason=reason_of(failed))
-                    await asyncio.sleep(intervals.retry_accept)
-                    continue
-                client = group.create_task(_serve(connection, commands, intervals.command), name="control client")
-                client.add_done_callback(lambda _: clients.release())
-    finally:
-        listener.close()
-        await asyncio.to_thread(path.unlink, missing_ok=True)
+    async with asyncio.TaskGroup() as group:
+        while True:
+            await clients.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as failed:  # a client that is gone again, or no descriptor left
+                clients.release()
+                trouble.warning("client of the control socket not taken", reason=reason_of(failed))
+                await asyncio.sleep(intervals.retry_accept)
+                continue
+            client = group.create_task(_serve(connection, commands, intervals.command), name="control client")
+            client.add_done_callback(lambda _: clients.release())
 
 
 async def _serve(connection: socket.socket, commands: Mapping[str, Handler], patience: float) -> None:
@@ -102,8 +116,26 @@ def _parse(line: bytes) -> Mapping[str, Any]:
     return request
 
 
-def _bind(path: Path) -> socket.socket:
-    """A listening socket that its owner alone may open. Raises OSError; blocks.
+_Identity = tuple[int, int]
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Which file is there: no other one can be the same while the socket that made it is open."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _remove(path: Path, own: _Identity | None) -> None:
+    """Remove our socket, but not what something else put there."""
+    if _identity(path) == own:
+        path.unlink(missing_ok=True)
+
+
+def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
+    """A listening socket that its owner alone may open, and its file. Raises OSError; blocks.
 
     It is made under another name and renamed, so that whoever sees the file can connect.
     """
@@ -119,11 +151,12 @@ def _bind(path: Path) -> socket.socket:
         listener.bind(str(unfinished))
         unfinished.chmod(0o600)
         listener.listen(_CLIENTS)
+        own = _identity(unfinished)
         unfinished.replace(path)  # the socket of a process that is gone may stand there
     except OSError:
         listener.close()
         raise
-    return listener
+    return listener, own
 
 
 async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
