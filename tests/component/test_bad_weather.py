@@ -212,7 +212,7 @@ async def test_a_burst_of_nodes_is_few_lists(kubelet, start_agent, shows, direct
     before = agent.agent.lists.services[UART]._server.servicer._version
     dev = directory / "host" / "dev"
     for number in range(2000):  # the agent, on the same loop, sees none of them before the last
-        (dev / f"ttyUSB{number}").write_text("char 188:1")
+        (dev / f"ttyUSB{number}").write_text(f"char 188:{number}")
     await shows(UART, 2000, 2000)
     assert 2 >= agent.agent.lists.services[UART]._server.servicer._version - before
 
