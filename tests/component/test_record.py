@@ -284,14 +284,16 @@ async def test_without_a_state_directory_nothing_is_written(kubelet, start_agent
     assert not (directory / "state").exists()
 
 
-@pytest.mark.parametrize("kind", ["listed", "config"])
+@pytest.mark.parametrize("kind", ["listed", "config", "handovers"])
 @pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])
 async def test_what_is_kept_is_written_again_when_something_takes_it(
     kubelet, start_agent, shows, directory, kind, harm
 ):
     """Also where nothing else happens on the node: the next start would know nothing."""
-    agent = await start_agent(config())
+    agent = await start_agent(config().replace("}}\n", "}, onRelease: [{command: [/bin/true]}]}\n"))
     await shows(NPU, 2, 2)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: agent.agent.holders.knowledge.named, what="a reading")
     state = directory / "state"
     await kubelet.wait_until(lambda: [*state.glob(f"{kind}-*.json")], what="the file")
     (path,) = state.glob(f"{kind}-*.json")
@@ -308,7 +310,7 @@ async def test_what_is_kept_is_written_again_when_something_takes_it(
         if not path.exists():
             return False
         now = path.read_bytes()
-        return now == before if kind == "listed" else now.count(b"\n") == before.count(b"\n")
+        return now.count(b"\n") == before.count(b"\n") if kind == "config" else now == before
 
     await kubelet.wait_until(is_back, what="the file to be written again")
     await agent.stop()

@@ -39,6 +39,15 @@ class HandoverRecord:
         self._written = EMPTY
         self._turn = asyncio.Lock()
 
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The state directory, while there is anything of ours in it."""
+        return self._file.directories if self._file else frozenset()
+
+    def recheck(self, changed: frozenset[str]) -> bool:
+        """Compare with the disk at the next `write`; only the file itself says anything."""
+        return self._file is not None and self._file.recheck(changed)
+
     async def read(self) -> Ledger:
         """What an earlier process knew; empty where that cannot be known."""
         if self._file is None:
@@ -53,12 +62,12 @@ class HandoverRecord:
         return handovers.recalled(ledger)
 
     async def write(self, ledger: Ledger) -> None:
-        """Write it down where it is not what was written last. A failure is a problem, and stops nothing."""
+        """Write it down where it is new or the file is gone. A failure is a problem, and stops nothing."""
         if self._file is None:
             return
         try:
             async with self._clock.timeout(self._patience), self._turn:
-                if ledger == self._written:
+                if ledger == self._written and (ledger == EMPTY or await self._file.stands()):
                     return
                 await asyncio.to_thread(self._file.write, _fields(ledger))
                 self.problem, self._written = None, ledger

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...aio.clock import Clock
@@ -77,10 +78,20 @@ class HandoverActions(Output):
         """Why releases may be missed over a restart."""
         return (self._record.problem,) if self._record.problem else ()
 
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The state directory, while there is anything of ours in it."""
+        return self._record.directories
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Compare the record with the disk at the next `settle`."""
+        return self._record.recheck(changed)
+
     async def settle(self, plan: Plan) -> None:
-        """Begin releases whose devices are known by now."""
+        """Begin releases whose devices are known by now; write the record again where it is gone."""
         self._inventories = (plan.inventory, plan.base)
         self._begin()
+        await self._record.write(self._ledger)
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
