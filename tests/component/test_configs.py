@@ -67,6 +67,8 @@ FEATURES = [
     ("sharing", "mps", "resources"),
     ("resources", "gpus"),
     ("resources", "mig"),
+    ("node", "labels"),
+    ("devices", "*", "labels"),
 ]
 
 

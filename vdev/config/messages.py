@@ -31,11 +31,11 @@ def explained(error: ValidationError, document: Document, root: type[Section]) -
 
 
 def empty_values(document: Document) -> Iterator[Problem]:
-    """A problem for each key of `devices` and `faults` that has no value.
+    """A problem for each key of `devices`, `faults` and `node` that has no value.
 
     A whole section may be empty, and NVIDIA's own sections are read as NVIDIA's plugin reads them.
     """
-    for section in ("devices", "faults"):
+    for section in ("devices", "faults", "node"):
         for path in _without_value(document.root.get(section), (section,)):
             key, model = str(path[-1]), _model_at(path[:-1], ConfigFile)
             if len(path) > 1 and model and key in _fields(model) and key not in model.may_be_empty:

@@ -16,6 +16,7 @@ from ..errors import ConfigError
 from .checks import fault_targets, whole_file
 from .checks.entries import check_entries, check_entry
 from .checks.fault_rule import check_rule
+from .checks.node_section import check_node
 from .checks.sharing_block import check_sharing
 from .compile import whole_spec
 from .compile.entry_spec import entry_spec
@@ -85,6 +86,7 @@ def built(
     whole_file.check_flags(validated, entries, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
     whole_file.check_sizes(validated, compiled, report)
+    check_node(validated.file.node, entries, report)
     whole_file.check_emptiness(validated, report)
     whole_file.unused_keys(report)
 
@@ -95,6 +97,7 @@ def built(
             sharing=whole_spec.sharing(validated, report, left_out),
             gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
+            node=whole_spec.node(validated.file.node),
         )
 
     faults = _faults(validated, spec(frozenset()), report)

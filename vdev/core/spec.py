@@ -5,7 +5,7 @@ the place in the file, for problems that only the node can tell.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -317,6 +317,47 @@ PRE_START_LIMIT = 25.0
 """Seconds for all that is done before one container starts; the kubelet waits 30."""
 
 
+# --- what the node says about itself ---------------------------------------------------------------------------------
+
+
+class LabelOutput(StrEnum):
+    """Where the node's labels go: nowhere, to the Node object, or to a file for Node Feature Discovery."""
+
+    OFF = "off"
+    NODE = "node"
+    NFD = "nfd"
+
+
+class TrueWhen(StrEnum):
+    """When a condition is True: while all devices of its entry are healthy, or while one of them is not."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionSpec:
+    """A condition of the Node that follows the health of an entry's devices.
+
+    `reason` and `message` are for when a device is unhealthy; "" = made from what is wrong with it.
+    """
+
+    type: str
+    true_when: TrueWhen = TrueWhen.HEALTHY
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """What the plugin says about its node beside the device plugin API; nothing, unless it is asked for."""
+
+    labels: LabelOutput = LabelOutput.OFF
+    events: bool = False
+    conditions: bool = False
+    status: bool = False
+
+
 # --- entries, sharing, names ----------------------------------------------------------------------------------------
 
 
@@ -342,6 +383,8 @@ class EntrySpec:
     on_allocate: tuple[ActionSpec, ...] = ()
     on_release: tuple[ActionSpec, ...] = ()
     if_release_fails: OnFailure = OnFailure.BLOCK
+    labels: tuple[tuple[str, Template], ...] = ()  # of the node, beside those of the devices' maker
+    conditions: tuple[ConditionSpec, ...] = ()
     gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
 
     @property
@@ -353,6 +396,11 @@ class EntrySpec:
     def is_nvidia(self) -> bool:
         """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
         return isinstance(self.source, VirtualSource) and self.source.id_style is IdStyle.NVIDIA
+
+    @property
+    def without_node(self) -> "EntrySpec":
+        """The entry without what the node says of it, which changes no device and nothing that a container gets."""
+        return replace(self, labels=(), conditions=()) if self.labels or self.conditions else self
 
     def parts(self, index: int) -> tuple[str, ...] | None:
         """The profiles that a device is cut into, or None for a device that stays whole."""
@@ -408,6 +456,7 @@ class Spec:
     gpu_patterns: tuple[NamePattern, ...] = ()
     mig_patterns: tuple[NamePattern, ...] = ()
     faults: FaultSpec = NO_RULES
+    node: NodeSpec = NodeSpec()
 
     def on_node(self, node: str) -> tuple[EntrySpec, ...]:
         """The entries that concern that node."""

@@ -203,7 +203,7 @@ def test_names_are_unique() -> None:
     [
         (
             "flgs: {}",
-            "f:1:1: flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, imex, ",
+            "flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, node, imex, ",
         ),
         ("flgs: {}", "did you mean 'flags'?"),
         ("flags: {renameByDefault: true}", "it belongs under sharing.timeSlicing or sharing.mps"),

@@ -195,12 +195,12 @@ def check_entries(models: Entries, report: Report) -> None:
             if not path_pattern.parse(item.path).is_literal:
                 continue
             before = literal.setdefault(item.path, (path, model))
-            if before[1] is not model and _may_meet(before[1], model):
+            if before[1] is not model and may_meet(before[1], model):
                 at = report.document.value_place((*before[0], "glob"))
                 message = f"{item.path} is handed out by the entry {before[1].name!r} at {at} as well"
                 report.warning((*path, "glob", number, "path"), message, "two pods could get it at the same time")
 
 
-def _may_meet(one: Entry, other: Entry) -> bool:
+def may_meet(one: Entry, other: Entry) -> bool:
     """Whether both entries may be on one node; different patterns count as different nodes."""
     return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))

@@ -9,7 +9,7 @@ from ..presets.preset_texts import PresetTexts
 from ..report import Report
 from ..schema import sources
 from ..schema.entry import Entry
-from .templated import actions, container, health, parser, virtual_node
+from .templated import actions, container, health, labels, parser, virtual_node
 from .virtual_block import Resolved, partitions, virtual
 
 
@@ -40,6 +40,13 @@ def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, report: Report
         on_release=actions(model.on_release, parse, (*path, "onRelease")),
         if_release_fails=model.if_release_fails or spec.OnFailure.BLOCK,
         pre_start=actions(model.pre_start, parse, (*path, "preStart")),
+        labels=labels(model.labels, parse, (*path, "labels")),
+        conditions=tuple(
+            spec.ConditionSpec(
+                type=each.type, true_when=each.true_when, reason=each.reason or "", message=each.message or ""
+            )
+            for each in model.conditions
+        ),
         gpu_names=resolved.gpu_names,
     )
 

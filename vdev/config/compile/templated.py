@@ -1,6 +1,6 @@
-"""The parts of an entry that hold templates: what containers get, health, the virtual node, actions."""
+"""The parts of an entry that hold templates: what containers get, health, the virtual node, labels, actions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...core import spec
 from ...core.model import template
@@ -69,6 +69,11 @@ def health(model: entry.Health, parse: Parse, path: KeyPath) -> spec.HealthSpec:
         healthy_threshold=model.healthy_threshold,
         start_grace=model.start_grace,
     )
+
+
+def labels(models: Mapping[str, str], parse: Parse, path: KeyPath) -> tuple[tuple[str, Template], ...]:
+    """Labels of the node."""
+    return tuple((key, parse(value, (*path, key))) for key, value in models.items())
 
 
 def virtual_node(model: VirtualNode, parse: Parse, path: KeyPath) -> StandIn:

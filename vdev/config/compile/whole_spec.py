@@ -1,4 +1,4 @@
-"""The sections other than `devices` and `faults` to the core's values: flags, sharing, names by pattern."""
+"""The sections other than `devices` and `faults` to the core's values: flags, sharing, names, node."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,19 @@ from ...core import spec
 from ...core.model.names import domain_and_name
 from ...core.model.place import KeyPath
 from ...core.partitions.geometry import resource_suffix
-from ...core.spec import EntrySpec, Flags, NamePattern, SharedResource, SharingKind, SharingSpec
+from ...core.spec import (
+    EntrySpec,
+    Flags,
+    LabelOutput,
+    NamePattern,
+    NodeSpec,
+    SharedResource,
+    SharingKind,
+    SharingSpec,
+)
 from ..report import Report
 from ..schema import config_file
+from ..schema.node_section import NFD, Node
 from ..validation import Validated
 
 
@@ -30,6 +40,12 @@ def flags(model: config_file.Flags) -> Flags:
         mofed_enabled=model.mofed_enabled,
         shared_devices_allocation_policy=plugin.shared_devices_allocation_policy,
     )
+
+
+def node(model: Node) -> NodeSpec:
+    """What the node says about itself."""
+    labels = {False: LabelOutput.OFF, True: LabelOutput.NODE, NFD: LabelOutput.NFD}[model.labels]
+    return NodeSpec(labels=labels, events=model.events, conditions=model.conditions, status=model.status)
 
 
 def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str]:

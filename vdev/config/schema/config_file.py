@@ -8,6 +8,7 @@ from ...core import spec
 from ...core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from .entry import Entry
 from .fault_section import Faults
+from .node_section import Node
 from .nvidia_forms import Gfd, Imex, References, comma_list, prefixed
 from .scalars import (
     AbsolutePath,
@@ -188,6 +189,7 @@ class ConfigFile(Section):
     sharing: Sharing = Sharing()
     faults: Faults = Faults()
     resources: Resources = Resources()
+    node: Node = Node()
     imex: Imex | None = None
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None

@@ -8,6 +8,7 @@ from ...core.model.names import ENTRY_NAME
 from ...core.spec import GroupBy, OnFailure, Probe
 from ..document.parser import Plain
 from .lifecycle_actions import Action
+from .node_section import Condition, LabelKey, LabelValue
 from .scalars import (
     PATH,
     STRING,
@@ -161,6 +162,11 @@ class Entry(Section):
     """How devices are partitioned: by index "0", range "1-2" or "all", a list of profiles or the name of a layout."""
     visible_devices_env: EnvName | None = None
     """Environment variable with the list of devices. Default: made from the resource's name."""
+    labels: dict[LabelKey, LabelValue] = {}
+    """Labels of the node, under node.labels; values may hold placeholders, and must come to the same for all devices.
+    They win over those of the devices' maker."""
+    conditions: list[Condition] = []
+    """Conditions of the node that follow the health of these devices, under node.conditions."""
     exclude_topology: Flag = False
     """Whether NUMA nodes are hidden from the kubelet."""
     on_allocate: list[Action] = []

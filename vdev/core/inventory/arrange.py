@@ -106,10 +106,11 @@ def _resource(
 ) -> Resource:
     """The resource of these groups; what is known of each group is summed up instead of being counted again."""
     used = {entry: entries[entry] for group in groups for entry in group.entries}
+    held = used or {key: entry for key, entry in entries.items() if entry.resource == name}
     resource = Resource(
         name=name,
         slots=tuple(chain.from_iterable(group.slots for group in groups)),
-        entries=used or {key: entry for key, entry in entries.items() if entry.resource == name},
+        entries={key: entry.without_node for key, entry in held.items()},
         sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
         if spec.sharing and replicas
         else None,

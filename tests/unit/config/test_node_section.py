@@ -1,0 +1,121 @@
+"""The section `node`, and the labels and conditions of entries."""
+
+import pytest
+
+from vdev import config
+from vdev.core.spec import ConditionSpec, LabelOutput, NodeSpec, TrueWhen
+from vdev.errors import ConfigError
+
+ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
+
+
+def refusals(text):
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(text, "f")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_everything_is_off_unless_asked_for():
+    assert NodeSpec() == config.load_text("devices: []").spec.node
+    assert NodeSpec() == config.load_text("devices: []\nnode: {}").spec.node
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("false", LabelOutput.OFF), ("true", LabelOutput.NODE), ("nfd", LabelOutput.NFD), ('"nfd"', LabelOutput.NFD)],
+)
+def test_where_labels_go(written, meant):
+    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}, events: true, conditions: true, status: true}}")
+    assert NodeSpec(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
+
+
+@pytest.mark.parametrize("written", ["false", "true", "nfd"])
+def test_the_effective_configuration_loads_again(written):
+    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}}}")
+    assert loaded.spec.node == config.load_text(config.render(loaded.origins)).spec.node
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("{labels: yes}", "expected true, false or nfd"),
+        ('{labels: "true"}', "take the quotes off"),
+        ("{labels: NFD}", "expected true, false or nfd, got the string 'NFD'"),
+        ("{labels: 1}", "expected true, false or nfd, got the number 1"),
+        ("{labels: }", "node.labels: 'labels' has no value"),
+        ("{events: 1}", "node.events: expected true or false"),
+        ("{label: true}", "unknown key 'label'"),
+        ("[]", "node: expected a mapping"),
+    ],
+)
+def test_what_the_section_refuses(section, expected):
+    assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
+
+
+def test_labels_and_conditions_of_an_entry():
+    text = (
+        "node: {labels: true, conditions: true}\n" + ENTRY + 'labels: {acme.dev/l: "m-{attributes.m}", empty: ""}\n  '
+        "conditions: [{type: GpuHealthy}, {type: GpuLost, trueWhen: unhealthy, reason: Lost, message: gone}]"
+    )
+    loaded = config.load_text(text)
+    assert () == loaded.problems
+    (entry,) = loaded.spec.entries
+    assert {"acme.dev/l": "m-x", "empty": ""} == {
+        key: template.render({"attributes.m": "x"}) for key, template in entry.labels
+    }
+    assert (
+        ConditionSpec(type="GpuHealthy"),
+        ConditionSpec(type="GpuLost", true_when=TrueWhen.UNHEALTHY, reason="Lost", message="gone"),
+    ) == entry.conditions
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("labels: {a b: x}", "f:5:12: devices[0].labels[\"a b\"]: 'a b' is not a valid label key"),
+        ("labels: {kubernetes.io/hostname: x}", "belongs to Kubernetes"),
+        ("labels: {a: -x}", "is not a valid label value"),
+        ("labels: {a: x y}", "is not a valid label value"),
+        (f"labels: {{a: {'x' * 64}}}", "has 64 characters; at most 63 are allowed"),
+        (f"labels: {{a: '{{id}}{'x' * 64}'}}", "its literal part has 64 characters"),
+        ("labels: {a: '-{id}'}", "no label has such a value"),
+        ("labels: {a: '{id}/{index}'}", "no label has such a value"),
+        ("labels: {a: '{attributes.n}'}", "unknown attribute 'n'"),
+        ("labels: {a: '{nope}'}", "unknown placeholder {nope}"),
+        ("labels: {a: '{id'}", "stray '{'"),
+        ("labels: {a: 1}", "write it in quotes"),
+        ("labels: {a: }", "labels.a: expected a string, got nothing"),
+        ("conditions: [{}]", "'type' is missing"),
+        ("conditions: [{type: Ready}]", "conditions[0].type: the condition Ready belongs to the kubelet"),
+        ("conditions: [{type: a b}]", "'a b' is not a valid type of a condition"),
+        ("conditions: [{type: A, reason: a b}]", "'a b' is not a valid reason"),
+        ("conditions: [{type: A, trueWhen: never}]", "expected healthy or unhealthy"),
+        ("conditions: [{type: A}, {type: A}]", "f:5:34: devices[0].conditions[1].type: the condition A is given twice"),
+    ],
+)
+def test_what_an_entry_refuses(line, expected):
+    assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
+
+
+def test_entries_that_share_a_condition_mean_the_same():
+    def text(*both):
+        return "".join(
+            f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}, onNodes: [{node}], "
+            f"conditions: [{{type: A, trueWhen: {when}}}]}}\n"
+            for name, (when, node) in zip("ab", both, strict=True)
+        )
+
+    head = "node: {conditions: true}\ndevices:\n"
+    assert () == config.load_text(head + text(("healthy", "x"), ("healthy", "x"))).problems
+    apart = text(("healthy", "x"), ("unhealthy", "y"))
+    assert () == config.load_text(head + apart).problems
+    (said,) = refusals(head + text(("healthy", "x"), ("unhealthy", "x")))
+    assert "the condition A is True while devices are healthy at f:3:" in said
+
+
+def test_what_nothing_writes_is_a_warning():
+    loaded = config.load_text(ENTRY + "labels: {a: b}\n  conditions: [{type: A}]", "f")
+    assert [
+        "f:5:3: devices[0].labels: warning: the labels of a are not written; set node.labels to true",
+        "f:6:3: devices[0].conditions: warning: the conditions of a are not written; set node.conditions to true",
+    ] == [str(each) for each in loaded.problems]

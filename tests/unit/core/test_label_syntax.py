@@ -1,0 +1,87 @@
+"""What Kubernetes takes as label, and which labels and conditions belong to others."""
+
+import pytest
+
+from vdev.core.model import label_syntax
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "plain",
+        "acme.dev/cooling",
+        "acme.dev/A_b.c-9",
+        "nvidia.com/gpu.product",
+        "feature.node.kubernetes.io/pci-10de.present",
+        "kueue.x-k8s.io/flavor",
+        "resource.kubernetes.io/x",
+        "a" * 63,
+        "a." * 126 + "a/" + "b" * 63,
+    ],
+)
+def test_keys_that_are_taken(key):
+    """With a DNS name before the slash or without, 253 and 63 characters; what other projects own is theirs to give."""
+    assert "" == label_syntax.key_problem(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("", "must be 1 to 63"),
+        ("acme.dev/", "must be 1 to 63"),
+        ("/x", "is not a DNS name"),
+        ("Acme.dev/x", "is not a DNS name in lower case"),
+        ("a/b/c", "is not a DNS name"),
+        ("a..b/c", "is not a DNS name"),
+        ("-a/c", "is not a DNS name"),
+        ("acme.dev/-x", "must be 1 to 63"),
+        ("acme.dev/x y", "must be 1 to 63"),
+        ("a" * 64, "must be 1 to 63"),
+        ("a." * 126 + "aa/b", "of at most 253 characters"),
+        ("kubernetes.io/hostname", "belongs to Kubernetes"),
+        ("topology.kubernetes.io/zone", "belongs to Kubernetes"),
+        ("node.kubernetes.io/instance-type", "belongs to Kubernetes"),
+        ("x.node.kubernetes.io/y", "belongs to Kubernetes"),
+        ("node-role.kubernetes.io/worker", "belongs to Kubernetes"),
+        ("node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
+        ("a.node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
+        ("kubelet.kubernetes.io/x", "belongs to Kubernetes"),
+    ],
+)
+def test_keys_that_are_refused(key, said):
+    """By the API server, or because the kubelet, its admission or an administrator owns them."""
+    assert said in label_syntax.key_problem(key)
+
+
+@pytest.mark.parametrize("value", ["", "a", "A.b_c-9", "x" * 63])
+def test_values_that_are_taken(value):
+    """An empty one too."""
+    assert "" == label_syntax.value_problem(value)
+
+
+@pytest.mark.parametrize("value", ["a b", "-a", "a-", "a/b", "x" * 64, "ä", "a\n", "{x}"])
+def test_values_that_are_refused(value):
+    """A wrong character, a wrong end, or too many."""
+    assert label_syntax.value_problem(value)
+
+
+@pytest.mark.parametrize("name", ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"])
+def test_types_of_conditions_that_are_taken(name):
+    """A qualified name."""
+    assert "" == label_syntax.condition_type_problem(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Ready", "belongs to the kubelet"),
+        ("NetworkUnavailable", "belongs to the kubelet"),
+        ("Gpu Healthy", "is not a valid type"),
+        ("", "is not a valid type"),
+        ("a/b/C", "is not a valid type"),
+        ("x" * 317, "at most 316"),
+    ],
+)
+def test_types_of_conditions_that_are_refused(name, said):
+    """The kubelet's own, and what is no qualified name."""
+    assert said in label_syntax.condition_type_problem(name)

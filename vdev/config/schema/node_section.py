@@ -1,0 +1,71 @@
+"""What the node says about itself: the section `node`, and the conditions of an entry."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from ...core.model import label_syntax, template
+from ...core.spec import TrueWhen
+from ..document.parser import Plain
+from .scalars import Flag, TemplateText, Text, Word, choice, without_problem
+from .section import Section, described, refuse
+
+NFD = "nfd"
+
+
+def _labels(value: object) -> object:
+    if isinstance(value, bool) or (type(value) is str and value == NFD):
+        return value
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    hint = "take the quotes off" if isinstance(value, str) and value.lower() in ("true", "false") else ""
+    return refuse(f"expected true, false or {NFD}, got {described(value)}", hint)
+
+
+Labels = Annotated[
+    bool | Literal["nfd"],
+    BeforeValidator(_labels),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": NFD}]}),
+]
+"""Whether and how labels are written."""
+
+
+class Node(Section):
+    """What the plugin says about its node beside the device plugin API. Each needs permissions of its own."""
+
+    labels: Labels = False
+    """Whether the node gets the labels that the makers' own labellers write, and those of the entries. true: on the
+    Node object; nfd: through a file for Node Feature Discovery, which needs no access to the API server."""
+    events: Flag = False
+    """Whether what happens to devices becomes Events of the Node."""
+    conditions: Flag = False
+    """Whether the conditions of the entries are written into the Node's status."""
+    status: Flag = False
+    """Whether extended resources are written into the Node's status, for a node on which no device plugin is to run."""
+
+
+def _literals_problem(value: str) -> str:
+    return label_syntax.literals_problem(template.parse(value).literals)
+
+
+LabelKey = Annotated[Word, without_problem(label_syntax.key_problem)]
+"""The key of a label, as Kubernetes takes it."""
+
+LabelValue = Annotated[TemplateText, without_problem(_literals_problem)]
+"""The value of a label, with placeholders."""
+
+ConditionType = Annotated[Word, without_problem(label_syntax.condition_type_problem)]
+"""The type of a condition, as Kubernetes takes it."""
+
+
+class Condition(Section):
+    """A condition of the Node that follows the health of the entry's devices."""
+
+    type: ConditionType
+    """Type of the condition, such as GpuHealthy."""
+    true_when: Annotated[TrueWhen, choice(TrueWhen)] = TrueWhen.HEALTHY
+    """When the condition is True: while all devices are healthy, or while one is unhealthy."""
+    reason: Annotated[Word, without_problem(label_syntax.condition_reason_problem)] | None = None
+    """Reason to give while a device is unhealthy, one word such as GpuLost. Default: made from the device's own."""
+    message: Text | None = None
+    """Message to give while a device is unhealthy. Default: which devices, and why."""
