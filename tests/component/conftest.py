@@ -16,26 +16,14 @@ from blockbuster import blockbuster_ctx
 
 import vdev
 import vdev.sim
+from tests.kit import quick
 from vdev import config
 from vdev.agent import Agent, Options, status
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
 from vdev.hostfs import HostRoot
-from vdev.sim import Kubelet, Timings
+from vdev.sim import Kubelet
 
-# What a test would only wait for. Nothing here decides who wins a race that a test is about.
-QUICK = {
-    "retire_settle": 0.2,
-    "retire_recheck": 0.1,
-    "kubelet_grace": 0.2,
-    "admission": 0.1,
-    "unnamed_allocate": 0.3,
-    "look_at_holders_for_actions": 0.2,
-    "retry_virtual_node": 0.1,
-    "retry_cdi": 0.1,
-    "empty_list": 0.3,
-    "retire_handover": 0.4,
-}
 INTERVALS = frozenset(each.name for each in fields(Intervals))
 
 
@@ -88,8 +76,7 @@ def _inotify():
 @pytest.fixture
 async def kubelet(directory):
     """A kubelet of 1.36 that runs; its node status follows at once, and its pods come soon after a restart."""
-    timings = Timings(boot=0.01, lead=0.01, sources=0.1)
-    async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
+    async with Kubelet(directory / "kubelet", rate_limit=False, timings=quick.KUBELET) as running:
         yield running
 
 
@@ -121,7 +108,7 @@ async def start_agent(kubelet, directory, _inotify):
             state_dir=directory / "state",
             clock=LeapClock(),
         )
-        intervals = QUICK | {name: options.pop(name) for name in INTERVALS & options.keys()}
+        intervals = quick.INTERVALS | {name: options.pop(name) for name in INTERVALS & options.keys()}
         agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options), outputs=outputs)
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
         started.append(running)

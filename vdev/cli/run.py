@@ -5,11 +5,15 @@ import asyncio
 import functools
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import UsageError
 from . import options
 from .limits import raise_open_files
+
+if TYPE_CHECKING:
+    from ..agent import Options
+    from ..settings import Settings
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
@@ -36,16 +40,30 @@ def run(args: argparse.Namespace) -> int:
         )
     raise_open_files()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
-    from .. import config  # not needed for --help, nor to refuse wrong options
-    from ..agent import Agent, Options
-    from ..hostfs import HostRoot
-    from ..hostfs.boot_id import boot_id
-    from ..observe import log, service_manager
+    from ..agent import Agent  # not needed for --help, nor to refuse wrong options
+    from ..observe import log
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
+    made = agent_options(chosen)
+
+    async def main() -> None:
+        _leave(await Agent(made).run())
+
+    asyncio.run(main())
+    raise AssertionError("unreachable: the process has ended")
+
+
+def agent_options(chosen: "Settings") -> "Options":
+    """What the command's options mean to the agent."""
+    from .. import config  # as above
+    from ..agent import Options
+    from ..hostfs import HostRoot
+    from ..hostfs.boot_id import boot_id
+    from ..observe import service_manager
+
     load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     load_again = functools.partial(config.load_again, overrides=chosen.overrides)
-    agent_options = Options(
+    return Options(
         node=chosen.node_name,
         files=chosen.config_files,
         load=load,
@@ -66,12 +84,6 @@ def run(args: argparse.Namespace) -> int:
         fault_injection=chosen.enable_fault_injection,
         fault_dir=chosen.fault_dir,
     )
-
-    async def main() -> None:
-        _leave(await Agent(agent_options).run())
-
-    asyncio.run(main())
-    raise AssertionError("unreachable: the process has ended")
 
 
 def _leave(code: int) -> NoReturn:

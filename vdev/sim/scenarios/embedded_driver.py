@@ -18,6 +18,7 @@ from ..kubelet.kubelet import Kubelet
 from ..kubelet_clock import LeapClock
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
+from ..timings import Timings
 from .plugin_process import Plugin, PluginPlaces, VdevRun
 from .scenario import Action, Capability, ScenarioError
 
@@ -27,10 +28,19 @@ _HOST_NODES = ("null", "zero")
 
 
 class SimDriver:
-    """A node in a temporary directory, as an async context manager. `plugin` creates the plugin under test."""
+    """A node in a temporary directory, as an async context manager. `plugin` creates the plugin under test, `timings`
+    are its kubelet's.
+    """
 
-    def __init__(self, plugin: Callable[[PluginPlaces], Plugin] = VdevRun, *, node_name: str = "sim-node") -> None:
+    def __init__(
+        self,
+        plugin: Callable[[PluginPlaces], Plugin] = VdevRun,
+        *,
+        node_name: str = "sim-node",
+        timings: Timings | None = None,
+    ) -> None:
         self._make_plugin = plugin
+        self._timings = timings
         self._node_name = node_name
         self._clock = LeapClock()
         self.capabilities = frozenset(Capability)
@@ -54,7 +64,11 @@ class SimDriver:
         self._plugin = self._make_plugin(self._places)
         self._configured = False
         self.kubelet = Kubelet(
-            self._places.kubelet_dir, node_name=self._node_name, clock=self._clock, host_root=self._places.host_root
+            self._places.kubelet_dir,
+            node_name=self._node_name,
+            clock=self._clock,
+            host_root=self._places.host_root,
+            timings=self._timings,
         )
         await self.kubelet.start()
         return self

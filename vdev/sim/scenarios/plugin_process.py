@@ -30,6 +30,18 @@ class PluginPlaces:
     log: Path
     node_name: str
 
+    def flags(self) -> tuple[str, ...]:
+        """The same places, as options of `vdev run`."""
+        return (
+            *("--config-file", str(self.configuration)),
+            *("--kubelet-dir", str(self.kubelet_dir)),
+            *("--cdi-dir", str(self.cdi_dir)),
+            *("--host-root", str(self.host_root)),
+            *("--run-dir", str(self.run_dir)),
+            *("--state-dir", str(self.state_dir)),
+            *("--node-name", self.node_name),
+        )
+
 
 class Plugin(Protocol):
     """A plugin that can be started and ended."""
@@ -60,13 +72,7 @@ class VdevRun:
         with await asyncio.to_thread(places.log.open, "ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "vdev", "run"),
-                *("--config-file", str(places.configuration)),
-                *("--kubelet-dir", str(places.kubelet_dir)),
-                *("--cdi-dir", str(places.cdi_dir)),
-                *("--host-root", str(places.host_root)),
-                *("--run-dir", str(places.run_dir)),
-                *("--state-dir", str(places.state_dir)),
-                *("--node-name", places.node_name),
+                *places.flags(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,52 @@
+"""The plugin in the process of the test, behind the face that a process of its own has: it starts and ends at once."""
+
+import argparse
+import asyncio
+from dataclasses import replace
+
+from tests.kit import quick
+from vdev.agent import Agent, status
+from vdev.aio.clock import LeapClock
+from vdev.cli import options, run
+from vdev.core.intervals import Intervals
+from vdev.sim.scenarios.plugin_process import reasons_in
+from vdev.sim.scenarios.scenario import ScenarioError
+
+
+class AgentHere:
+    """What `vdev run` with these flags makes, with shorter pauses. Start and end it from one task."""
+
+    def __init__(self, flags):
+        parser = argparse.ArgumentParser()
+        options.add_all(parser)
+        chosen = run.agent_options(options.read(parser.parse_args(flags), {}))
+        self._options = replace(chosen, intervals=Intervals(**quick.INTERVALS), clock=LeapClock())
+        self._agent = self._task = None
+
+    @classmethod
+    def at(cls, places):
+        """As a scenario's driver makes it."""
+        return cls(places.flags())
+
+    async def start(self):
+        """Start it, without waiting until it is up."""
+        self._agent = Agent(self._options)
+        self._task = asyncio.create_task(self._agent.run(), name="agent")
+
+    async def stop(self):
+        """Stop it as SIGTERM does. No effect if it is not running."""
+        if self._task is None:
+            return
+        task, self._task = self._task, None
+        self._agent.stop()
+        async with asyncio.timeout(30):
+            assert 0 == await task
+
+    async def reasons(self):
+        """Why it calls devices Unhealthy."""
+        return reasons_in(status.status(self._agent))
+
+    def check(self):
+        """Raise ScenarioError if it ended by itself."""
+        if self._task is not None and self._task.done():
+            raise ScenarioError(f"the plugin ended: {self._task.exception() or self._task.result()}")

@@ -1,0 +1,20 @@
+"""Shorter pauses, for an agent and a kubelet in a test: what it would only wait for.
+
+Nothing here decides who wins a race that a test is about.
+"""
+
+from vdev.sim import Timings
+
+KUBELET = Timings(boot=0.01, lead=0.01, sources=0.1)
+INTERVALS = {
+    "retire_settle": 0.2,
+    "retire_recheck": 0.1,
+    "kubelet_grace": 0.2,
+    "admission": 0.1,
+    "unnamed_allocate": 0.3,
+    "look_at_holders_for_actions": 0.2,
+    "retry_virtual_node": 0.1,
+    "retry_cdi": 0.1,
+    "empty_list": 0.3,
+    "retire_handover": 0.4,
+}
