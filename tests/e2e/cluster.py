@@ -31,7 +31,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"
 PATIENCE = 180.0  # seconds; a ConfigMap's edit takes up to a minute and a half, an image may have to be pulled
 _TIMEOUT = 60.0  # seconds for one kubectl
-_PAUSE = 0.5  # seconds between looks
+_PAUSE = 0.5  # seconds between looks at a cluster, which is asked for everything
 _SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]  # ends at once when told, unlike a bare sleep
 _REGISTRATIONS = "kubelet_device_plugin_registration_total"
 
@@ -103,8 +103,9 @@ class Kubectl:
 class ClusterDriver:
     """One node of a cluster. As an async context manager it deploys the agent, and takes everything away at the end."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, pause: float = _PAUSE) -> None:
         self.target = target
+        self.pause = pause  # seconds between looks
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
         self.capabilities = frozenset({Capability.PLUGIN, Capability.REGISTRATIONS, Capability.REASONS})
@@ -283,7 +284,7 @@ class ClusterDriver:
 
     async def change(self) -> None:
         """Return soon. Raises ScenarioError if the agent's container was restarted."""
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(self.pause)
         for document in await self._agent_pods():
             for status in document["status"].get("containerStatuses", []):
                 ended = status.get("lastState", {}).get("terminated")
@@ -297,7 +298,7 @@ class ClusterDriver:
         try:
             async with asyncio.timeout(patience):
                 while not await condition():  # noqa: ASYNC110  # a cluster is asked, it does not tell
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(self.pause)
         except TimeoutError:
             raise ScenarioError(f"not within {patience:g} s: {what}") from None
 

@@ -10,15 +10,16 @@ import importlib
 import json
 import re
 import shutil
-import signal
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+import structlog
 import yaml
 
 from tests.e2e.cluster import ClusterDriver, Kubectl, KubectlError, Target
+from tests.kit import quick
+from tests.kit.agent_here import AgentHere
 from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet
@@ -70,12 +71,12 @@ def merged(document, patch):
 
 
 class EmbeddedKubectl(Kubectl):
-    """kubectl of a cluster with one node, whose kubelet is the embedded one; the DaemonSet is one `vdev run`."""
+    """kubectl of a cluster with one node, whose kubelet is the embedded one; the DaemonSet is one agent."""
 
     def __init__(self, root):
         super().__init__(Target())
         self.root, self.objects, self.agent, self.serial = root, {}, None, 0
-        self.kubelet = Kubelet(root / "k", node_name=NODE)
+        self.kubelet = Kubelet(root / "k", node_name=NODE, timings=quick.KUBELET)
 
     async def __call__(self, *arguments, stdin=None, patience=60):  # noqa: ARG002, C901, PLR0911, PLR0912, PLR0915  # a table of commands
         """The same commands, answered from here."""
@@ -215,21 +216,19 @@ class EmbeddedKubectl(Kubectl):
             return
         self.publish()
         self.serial += 1
-        args = self.objects["daemonset", "vdev"]["spec"]["template"]["spec"]["containers"][0]["args"]
+        command, *args = self.objects["daemonset", "vdev"]["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert "run" == command
         flags = [each.replace("/etc/vdev", str(self.root / "etc")) for each in args if "http" not in each]
         flags += ["--kubelet-dir", str(self.root / "k"), "--cdi-dir", str(self.root / "cdi")]
         flags += ["--run-dir", str(self.root), "--state-dir", str(self.root / "state"), "--node-name", NODE]
-        with (self.root / "log").open("ab") as log:
-            self.agent = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "vdev", *flags, stdout=log, stderr=log
-            )
+        self.agent = AgentHere(flags)
+        await self.agent.start()
 
     async def stop(self):
         """End it as the kubelet would."""
         if self.agent is not None:
             agent, self.agent = self.agent, None
-            agent.send_signal(signal.SIGTERM)
-            assert 0 == await agent.wait()
+            await agent.stop()
 
 
 @pytest.fixture
@@ -238,14 +237,15 @@ async def driver():
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl, which renders the overlay, is not here")
     root = Path(tempfile.mkdtemp(prefix="vd-"))
-    made = ClusterDriver(Target(kubelet_restart_command="true"))
+    made = ClusterDriver(Target(kubelet_restart_command="true"), pause=0.05)
     made.kubectl = EmbeddedKubectl(root)
     await made.kubectl.kubelet.start()
     try:
-        async with made:
-            await made.reset()
-            await made.begin()
-            yield made
+        with structlog.testing.capture_logs():
+            async with made:
+                await made.reset()
+                await made.begin()
+                yield made
     finally:
         await made.kubectl.stop()
         await made.kubectl.kubelet.stop()
