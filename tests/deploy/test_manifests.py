@@ -1,11 +1,5 @@
-"""The manifests: what they render to is valid, asks for little, and the chart says the same as kustomize.
+"""The manifests: what they render to is valid, asks for little, and the chart says the same as kustomize."""
 
-kubectl renders kustomize; without it those tests are skipped with a reason.
-"""
-
-import copy
-import functools
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -15,53 +9,15 @@ import pytest
 import yaml
 
 import vdev
+from tests.kit.manifests import CHART, DEPLOY, charted, helm, kustomize, one, plain, pod_of, rendered
 from vdev import config
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-CHART = DEPLOY / "helm" / "vdev"
 OVERLAYS = sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
 ALL = [DEPLOY / "base", *OVERLAYS]
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 STATE_DIR = "/var/lib/vdev"
 
-kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders kustomize, is not here")
-helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reason="helm-python-sdk is not installed")
 by_name = pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
-
-
-@functools.cache
-def _rendered(directory):
-    done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
-
-
-def rendered(directory):
-    """The objects that kustomize makes of a directory."""
-    return copy.deepcopy(_rendered(directory))
-
-
-def charted(values=None, release="vdev"):
-    """The objects that Helm makes of the chart."""
-    from helm_python import Chart
-
-    values = values or {}
-    with Chart.load(CHART) as chart:
-        chart.validate_schema(chart.merge_values(values))
-        output = chart.render(values, name=release, namespace="vdev-system")
-    texts = [text for name, text in output.items() if name.endswith(".yaml")]
-    return [each for text in texts for each in yaml.safe_load_all(text) if each]
-
-
-def one(objects, kind):
-    """The only object of a kind."""
-    (found,) = [each for each in objects if each["kind"] == kind]
-    return found
-
-
-def pod_of(objects):
-    """The pod's spec of the DaemonSet."""
-    return one(objects, "DaemonSet")["spec"]["template"]["spec"]
 
 
 @kustomize
@@ -131,17 +87,6 @@ def test_an_edit_of_the_configmap_arrives(directory):
 
 @kustomize
 @by_name
-def test_token_only_with_permission(directory):
-    """The pod has a token just where a role needs it, and the role allows no more than `get` on nodes."""
-    objects = rendered(directory)
-    roles = [each for each in objects if each["kind"] in ("ClusterRole", "Role")]
-    assert bool(roles) == pod_of(objects)["automountServiceAccountToken"]
-    for role in roles:
-        assert [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}] == role["rules"]
-
-
-@kustomize
-@by_name
 def test_configurations_are_good(directory):
     """Every file of every ConfigMap is a good configuration."""
     for each in rendered(directory):
@@ -167,30 +112,6 @@ def test_the_command_line_is_known(directory):
 # --- the chart --------------------------------------------------------------------------------------------------------
 
 _INFO = 1  # Helm's severity of "icon is recommended"
-_HELM_LABELS = {
-    "app.kubernetes.io/instance",
-    "app.kubernetes.io/managed-by",
-    "app.kubernetes.io/version",
-    "helm.sh/chart",
-}
-
-
-def plain(objects):
-    """Objects without what only Helm or only kustomize adds: Helm's labels, the namespace object, empty mappings."""
-    found = {}
-    for each in copy.deepcopy(objects):
-        if each["kind"] == "Namespace":
-            continue
-        spec = each.get("spec", {})
-        places = [each["metadata"].get("labels"), spec.get("selector", {}).get("matchLabels")]
-        places.append(spec.get("template", {}).get("metadata", {}).get("labels"))
-        for labels in places:
-            for name in _HELM_LABELS & (labels or {}).keys():
-                del labels[name]
-        if each["kind"] == "ConfigMap":  # the generator of kustomize labels it as well
-            each["data"] = {name: text.strip() for name, text in each["data"].items()}
-        found[each["kind"], each["metadata"]["name"]] = each
-    return found
 
 
 def files_of(directory):
@@ -244,6 +165,9 @@ def test_chart_objects_are_valid():
         "image": {"digest": "sha256:" + "0" * 64},
         "imagePullSecrets": [{"name": "pull"}],
         "nodeLabel": {"enabled": True},
+        "node": {"labels": True, "features": True, "status": True, "events": True},
+        "migConfig": {"enabled": True},
+        "ownNodeOnly": {"enabled": True},
         "hostDevices": {"enabled": True},
         "cdi": {"enabled": True, "strategy": "cdi-annotations"},
         "logLevel": "debug",
@@ -256,7 +180,7 @@ def test_chart_objects_are_valid():
     objects = charted(values, release="lab")
     for each in objects:
         kubernetes_validate.validate(each, "1.36", strict=True)
-    assert {"lab-vdev"} == {each["metadata"]["name"] for each in objects}
+    assert all(each["metadata"]["name"].startswith("lab-vdev") for each in objects)
     assert "vdev@sha256:" + "0" * 64 == pod_of(objects)["containers"][0]["image"]
 
 
@@ -265,6 +189,9 @@ def test_chart_objects_are_valid():
     ("values", "text"),
     [
         ({"hostDevice": {}}, "hostDevice"),
+        ({"node": {"label": True}}, "label"),
+        ({"node": {"labels": "nfd"}}, "labels"),
+        ({"migConfig": True}, "migConfig"),
         ({"image": {"digest": "md5:1"}}, "digest"),
         ({"logLevel": "loud"}, "logLevel"),
         ({"httpPort": 0}, "httpPort"),

@@ -20,3 +20,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
+
+{{/* The rules of the cluster role of each feature that is on: feature -> rules. Nothing, where none needs the API. */}}
+{{- define "vdev.clusterRoles" -}}
+{{- if .Values.nodeLabel.enabled }}
+node-label:
+  - {apiGroups: [""], resources: [nodes], verbs: [get]}
+{{- end }}
+{{- if .Values.node.labels }}
+node-labels:
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
+{{- end }}
+{{- if .Values.node.status }}
+node-status:
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
+  - {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
+{{- end }}
+{{- if .Values.node.events }}
+node-events:
+  - {apiGroups: [""], resources: [nodes], verbs: [get]}
+{{- end }}
+{{- if .Values.migConfig.enabled }}
+mig-config:
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
+{{- end }}
+{{- end }}

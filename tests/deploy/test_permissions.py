@@ -1,0 +1,147 @@
+"""What the agent may do in the API: nothing by default, and with each component exactly what its feature needs."""
+
+import pytest
+import yaml
+
+from tests.kit.manifests import DEPLOY, charted, composed, helm, kustomize, one, plain, pod_of, rendered
+
+WRITE_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch", "patch")}
+# component: the permissions that it gives as (namespace, resource, verb), and the chart's values that do the same
+COMPONENTS = {
+    "node-label": ({("", "nodes", "get")}, {"nodeLabel": {"enabled": True}}),
+    "node-labels": (WRITE_NODES, {"node": {"labels": True}}),
+    "node-features": (set(), {"node": {"features": True}}),
+    "node-status": (
+        {("", "nodes", "get"), ("", "nodes", "list"), ("", "nodes", "watch"), ("", "nodes/status", "patch")},
+        {"node": {"status": True}},
+    ),
+    "node-events": (
+        {("", "nodes", "get"), ("default", "events", "create"), ("default", "events", "patch")},
+        {"node": {"events": True}},
+    ),
+    "mig-config": (WRITE_NODES, {"migConfig": {"enabled": True}}),
+    "own-node-only": (set(), {"ownNodeOnly": {"enabled": True}}),
+}
+FEATURES = "/etc/kubernetes/node-feature-discovery/features.d"
+RENDERED = [DEPLOY / "base", *sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))]
+
+by_component = pytest.mark.parametrize("name", COMPONENTS)
+
+
+def granted(objects):
+    """The permissions of the agent's service account: (namespace, resource, verb), each for the core group."""
+    account = one(objects, "ServiceAccount")["metadata"]
+    roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in objects}
+    found = set()
+    for binding in objects:
+        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
+            continue
+        (subject,) = binding["subjects"]
+        assert {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]} == subject
+        namespace = binding["metadata"].get("namespace", "")
+        for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]["rules"]:
+            assert {"apiGroups", "resources", "verbs"} == rule.keys()
+            assert [""] == rule["apiGroups"]
+            found |= {(namespace, resource, verb) for resource in rule["resources"] for verb in rule["verbs"]}
+    return found
+
+
+def everything():
+    """The values of all components together."""
+    values = {}
+    for _, some in COMPONENTS.values():
+        for key, value in some.items():
+            values[key] = values.get(key, {}) | value
+    return values
+
+
+def test_every_component_with_a_role_is_here():
+    """A component that brings objects of its own is in the table above."""
+    found = {path.parent.name for path in DEPLOY.glob("components/*/*.yaml") if path.name != "kustomization.yaml"}
+    assert found | {"node-features"} == COMPONENTS.keys()
+
+
+@kustomize
+def test_nothing_by_default():
+    """The base has no role, no policy and no token."""
+    objects = rendered(DEPLOY / "base")
+    assert {"Namespace", "ServiceAccount", "ConfigMap", "DaemonSet"} == {each["kind"] for each in objects}
+    assert not pod_of(objects)["automountServiceAccountToken"]
+    assert not one(objects, "ServiceAccount")["automountServiceAccountToken"]
+
+
+@kustomize
+@pytest.mark.parametrize("directory", RENDERED, ids=lambda path: path.name)
+def test_a_token_only_with_a_permission(directory):
+    """An overlay's pod has a token just where a role needs it."""
+    objects = rendered(directory)
+    assert bool(granted(objects)) == pod_of(objects)["automountServiceAccountToken"]
+
+
+@kustomize
+@by_component
+def test_exactly_what_it_needs(name, tmp_path):
+    """A component gives its permissions and no other, a token only for those, and valid objects."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    wanted, _ = COMPONENTS[name]
+    objects = composed(tmp_path, [name])
+    for each in objects:
+        kubernetes_validate.validate(each, "1.36", strict=True)
+    assert wanted == granted(objects)
+    assert bool(wanted) == pod_of(objects)["automountServiceAccountToken"]
+
+
+@kustomize
+@by_component
+def test_the_pod_stays_as_it_is(name, tmp_path):
+    """A component changes nothing of the pod but the token; node-features adds one directory of the host."""
+    before, after = pod_of(rendered(DEPLOY / "base")), pod_of(composed(tmp_path, [name]))
+    if name == "node-features":
+        volume = after["volumes"].pop()
+        assert {"path": FEATURES, "type": "DirectoryOrCreate"} == volume["hostPath"]
+        assert {"name": volume["name"], "mountPath": FEATURES} == after["containers"][0]["volumeMounts"].pop()
+    before["automountServiceAccountToken"] = after["automountServiceAccountToken"]
+    assert before == after
+
+
+@kustomize
+def test_components_add_up(tmp_path):
+    """All of them together give the sum, in whatever order, and no object twice."""
+    objects = composed(tmp_path, COMPONENTS)
+    assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
+    assert plain(objects) == plain(composed(tmp_path, list(reversed(COMPONENTS))))
+    assert len(objects) == len({(each["kind"], each["metadata"]["name"]) for each in objects})
+
+
+def test_the_namespace_is_left_to_the_base():
+    """No overlay sets a namespace for all objects: that would move the role for Events out of `default`."""
+    for path in DEPLOY.glob("overlays/*/kustomization.yaml"):
+        assert "namespace" not in yaml.safe_load(path.read_text()), path
+
+
+@kustomize
+@helm
+@by_component
+def test_the_chart_gives_the_same(name, tmp_path):
+    """A value of the chart renders what its component does."""
+    assert plain(composed(tmp_path, [name])) == plain(charted(COMPONENTS[name][1]))
+
+
+@kustomize
+@helm
+def test_the_chart_gives_the_same_together(tmp_path):
+    """All values together are all components together."""
+    assert plain(composed(tmp_path, COMPONENTS)) == plain(charted(everything()))
+
+
+@helm
+def test_another_release_has_names_of_its_own():
+    """Two releases in one cluster share no object, and each has its own account in its bindings and its policy."""
+    first, second = (
+        {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each for each in objects}
+        for objects in (charted(everything()), charted(everything(), release="lab"))
+    )
+    assert not first.keys() & second.keys()
+    assert granted(list(first.values())) == granted(list(second.values()))
+    (condition,) = one(second.values(), "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"].endswith("'system:serviceaccount:vdev-system:lab-vdev'")

@@ -1,0 +1,92 @@
+"""What deploy/ renders to: kustomize by kubectl, the chart by Helm's engine; without them the tests are skipped."""
+
+import copy
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CHART = DEPLOY / "helm" / "vdev"
+_HELM_LABELS = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/version",
+    "helm.sh/chart",
+}
+
+kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders kustomize, is not here")
+helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reason="helm-python-sdk is not installed")
+
+
+@functools.cache
+def _rendered(directory):
+    done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def rendered(directory):
+    """The objects that kustomize makes of a directory."""
+    return copy.deepcopy(_rendered(directory))
+
+
+def charted(values=None, release="vdev"):
+    """The objects that Helm makes of the chart."""
+    from helm_python import Chart
+
+    values = values or {}
+    with Chart.load(CHART) as chart:
+        chart.validate_schema(chart.merge_values(values))
+        output = chart.render(values, name=release, namespace="vdev-system")
+    texts = [text for name, text in output.items() if name.endswith(".yaml")]
+    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+
+
+def one(objects, kind):
+    """The only object of a kind."""
+    (found,) = [each for each in objects if each["kind"] == kind]
+    return found
+
+
+def pod_of(objects):
+    """The pod's spec of the DaemonSet."""
+    return one(objects, "DaemonSet")["spec"]["template"]["spec"]
+
+
+def composed(place, components):
+    """The objects of an overlay with the base and these components, written into a new directory in `place`."""
+    place /= "-".join(["base", *components])
+    place.mkdir()
+    up = Path(os.path.relpath(DEPLOY, place.resolve()))  # kustomize takes no absolute path
+    document = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [str(up / "base")],
+        "components": [str(up / "components" / name) for name in components],
+    }
+    (place / "kustomization.yaml").write_text(yaml.safe_dump(document))
+    return rendered(place)
+
+
+def plain(objects):
+    """Objects without what only Helm or only kustomize adds: Helm's labels, the namespace object, empty mappings."""
+    found = {}
+    for each in copy.deepcopy(objects):
+        if each["kind"] == "Namespace":
+            continue
+        spec = each.get("spec", {})
+        places = [each["metadata"].get("labels"), spec.get("selector", {}).get("matchLabels")]
+        places.append(spec.get("template", {}).get("metadata", {}).get("labels"))
+        for labels in places:
+            for name in _HELM_LABELS & (labels or {}).keys():
+                del labels[name]
+        if each["kind"] == "ConfigMap":  # the generator of kustomize labels it as well
+            each["data"] = {name: text.strip() for name, text in each["data"].items()}
+        found[each["kind"], each["metadata"]["name"]] = each
+    return found
