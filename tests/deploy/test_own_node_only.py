@@ -1,0 +1,176 @@
+"""The admission policy that keeps an agent's token to its own Node, evaluated on requests as the API server does.
+
+CEL's reference implementation evaluates the expressions; without it the tests are skipped. What else the API server
+does (which requests a policy is about, and that an error refuses) is imitated here.
+"""
+
+import copy
+import functools
+
+import pytest
+import yaml
+
+from tests.kit.manifests import DEPLOY, charted, helm
+
+POLICY, BINDING = yaml.safe_load_all((DEPLOY / "components" / "own-node-only" / "policy.yaml").read_text())
+NODE_NAME = "authentication.kubernetes.io/node-name"
+AGENT = "system:serviceaccount:vdev-system:vdev"
+NO_NODE = "the token names no node; vdev has to use the one that the kubelet mounts into its pod"
+ANOTHER_NODE = 'vdev on node "worker-1" may not change node "worker-2"'
+ANOTHER_EVENT = 'vdev on node "worker-1" may only write Events about this node'
+ERROR = "an expression failed"  # refuses as well, since the policy says `failurePolicy: Fail`
+
+
+class Failed(Exception):
+    """An expression that could not be evaluated."""
+
+
+def evaluated(expression, data):
+    """The value of an expression, checked before it is evaluated. Raises Failed."""
+    cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates CEL, is not installed")
+    env = cel.NewEnv(variables=dict.fromkeys(data, cel.Type.DYN))
+    value = env.compile(expression).eval(data=data)
+    if value.type() == cel.Type.ERROR:
+        raise Failed(value.plain_value())
+    return value.plain_value()
+
+
+def concerns(rule, request):
+    """Whether a rule of the policy is about a request, by group, version, resource and operation."""
+    resource = "/".join(filter(None, (request["resource"]["resource"], request.get("subResource"))))
+    asked = (request["resource"]["group"], request["resource"]["version"], resource, request["operation"])
+    return all(
+        word in rule[key]
+        for word, key in zip(asked, ("apiGroups", "apiVersions", "resources", "operations"), strict=True)
+    )
+
+
+def refusal(spec, request, before, after):
+    """Why the policy refuses a request, empty when it does not."""
+    if not any(concerns(rule, request) for rule in spec["matchConstraints"]["resourceRules"]):
+        return ""
+    data = {"request": request, "oldObject": before, "object": after}
+    try:
+        if not all(evaluated(each["expression"], data) for each in spec["matchConditions"]):
+            return ""
+        variables = {}
+        for each in spec["variables"]:
+            variables[each["name"]] = evaluated(each["expression"], data | {"variables": variables})
+        data["variables"] = variables
+        for each in spec["validations"]:
+            if not evaluated(each["expression"], data):
+                return evaluated(each["messageExpression"], data) if "messageExpression" in each else each["message"]
+    except Failed:
+        assert "Fail" == spec["failurePolicy"]
+        return ERROR
+    return ""
+
+
+def user(name=AGENT, **extra):
+    """Who asks. Without extra values the API server leaves the whole key out."""
+    return {"username": name, "groups": ["system:serviceaccounts"]} | ({"extra": extra} if extra else {})
+
+
+def bound(name=AGENT, node="worker-1"):
+    """Who asks with the token that the kubelet mounts into a pod."""
+    return user(name, **{"authentication.kubernetes.io/pod-name": ["vdev-x"], NODE_NAME: [node]})
+
+
+def node(name="worker-1"):
+    """A Node."""
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"a": "b"}}}
+
+
+def event(name="worker-1", kind="Node"):
+    """An Event about an object."""
+    about = {"kind": kind, "name": name, "uid": "1"}
+    return {"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "default"}, "involvedObject": about}
+
+
+def asked(resource, operation="UPDATE", who=None, group=""):
+    """A request about `nodes`, `nodes/status` or `events`."""
+    resource, _, part = resource.partition("/")
+    kind = {"group": group, "version": "v1", "resource": resource}
+    return {
+        "operation": operation,
+        "userInfo": who or bound(),
+        "resource": kind,
+        "subResource": part,
+        "name": "worker-2",
+    }
+
+
+NAMELESS = copy.deepcopy(event())
+del NAMELESS["involvedObject"]["name"]
+
+REQUESTS = {
+    "labels of the own node": (asked("nodes"), node(), node(), ""),
+    "status of the own node": (asked("nodes/status"), node(), node(), ""),
+    "labels of another node": (asked("nodes"), node("worker-2"), node("worker-2"), ANOTHER_NODE),
+    "status of another node": (asked("nodes/status"), node("worker-2"), node("worker-2"), ANOTHER_NODE),
+    "another node by the name of the own one": (asked("nodes"), node("worker-2"), node(), ANOTHER_NODE),
+    "a new node": (asked("nodes", "CREATE"), None, node("worker-2"), ANOTHER_NODE),
+    "another node's end": (asked("nodes", "DELETE"), node("worker-2"), None, ANOTHER_NODE),
+    "an event about the own node": (asked("events", "CREATE"), None, event(), ""),
+    "the own event again": (asked("events"), event(), event(), ""),
+    "an event about another node": (asked("events", "CREATE"), None, event("worker-2"), ANOTHER_EVENT),
+    "another node's event again": (asked("events"), event("worker-2"), event("worker-2"), ANOTHER_EVENT),
+    "another node's event taken over": (asked("events"), event("worker-2"), event(), ANOTHER_EVENT),
+    "the own event given away": (asked("events"), event(), event("worker-2"), ANOTHER_EVENT),
+    "an event about a pod of that name": (asked("events", "CREATE"), None, event(kind="Pod"), ANOTHER_EVENT),
+    "an event about no name": (asked("events", "CREATE"), None, NAMELESS, ERROR),
+    "no extra values": (asked("nodes", who=user()), node(), node(), NO_NODE),
+    "no node in the token": (asked("nodes", who=user(other=["worker-1"])), node(), node(), NO_NODE),
+    "an event, and no node in the token": (asked("events", "CREATE", user()), None, event(), NO_NODE),
+    "an empty node in the token": (asked("nodes", who=bound(node="")), node(""), node(""), NO_NODE),
+    "a node in the token without a value": (asked("nodes", who=user(**{NODE_NAME: []})), node(), node(), ERROR),
+    "an account of another name": (asked("nodes", who=bound(f"{AGENT}-2")), node("worker-2"), node("worker-2"), ""),
+    "the same name in another namespace": (
+        asked("nodes", who=bound("system:serviceaccount:default:vdev")), node("worker-2"), node("worker-2"), "",
+    ),
+    "a kubelet": (asked("nodes/status", who=user("system:node:worker-2")), node("worker-2"), node("worker-2"), ""),
+    "a person": (asked("events", "CREATE", user("admin")), None, event("worker-2"), ""),
+    "something else": (asked("pods", "DELETE"), {"metadata": {"name": "a"}}, None, ""),
+    "nodes of another group": (asked("nodes", group="metrics.k8s.io"), node("worker-2"), node("worker-2"), ""),
+}  # fmt: skip
+
+by_request = pytest.mark.parametrize("name", REQUESTS)
+
+
+@by_request
+def test_who_may_change_what(name):
+    """The agent's token is good for its own node and Events about it; nobody else is concerned."""
+    request, before, after, reason = REQUESTS[name]
+    assert reason == refusal(POLICY["spec"], request, before, after)
+
+
+@functools.cache
+def chart():
+    """What the chart of another release renders with the policy."""
+    return charted({"ownNodeOnly": {"enabled": True}}, release="lab")
+
+
+@helm
+@by_request
+def test_the_chart_decides_the_same(name):
+    """The policy of a release is about this release's account, and decides as kustomize's does."""
+    request, before, after, reason = copy.deepcopy(REQUESTS[name])
+    request["userInfo"]["username"] = request["userInfo"]["username"].replace(
+        "vdev-system:vdev", "vdev-system:lab-vdev"
+    )
+    (spec,) = (each["spec"] for each in chart() if each["kind"] == "ValidatingAdmissionPolicy")
+    assert reason == refusal(spec, request, before, after)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_every_validation_is_needed(number):
+    """The table notices when one of the validations is missing."""
+    spec = copy.deepcopy(POLICY["spec"])
+    del spec["validations"][number]
+    assert any(reason != refusal(spec, *rest) for *rest, reason in REQUESTS.values())
+
+
+def test_the_policy_is_in_force():
+    """The binding names the policy, denies, and leaves no request out."""
+    assert {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]} == BINDING["spec"]
+    assert "Fail" == POLICY["spec"]["failurePolicy"]
