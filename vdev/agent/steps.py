@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from ..aio.backoff import Backoff
 from ..aio.cancellation import raise_if_cancelled
 from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, error
 from ..errors import InvariantBroken, VdevError
-from ..plugin.service import Backoff
 
 log = structlog.get_logger(__name__)
 

@@ -10,15 +10,15 @@ end of an old one takes the new one down. So the streams are ended first, by sto
 
 import asyncio
 import contextlib
-import random
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
 import structlog
 
+from ..aio.backoff import Backoff
 from ..aio.cancellation import raise_if_cancelled
 from ..aio.clock import SYSTEM, Clock
 from ..aio.interruption import Interrupted, Interruption
@@ -44,18 +44,6 @@ class State(StrEnum):
     SERVING = "serving without a kubelet"
     REFUSED = "refused by the kubelet"
     STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Growing, jittered pauses between attempts, in seconds."""
-
-    first: float
-    most: float
-
-    def pause(self, attempt: int) -> float:
-        """The pause after failed attempt number `attempt` (0 for the first)."""
-        return min(self.most, self.first * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
 
 
 class _Held(Exception):
