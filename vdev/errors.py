@@ -10,6 +10,7 @@
     ├── ActionFailed         what must be done before a container starts was not done        FAILED_PRECONDITION
     ├── RegistrationRefused  the kubelet said a permanent no to a resource
     ├── SocketError          a socket that cannot be bound or reached
+    ├── ApiServerError       the API server gave no answer, or a no; `vdev.kube.answers` has one for each of them
     ├── HostError            a file, directory or device of the host that cannot be used
     └── InvariantBroken      what must never be so is so; the one error that ends a running agent
 
@@ -80,6 +81,10 @@ class SocketError(VdevError):
 
 class SocketUnreachable(SocketError):
     """A kubelet dialled one of our sockets in vain, whatever its file looks like: another one must be made."""
+
+
+class ApiServerError(VdevError):
+    """The API server gave no answer, or one that is a no."""
 
 
 class HostError(VdevError):

@@ -32,6 +32,7 @@ class Group(Enum):
     UNUSED = "accepted because NVIDIA's plugin has them, and ignored"
     NODE = "the node"
     KUBELET = "the kubelet"
+    API = "the API server (asked only if something in the configuration needs it)"
     PROCESS = "the process"
 
 
@@ -129,6 +130,7 @@ _plugin = functools.partial(_option, Group.PLUGIN)
 _unused = functools.partial(_option, Group.UNUSED)
 _node = functools.partial(_option, Group.NODE)
 _kubelet = functools.partial(_option, Group.KUBELET)
+_api = functools.partial(_option, Group.API)
 _process = functools.partial(_option, Group.PROCESS)
 
 
@@ -335,6 +337,17 @@ class Settings(BaseSettings):
         may_be_empty=True,
     )
 
+    kubeconfig: Path | None = _api(
+        "the kubeconfig file that says which API server, and as whom",
+        "KUBECONFIG",
+        default=None,
+        metavar="FILE",
+        unset="the pod's service account",
+    )
+    context: str = _api(
+        "the context of the kubeconfig file", "VDEV_CONTEXT", default="", metavar="NAME", unset="the file's current one"
+    )
+
     log_level: Literal["debug", "info", "warning", "error"] = _process(
         "the least important messages to log", "VDEV_LOG_LEVEL", default="info"
     )
@@ -377,6 +390,12 @@ class Settings(BaseSettings):
     def _faults_are_allowed(self) -> Self:
         if self.fault_dir and not self.enable_fault_injection:
             raise ValueError("--fault-dir needs --enable-fault-injection: files in it make devices fail")
+        return self
+
+    @model_validator(mode="after")
+    def _the_context_is_in_a_file(self) -> Self:
+        if self.context and not self.kubeconfig:
+            raise ValueError("--context needs the file that it is in: --kubeconfig FILE (env KUBECONFIG)")
         return self
 
     @property

@@ -28,6 +28,8 @@ class Intervals:
     retry_cdi: float = 5.0  # a CDI file that could not be written
     retry_cdi_most: float = 30.0  # one that something else keeps deleting or changing
     retry_label: float = 1.0  # at the start, where the API server does not answer
+    api_pause_first: float = 1.0  # what the API server did not answer; doubles with each failure
+    api_pause_most: float = 60.0
     retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second
     retry_first: float = 0.2  # registering; doubles with each failure
     retry_most: float = 10.0
@@ -67,7 +69,10 @@ class Intervals:
 
     # What others are given time for.
     state_file: float = 1.0  # a disk, to give what an earlier process left: no list must wait for a dead file server
-    label: float = 5.0  # the API server, for one answer
+    api_answer: float = 10.0  # the API server, for one answer
+    api_watch: float = 240.0  # it, to end a watch: between this and one and a half times as much
+    api_patience: float = 30.0  # a request that the API server asks to wait, at most
+    api_token: float = 60.0  # a service account's token, before it is read again
     command: float = 10.0  # a client of the control socket, all in all
     server: float = 5.0  # gRPC, to start or to stop a server
     last_requests: float = 2.0  # what is in flight when a server stops

@@ -59,7 +59,7 @@ class FileChooser:
         self.given = tuple(given)
         self.chosen = Chosen()
         self._node = node
-        self._label_of = label_of or functools.partial(_label_of, within=intervals.label)
+        self._label_of = label_of or functools.partial(_label_of, within=intervals.api_answer)
         self._intervals = intervals
         self._clock = clock
         self._label: NodeLabel | None = None

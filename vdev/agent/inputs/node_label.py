@@ -54,7 +54,9 @@ class Account:
 class NodeLabel:
     """The value of one label of one node: `value` is the last one known, empty for none. Says each trouble once."""
 
-    def __init__(self, node: str, label: str, account: Account | None, *, within: float = PRODUCTION.label) -> None:
+    def __init__(
+        self, node: str, label: str, account: Account | None, *, within: float = PRODUCTION.api_answer
+    ) -> None:
         self.value = ""
         self.trouble = ""
         self.unanswered = False  # the last reading got no answer, so that another one may tell

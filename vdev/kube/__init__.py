@@ -1,0 +1,59 @@
+"""Everything that speaks with the API server goes through `Api`: plain documents, and errors that say what to do.
+
+    find_server(…) ─► Server ─► Api(server) ─┬─ get, list, create, patch, apply, delete
+                                             └─ follow: what is there, then every change
+
+Making an `Api` costs nothing. The client library is imported and a connection made with the first request.
+"""
+
+from .answers import (
+    Call,
+    Conflict,
+    Denied,
+    Expired,
+    FieldConflict,
+    Invalid,
+    Missing,
+    Throttled,
+    Unconfigured,
+    Unreachable,
+)
+from .api import MANAGER, Api, PatchType
+from .calls import NO_FAULT, Fault, FaultHook
+from .follow import Back, Change, Changed, Listed, Lost, Removed
+from .kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from .server import NO_SERVER, Server, find_server
+
+__all__ = [
+    "EVENTS",
+    "MANAGER",
+    "NODES",
+    "NO_FAULT",
+    "NO_SERVER",
+    "PODS",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_SLICES",
+    "Api",
+    "Back",
+    "Call",
+    "Change",
+    "Changed",
+    "Conflict",
+    "Denied",
+    "Expired",
+    "Fault",
+    "FaultHook",
+    "FieldConflict",
+    "Invalid",
+    "Kind",
+    "Listed",
+    "Lost",
+    "Missing",
+    "PatchType",
+    "Removed",
+    "Server",
+    "Throttled",
+    "Unconfigured",
+    "Unreachable",
+    "find_server",
+]

@@ -1,0 +1,156 @@
+"""`Api`: what vdev can ask of the API server, with documents as plain mappings.
+
+Whoever writes says who it is by the field manager. An apply without `force` takes nothing that somebody else owns.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self
+
+from ..aio.clock import SYSTEM, Clock
+from ..core.intervals import PRODUCTION, Intervals
+from .answers import Call
+from .calls import NO_FAULT, Calls, FaultHook, Request
+from .follow import Change, Listed, Selection, follow, listing
+from .kinds import Kind
+from .server import Server
+
+MANAGER = "vdev"
+
+
+class PatchType(Enum):
+    """How a patch is merged; the value is its content type."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+
+
+_APPLY = "application/apply-patch+yaml"  # of which JSON is a part
+
+
+class Api:
+    """One client of one API server. It connects with the first request; `aclose` ends that.
+
+    `fault` is asked before each request and may answer in the server's place (see `calls.FaultHook`).
+    All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
+        fault: FaultHook = NO_FAULT,
+        at_once: int = 8,
+    ) -> None:
+        self.server = server
+        self._calls = Calls(server, intervals=intervals, clock=clock, at_once=at_once, fault=fault)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection; another request would make a new one."""
+        await self._calls.aclose()
+
+    def break_watches(self) -> None:
+        """Let open watches begin anew, and so ask the fault hook."""
+        self._calls.break_watches()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind, name: str, *, namespace: str = "", at_hand: bool = False) -> dict[str, Any]:
+        """One object; `at_hand`: as the API server's cache has it, which may be a moment old and is cheap for it."""
+        call = Call(verb="get", kind=kind, name=name, namespace=namespace)
+        return await self._ask("GET", call, params={"resourceVersion": "0"} if at_hand else {})
+
+    async def list(self, kind: Kind, *, namespace: str = "", labels: str = "", fields: str = "") -> Listed:
+        """All objects that the selectors choose, in one state; in all namespaces where none is given."""
+        return await listing(self._calls, Selection(kind=kind, namespace=namespace, labels=labels, fields=fields))
+
+    def follow(
+        self, kind: Kind, *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> contextlib.aclosing[AsyncGenerator[Change, None]]:
+        """What there is, then each change, for ever: `async with api.follow(NODES) as changes: async for …`.
+
+        It outlives a server that goes away (`Lost`, `Back`) and lists again where it must (`Listed`). Raises Denied,
+        Missing and Invalid, which waiting does not change.
+        """
+        chosen = Selection(kind=kind, namespace=namespace, labels=labels, fields=fields)
+        return contextlib.aclosing(follow(self._calls, chosen))
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    async def create(self, kind: Kind, document: Mapping[str, Any], *, namespace: str = "") -> dict[str, Any]:
+        """The object as it was made. Raises Conflict where there is one of this name."""
+        call = Call(verb="create", kind=kind, namespace=namespace)
+        return await self._ask("POST", call, params={"fieldManager": MANAGER}, body=_typed(kind, document))
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        change: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        how: PatchType = PatchType.MERGE,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """The object after a patch: a mapping to merge, or the operations of a JSON patch."""
+        call = Call(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
+        return await self._ask("PATCH", call, params={"fieldManager": MANAGER}, body=change, content_type=how.value)
+
+    async def apply(
+        self,
+        kind: Kind,
+        name: str,
+        document: Mapping[str, Any],
+        *,
+        force: bool = False,
+        manager: str = MANAGER,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """The object after a server-side apply of all that `manager` wants; what it wanted before and not now goes.
+
+        Version, kind and name are filled in. An object that is not there is made, except by a subresource.
+        Raises Conflict, with what they are, where others own a field with another value, unless `force` takes it over.
+        """
+        call = Call(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
+        whole = _typed(kind, document)
+        whole["metadata"] = {**whole.get("metadata", {}), "name": name} | (
+            {"namespace": namespace} if namespace else {}
+        )
+        params = {"fieldManager": manager, "force": "true" if force else "false"}
+        return await self._ask("PATCH", call, params=params, body=whole, content_type=_APPLY)
+
+    async def delete(self, kind: Kind, name: str, *, namespace: str = "", uid: str = "") -> None:
+        """Delete an object; with a `uid` only if it is that one. Raises Missing where there is none."""
+        call = Call(verb="delete", kind=kind, name=name, namespace=namespace)
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}} if uid else None
+        await self._ask("DELETE", call, body=body)
+
+    async def _ask(
+        self,
+        method: str,
+        call: Call,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        request = Request(method=method, call=call, params=params or {}, body=body, content_type=content_type)
+        return await self._calls.ask(request)
+
+
+def _typed(kind: Kind, document: Mapping[str, Any]) -> dict[str, Any]:
+    return {**document, "apiVersion": kind.api_version, "kind": kind.name}

@@ -1,0 +1,287 @@
+"""One request at a time of the many: connected when needed, a bounded number in flight, waiting when asked to.
+
+Each has a deadline and gets another attempt where the server asks to wait, or knows a token no longer that was written
+anew meanwhile. Everything else that goes wrong is the caller's to try again. What the server answers and what a fault
+rule says in its place go the same way.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from ..aio.backoff import Backoff
+from ..aio.clock import Clock
+from ..aio.interruption import Interrupted, Interruption
+from ..core.intervals import Intervals
+from ..errors import ApiServerError
+from .answers import Call, Denied, FieldConflict, Throttled, Unreachable, error_of
+from .kinds import Kind
+from .server import Server
+
+if TYPE_CHECKING:
+    from .connection import Answer, Connection
+
+_T = TypeVar("_T")
+_AT_ONCE = 8  # requests in flight, besides watches
+_ATTEMPTS = 4  # where the server asks to wait
+_LARGE = 256 * 1024  # bytes from which an answer is decoded in a thread
+_OK = range(200, 300)
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An answer in place of the server's: its HTTP status, 0 for none at all; `after` is in seconds."""
+
+    status: int = 0
+    message: str = "a fault says so"
+    after: int | None = None
+    conflicts: tuple[FieldConflict, ...] = ()
+
+
+FaultHook: TypeAlias = Callable[[str, Kind], Fault | None]
+"""Asked before each request, with its verb (get, list, watch, create, patch, delete) and the kind."""
+
+
+def NO_FAULT(verb: str, kind: Kind) -> None:  # noqa: N802 - a constant that is called
+    """Let every request through."""
+    del verb, kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is sent for a call."""
+
+    method: str
+    call: Call
+    params: Mapping[str, str]
+    body: object = None
+    content_type: str = _JSON
+
+
+class Calls:
+    """The requests of one client."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        intervals: Intervals,
+        clock: Clock,
+        at_once: int = _AT_ONCE,
+        fault: FaultHook = NO_FAULT,
+    ) -> None:
+        self.server = server
+        self.intervals = intervals
+        self.clock = clock
+        self._fault = fault
+        self._slots = asyncio.Semaphore(at_once)
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._not_before = clock.now()
+        self._connecting = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._token, self._token_at = "", 0.0
+        self._watches: set[Interruption] = set()
+        self._broken = 0  # how many times all watches were
+
+    async def ask(self, request: Request) -> dict[str, Any]:
+        """The document that answers. Raises an ApiServerError."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self._attempt(request)
+            except Throttled as throttled:
+                pause = throttled.after if throttled.after is not None else self._backoff.pause(attempt)
+                if attempt == _ATTEMPTS - 1 or pause > self.intervals.api_patience:
+                    raise
+                self._pause(pause)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _attempt(self, request: Request) -> dict[str, Any]:
+        await self._wait()
+        async with self._slots, self._answer(request) as answer:
+            body = await answer.within(self.intervals.api_answer, answer.body)
+        return await _decoded(answer.call, body)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of an answer that goes on; it is broken off after so many seconds of silence."""
+        await self._wait()
+        async with self._answer(request) as answer, contextlib.aclosing(answer.lines()) as lines:
+            yield self._lines(answer, lines, silence)
+
+    def break_watches(self) -> None:
+        """End the open watches, so that they begin anew: what the fault hook says is another thing now."""
+        self._broken += 1
+        for watch in tuple(self._watches):
+            watch.interrupt()
+
+    async def aclose(self) -> None:
+        """Close the connection; the next request makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.retire()
+
+    async def _lines(self, answer: "_Speech", lines: AsyncIterator[bytes], silence: float) -> AsyncIterator[bytes]:
+        """The same lines; each is waited for in a scope of its own, since whoever takes them may wait as well."""
+        begun, interruption = self._broken, Interruption()
+        self._watches.add(interruption)
+        try:
+            while True:
+                try:
+                    async with interruption:
+                        line = await answer.within(silence, lambda: anext(lines, None))
+                except Interrupted:
+                    line = None
+                if begun != self._broken:
+                    raise Unreachable(answer.call, "the watch was broken off")
+                if line is None:
+                    return
+                yield line
+        finally:
+            self._watches.discard(interruption)
+
+    # --- one request --------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _answer(self, request: Request) -> AsyncIterator["_Speech"]:
+        """The good answer, whose body is read inside. An account that is not known is read anew, once."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                answer = await self._begin(stack, request)
+            except Denied as denied:
+                if denied.known or not await self._renew():
+                    raise
+                answer = await self._begin(stack, request)
+            yield answer
+
+    async def _begin(self, stack: contextlib.AsyncExitStack, request: Request) -> "_Speech":
+        call = replace(request.call, who=self.server.who)
+        if (fault := self._fault(call.verb, call.kind)) is not None:
+            raise _error_of(call, fault)
+        connection = await self._connect()
+        call = replace(call, where=connection.where)
+        token = await self._authorization(connection)
+        speech = _Speech(connection, call, self.clock)
+        try:
+            asked = connection.ask(
+                request.method,
+                call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource),
+                params=request.params,
+                headers={"Accept": _JSON} | ({"Authorization": token} if token else {}) | _described(request),
+                body=None if request.body is None else json.dumps(request.body, separators=(",", ":")).encode(),
+            )
+            limit = self.intervals.api_answer
+            answer = speech.answer = await speech.within(limit, lambda: stack.enter_async_context(asked))
+            if answer.status not in _OK:
+                raise error_of(call, answer.status, answer.headers, await speech.within(limit, answer.body))
+        except Unreachable:
+            await self._forget_if_stale()  # the certificate authority may be another one
+            raise
+        return speech
+
+    # --- pace ---------------------------------------------------------------------------------------------------------
+
+    def _pause(self, seconds: float) -> None:
+        """Begin no request before; a little later than asked, and not all clients at once."""
+        wait = seconds * random.uniform(1.0, 1.25)  # noqa: S311 - jitter, no secret
+        self._not_before = max(self._not_before, self.clock.now() + wait)
+
+    async def _wait(self) -> None:
+        while (wait := self._not_before - self.clock.now()) > 0:
+            await self.clock.sleep(wait)
+
+    # --- the connection, and who asks ---------------------------------------------------------------------------------
+
+    async def _connect(self) -> "Connection":
+        async with self._connecting:
+            if self._connection is None:
+                self._connection = await asyncio.to_thread(_open, self.server)
+                self._token = ""
+            return self._connection
+
+    async def _authorization(self, connection: "Connection") -> str:
+        now = self.clock.now()
+        if not self._token or now - self._token_at > self.intervals.api_token:
+            self._token, self._token_at = await asyncio.to_thread(connection.token), now
+        return self._token
+
+    async def _renew(self) -> bool:
+        """Read the account anew; whether it may be another one now."""
+        if self.server.kubeconfig is not None:
+            return await self._forget_if_stale()
+        before, self._token = self._token, ""
+        return await self._authorization(await self._connect()) != before
+
+    async def _forget_if_stale(self) -> bool:
+        """Make the next connection from the files as they are now, if they are others."""
+        connection = self._connection
+        if connection is None or not await asyncio.to_thread(connection.is_stale):
+            return False
+        if self._connection is connection:
+            await self.aclose()
+        return True
+
+
+@dataclass(slots=True)
+class _Speech:
+    """A request under way: what it raises, and its silence, become errors of ours."""
+
+    connection: "Connection"
+    call: Call
+    clock: Clock
+    answer: "Answer | None" = None
+
+    async def within(self, seconds: float, work: Callable[[], Awaitable[_T]]) -> _T:
+        """What the work gives. Raises Unreachable, Unconfigured."""
+        try:
+            async with self.clock.timeout(seconds):
+                with self.connection.speaking(self.call):
+                    return await work()
+        except TimeoutError as late:
+            raise Unreachable(self.call, f"nothing came within {seconds:g} s") from late
+
+    async def body(self) -> bytes:
+        """All of the answer."""
+        assert self.answer is not None
+        return await self.answer.body()
+
+    def lines(self) -> AsyncGenerator[bytes, None]:
+        """The answer's lines."""
+        assert self.answer is not None
+        return self.answer.lines()
+
+
+def _open(server: Server) -> "Connection":
+    from .connection import Connection  # 9 MiB, for those who ask the API server
+
+    return Connection.open(server)
+
+
+def _described(request: Request) -> dict[str, str]:
+    return {} if request.body is None else {"Content-Type": request.content_type}
+
+
+async def _decoded(call: Call, body: bytes) -> dict[str, Any]:
+    try:
+        document = await asyncio.to_thread(json.loads, body) if len(body) > _LARGE else json.loads(body)
+    except ValueError as wrong:
+        raise Unreachable(call, "what came is no JSON") from wrong
+    if not isinstance(document, dict):
+        raise Unreachable(call, "what came is no object")
+    return document
+
+
+def _error_of(call: Call, fault: Fault) -> ApiServerError:
+    if not fault.status:
+        return Unreachable(call, fault.message)
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f'conflict with "{each.manager}"', "field": each.field}
+        for each in fault.conflicts
+    ]
+    status = {"message": fault.message, "details": {"name": call.name, "causes": causes}}
+    headers = {} if fault.after is None else {"retry-after": str(fault.after)}
+    return error_of(call, fault.status, headers, json.dumps(status).encode())
