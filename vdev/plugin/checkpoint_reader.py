@@ -23,30 +23,34 @@ _ENTRIES = '"PodDeviceEntries":'
 
 
 class CheckpointReader:
-    """Reads the file in one directory again whenever it was written. `trouble` says why it cannot be used."""
+    """Reads the file in one directory again whenever it was written.
+
+    `trouble` says why it cannot be used as it is now; meanwhile what it said before counts, for that frees nothing.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.trouble = ""
         self._last: Checkpoint | None = None
+        self._stamp: tuple[int, ...] | None = None  # of what was read last; None: look again
 
     def read(self) -> Checkpoint | None:
-        """What the file says now; None where it is missing or not understood. Blocks briefly."""
+        """What the file says now, or said when it was understood last; None where it is not there. Blocks briefly."""
         stamp = _stamp(self.path)
-        if self._last is None or self._last.stamp != stamp:
-            self._last = self._read(stamp)
+        if self._stamp != stamp:
+            self._stamp = stamp
+            self._read(stamp)
         return self._last
 
-    def _read(self, stamp: tuple[int, ...]) -> Checkpoint | None:
+    def _read(self, stamp: tuple[int, ...]) -> None:
         self.trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
-            return None if text is None else Checkpoint(_pods(_entries(text.decode())), stamp)
+            self._last = None if text is None else Checkpoint(_pods(_entries(text.decode())), stamp)
         except HostError as failed:
-            self.trouble = str(failed)
+            self.trouble, self._stamp = str(failed), None  # it may be readable the next time
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self.trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
-        return None
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -1,0 +1,136 @@
+"""The kubelet's checkpoint as the plugin finds it: half-written, of an unknown form, huge, or nothing like one."""
+
+import json
+import os
+
+import pytest
+
+from vdev.plugin import checkpoint_reader
+from vdev.plugin.checkpoint_reader import CheckpointReader
+from vdev.sim import manifest
+
+NPU, TWO, ONE = "acme.dev/npu", "acme.dev/mig-2x", "acme.dev/mig-1x"
+CONFIG = "devices: [{name: acme, resource: acme.dev/npu, virtual: {count: 2}}]\n"
+GOOD = {"Data": {"PodDeviceEntries": [{"PodUID": "u", "ResourceName": NPU, "DeviceIDs": {"-1": ["acme-0"]}}]}}
+UNKNOWN, LARGE = "has an unknown format", "it has more than"
+
+
+def entries(value):
+    """A checkpoint with these entries."""
+    return json.dumps({"Data": {"PodDeviceEntries": value, "RegisteredDevices": {}}, "Checksum": 1}).encode()
+
+
+def entry(**changes):
+    """A checkpoint with one entry, of which something is different."""
+    return entries([{**GOOD["Data"]["PodDeviceEntries"][0], **changes}])
+
+
+SPOILT = {
+    "empty": (b"", UNKNOWN),
+    "half": (entry()[:70], UNKNOWN),
+    "no text": (b"\xff\xfe\x00", UNKNOWN),
+    "a list": (b"[]", UNKNOWN),
+    "other keys": (b'{"version": 2, "pods": []}', UNKNOWN),
+    "entries of text": (entries("text"), UNKNOWN),
+    "entries of numbers": (entries([1]), UNKNOWN),
+    "a number for a resource": (entry(ResourceName=7), UNKNOWN),
+    "numbers for ids": (entry(DeviceIDs={"-1": [1]}), UNKNOWN),
+    "no ids": (entries([{"PodUID": "u", "ResourceName": NPU}]), UNKNOWN),
+    "deep": (b'{"Data": {"PodDeviceEntries":' + b"[" * 1_000_000, UNKNOWN),
+    "deep objects": (b'{"Data":' * 1_000_000, UNKNOWN),
+    "long number": (b'{"Data": ' + b"9" * 100_000 + b"}", UNKNOWN),
+    "huge": (None, LARGE),
+}
+
+
+def spoil(path, content):
+    """Put this in its place, as a copy would: not at once. None: more than anybody would read."""
+    with path.open("wb") as file:
+        file.write(content or b"{")
+        if content is None:
+            file.truncate(checkpoint_reader.MAX_BYTES + 1)
+
+
+@pytest.mark.parametrize(("content", "words"), SPOILT.values(), ids=SPOILT)
+async def test_one_that_cannot_be_used_is_a_sentence_and_no_more(kubelet, start_agent, shows, content, words):
+    """The plugin serves without it, however often it looks, and goes by it again as soon as it is good."""
+    path = kubelet.device_plugin_dir / checkpoint_reader.FILE_NAME
+    spoil(path, content)
+    agent = await start_agent(CONFIG, look_at_holders=0.02)
+    holders = agent.agent.holders
+    await kubelet.wait_until(lambda: words in holders.trouble, what="the trouble")
+    asked = holders.knowledge.answered_at
+    await kubelet.wait_until(lambda: holders.knowledge.answered_at > asked + 0.2, what="more looks")
+    (said,) = [each for each in agent.logs if each["event"] == "the kubelet's checkpoint is not used"]
+    assert words in said["reason"]
+    assert str(path) in said["reason"]
+    pod = await kubelet.run_pod(manifest("one", {NPU: 2}))  # the kubelet writes a good one
+    assert "Running" == pod.phase.value
+    await kubelet.wait_until(lambda: not holders.trouble, what="a good one")
+    assert [] == kubelet.errors
+
+
+async def test_what_it_said_last_counts_while_it_cannot_be_read(kubelet, start_agent, shows):
+    """An init container's device is known from it alone: that it is spoilt for a while frees nothing."""
+    text = """
+flags: {{migStrategy: mixed}}
+devices:
+  - name: acme
+    resource: acme.dev/npu
+    virtual:
+      count: 1
+      memory: 4Gi
+      partitioning: {{slices: 4, profiles: {{1x: {{slices: 1, memory: 1Gi}}, 2x: {{slices: 2, memory: 2Gi}}}}}}
+    partitions: {{"0": [{layout}]}}
+    preStart: [{{command: [/bin/false]}}]
+"""
+    agent = await start_agent(text.format(layout="2x@0"), look_at_holders=0.02)
+    document = manifest("waits", {})
+    document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {TWO: 1}}}]
+    await kubelet.run_pod(document)
+    (device,) = kubelet.pod("waits").container("first").devices[TWO]
+    holders = agent.agent.holders
+    await kubelet.wait_until(
+        lambda: not agent.agent.requests.allocated_at and (TWO, device) in holders.knowledge.doubted,
+        what="the checkpoint to be all that is known",
+    )
+    path = kubelet.device_plugin_dir / checkpoint_reader.FILE_NAME
+    asked = holders.knowledge.answered_at
+    await kubelet.wait_until(lambda: holders.knowledge.answered_at > asked + 0.5, what="the grace to be over")
+    spoil(path, path.read_bytes()[:-100])
+    await kubelet.wait_until(lambda: holders.trouble, what="the trouble")
+    asked = holders.knowledge.answered_at
+    await kubelet.wait_until(lambda: holders.knowledge.answered_at > asked, what="a reading without it")
+    agent.edit(text.format(layout="1x@0, 1x@2"))
+    await shows(ONE, 2, 1)
+    assert device in kubelet.listed()[TWO]
+    await kubelet.delete_pod("waits")
+    await shows(ONE, 2, 2)
+    assert [] == kubelet.errors
+
+
+def test_one_of_an_unknown_form_is_read_once(tmp_path, monkeypatch):
+    """Reading it again before it is written again would tell nothing; what could not be read at all is tried again."""
+    path, parsed = tmp_path / checkpoint_reader.FILE_NAME, []
+    entries_of = checkpoint_reader._entries
+    monkeypatch.setattr(checkpoint_reader, "_entries", lambda text: parsed.append(text) or entries_of(text))
+    reader = CheckpointReader(tmp_path)
+    assert reader.read() is None
+    path.write_text("{}")
+    assert [None, None] == [reader.read(), reader.read()]
+    assert UNKNOWN in reader.trouble
+    assert ["{}"] == parsed
+    path.write_bytes(entry())
+    found = reader.read()
+    assert {(NPU, "acme-0")} == found.keys
+    assert "" == reader.trouble
+    spoil(path, entry()[:-90])
+    assert found == reader.read()
+    assert UNKNOWN in reader.trouble
+    path.unlink()
+    os.mkfifo(path)
+    assert found == reader.read()
+    assert "it is a pipe" in reader.trouble
+    path.unlink()
+    assert reader.read() is None
+    assert "" == reader.trouble
