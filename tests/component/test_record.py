@@ -213,6 +213,20 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_a
     assert "acme-1" in next((directory / "state").glob("listed-*")).read_text()
 
 
+async def test_what_was_half_written_is_gone_at_the_next_start(kubelet, start_agent, shows, directory):
+    """A process that was killed while it wrote left it; what an agent of another kubelet writes just now stays."""
+    agent = await start_agent(config())
+    await agent.stop()
+    state = directory / "state"
+    (file,) = state.glob("listed-*")
+    other = state / ".listed-00000000.json.abc.tmp"
+    for unfinished in (state / f".{file.name}.abc.tmp", state / f".config{file.name[6:]}.abc.tmp", other):
+        unfinished.write_text("half")
+    await start_agent(config())
+    await shows(NPU, 2, 2)
+    assert [other] == [*state.glob(".*.tmp")]
+
+
 async def test_a_pipe_in_the_records_place_holds_nothing_up(kubelet, start_agent, shows, directory):
     """It is not opened."""
     import os

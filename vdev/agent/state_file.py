@@ -48,6 +48,21 @@ def path_of(directory: Path, kind: str, owner: Owner, suffix: str = ".json") -> 
     return directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}{suffix}"
 
 
+async def remove_leftovers(directory: Path | None, owner: Owner, intervals: Intervals, clock: Clock) -> None:
+    """Remove what processes left that were killed while they wrote; for who alone writes there, before it does."""
+    if directory is not None:
+        with contextlib.suppress(TimeoutError):
+            async with clock.timeout(intervals.state_file):
+                await asyncio.to_thread(_remove_leftovers, path_of(directory, "*", owner))
+
+
+def _remove_leftovers(pattern: Path) -> None:
+    with contextlib.suppress(OSError):
+        for unfinished in pattern.parent.glob(f".{pattern.name}.*.tmp"):
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+
+
 _Stamp = tuple[int, int, int]
 
 
