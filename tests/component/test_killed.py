@@ -1,0 +1,242 @@
+"""Killed at any point of what it does, the plugin leaves a node on which the next one goes on as if it had not been.
+
+A process is killed as by `kill -9` between an edit of its file and the end of all that follows from it: lists, records,
+CDI specifications, and an allocation meanwhile. The next process must let no hardware be on two pods, must list all
+that is held, and must leave nothing behind when the pods are gone.
+
+    VDEV_KILLS=all pytest tests/component/test_killed.py        kills at every point, one after the other
+    VDEV_KILLS=17,203 pytest tests/component/test_killed.py     at these
+
+Otherwise a few points are drawn at each run. A failure says the point; what happens at it differs a little each time.
+"""
+
+import asyncio
+import json
+import os
+import random
+
+import pytest
+
+from tests.kit.hardware import Node
+from tests.kit.mortal import NEVER, Mortals
+from vdev.sim import Kubelet, Timings, manifest
+
+GIVEN = os.environ.get("VDEV_KILLS", "")
+FEW = 2  # points per change
+AT_ONCE = 4  # nodes side by side
+PATIENCE = 10.0
+
+CUT, FINE = ("2x@0", "2x@2"), ("1x@0", "1x@1", "2x@2")
+SIDES = {"null": "left", "zero": "left", "full": "left"}
+CHANGES = {
+    "cut": ("acme.dev/mig-2x", {"layouts": [CUT, CUT]}, {"layouts": [FINE, CUT]}),
+    "whole": ("acme.dev/mig-2x", {"layouts": [CUT, None]}, {"layouts": [None, CUT]}),
+    "renamed": ("acme.dev/npu", {"npus": "acme.dev/npu"}, {"npus": "acme.dev/chip"}),
+    "shared": ("acme.dev/npu", {"replicas": {}}, {"replicas": {"acme.dev/npu": 2}}),
+    "moved": ("acme.dev/left", {"sides": SIDES}, {"sides": SIDES | {"null": "right", "zero": "right"}}),
+    "rewritten": ("acme.dev/npu", {"boxes": 2}, {"boxes": 1}),
+}
+"""Per change: the resource of which a pod holds one, and what of the node is as it is before and after."""
+
+
+@pytest.fixture(scope="module")
+def mortals():
+    """Makes processes."""
+    with Mortals() as made:
+        yield made
+
+
+@pytest.mark.timeout(3600 if GIVEN else 120)
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_killed_process_leaves_nothing_wrong(mortals, directory, change):
+    """A whole life tells how many points there are; then others end at some of them."""
+    whole = Story(mortals, directory / "whole", change, NEVER)
+    await whole.play()
+    every = range(1, whole.points + 1)
+    given = every if GIVEN == "all" else [int(each) for each in GIVEN.split(",") if each]
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(point):
+        async with turn:
+            try:
+                await Story(mortals, directory / str(point), change, point).play()
+            except Exception as wrong:
+                wrong.add_note(f"killed at point {point} of {whole.points}; repeat it with VDEV_KILLS={point}")
+                raise
+
+    points = given or random.sample(every, FEW)
+    wrong = [each for each in await asyncio.gather(*map(one, points), return_exceptions=True) if each]
+    if wrong:
+        raise ExceptionGroup(f"{len(wrong)} of {len(points)} points", wrong)
+
+
+class Story:
+    """A node whose plugin is killed at a point. `points` is how many there were."""
+
+    def __init__(self, mortals, directory, change, point):
+        self.mortals, self.directory, self.point = mortals, directory, point
+        self.held, before, after = CHANGES[change]
+        self.before, self.node = Node(**before), Node(**after)
+        self.points = self.pods = 0
+        self.node.parts = self.before.parts
+        self.before.plan()
+        self.node.plan()
+
+    async def play(self):
+        """One process lives until its point or the end of the change; then another one goes on."""
+        await asyncio.to_thread(self.directory.mkdir)
+        timings = Timings(boot=0.01, lead=0.01, sources=0.1, slow=PATIENCE, bound=PATIENCE)
+        options = {"rate_limit": False, "timings": timings, "overlaps": self.node.overlaps}
+        lives = []
+        async with Kubelet(self.directory / "kubelet", **options) as self.kubelet:
+            try:
+                self.edit(self.before)
+                lives.append(self.start("first"))
+                await self.wait(lambda: self.lists(self.before), "the first list")
+                first = await self.run(self.held)
+                assert "Running" == first.phase.value, first.message
+                await self.change(lives[0])
+                self.points = lives[0].fuse.passed
+                await lives[0].kill()
+                self.check(listed=False)  # the kubelet sees the end of its streams one after the other
+                lives.append(self.start("next"))
+                await self.use_up(lambda: self.shows(self.node))
+                self.check()
+                for pod in self.kubelet.pods():
+                    await self.kubelet.delete_pod(pod.name)
+                await self.wait(lambda: self.lists(self.node), "the node as configured")
+                await self.wait(lambda: not self.litter(), "nothing left behind")
+                self.check()
+            finally:
+                for each in lives:
+                    await each.kill()
+
+    async def change(self, mortal):
+        """The file changes, pods come, and go again."""
+        mortal.fuse.light(self.point)
+        self.edit(self.node)
+        await self.run(self.held)
+        await self.use_up(lambda: mortal.gone or self.shows(self.node))
+        for pod in self.kubelet.pods():
+            await self.kubelet.delete_pod(pod.name)
+        await self.use_up(lambda: mortal.gone or self.lists(self.node))
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def edit(self, node):
+        """Replace the configuration as editors do."""
+        flags = "flags: {migStrategy: mixed, plugin: {deviceListStrategy: [envvar, cdi-cri]}}"
+        more = f'container: {{env: {{BOXES: "{node.boxes}"}}}}'
+        box = f'virtual: {{node: {{directory: {{size: "{node.boxes}"}}, containerPath: "/run/{{id}}"}}, count'
+        lines = node.text().replace("flags: {migStrategy: mixed}", flags).splitlines()
+        lines = [f"{line[:-1]}, {more}}}" if line.startswith("- {name: ") else line for line in lines]
+        lines = [line.replace("virtual: {count", box) if line.startswith("- {name: box") else line for line in lines]
+        fresh = self.directory / "vdev.new"
+        fresh.write_text("\n".join(lines) + "\n")
+        fresh.rename(self.directory / "vdev.yaml")
+
+    def start(self, name):
+        """A process on the file as it is."""
+        places = {"--kubelet-dir": self.kubelet.root, "--config-file": self.directory / "vdev.yaml"}
+        places |= {f"--{each}-dir": self.directory / each for each in ("run", "cdi", "device", "state")}
+        arguments = [word for pair in places.items() for word in pair]
+        arguments += ["--node-name", "node-1", "--log-format", "json"]
+        return self.mortals.start(self.directory / f"{name}.fuse", self.directory / "log", arguments)
+
+    async def run(self, resource):
+        """A pod that asks for one."""
+        self.pods += 1
+        return await self.kubelet.run_pod(manifest(f"pod-{self.pods}", {resource: 1}))
+
+    async def use_up(self, condition):
+        """Pods ask for all that there is, from the first moment on, until the condition holds and nothing is left."""
+        while not condition() or self.free():
+            await self.wait(lambda: condition() or self.free(), "something to use")
+            for name in self.free():
+                await self.run(name)
+
+    async def wait(self, condition, what):
+        """Wait for it."""
+        try:
+            await self.kubelet.wait_until(condition, timeout=PATIENCE, what=what)
+        except TimeoutError as late:
+            log = (self.directory / "log").read_text().splitlines()
+            words = ["listed:", str(self.kubelet.listed()), "left:", str(self.litter()), "log:", *log[-20:]]
+            late.add_note("\n".join(words))
+            raise
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def free(self):
+        """The resources of which a pod can have one."""
+        used = self.in_use()
+        lists = self.kubelet.listed().items()
+        return [
+            name for name, ids in lists if any(it == "Healthy" and (name, id_) not in used for id_, it in ids.items())
+        ]
+
+    def in_use(self):
+        """What pods have, and the pod: (resource, id) by pod."""
+        return {
+            (resource, id_): pod
+            for pod in self.kubelet.pods()
+            if not pod.phase.terminal
+            for container in pod.containers
+            for resource, ids in container.devices.items()
+            for id_ in ids
+        }
+
+    def shows(self, node):
+        """Whether all that the file says is listed, though it may be under the name before."""
+        plan, listed = node.plan(), self.kubelet.listed()
+        return plan.keys() <= listed.keys() and set().union(*plan.values()) <= {
+            id_ for ids in listed.values() for id_ in ids
+        }
+
+    def lists(self, node):
+        """Whether that is listed and nothing more, and all of it is Healthy."""
+        listed = {resource: ids for resource, ids in self.kubelet.listed().items() if ids}
+        return listed == {resource: dict.fromkeys(ids, "Healthy") for resource, ids in node.plan().items()}
+
+    def specified(self):
+        """The devices of the CDI specifications, by name: what a container gets. A file that is no JSON is an error."""
+        documents = [json.loads(path.read_text()) for path in (self.directory / "cdi").glob("vdev-*.json")]
+        named = [(f"{each['kind']}={one['name']}", one) for each in documents for one in each["devices"]]
+        assert len(named) == len(dict(named))
+        return dict(named)
+
+    def litter(self):
+        """What is in the directories and should not be there once no pod holds anything."""
+        plan = self.node.plan()
+        kinds = {name: self.node.npus if name.startswith("acme.dev/mig-") else name for name in plan}
+        wanted = {f"k8s.device-plugin.{kinds[name]}={base(id_)}" for name, ids in plan.items() for id_ in {*ids, "all"}}
+        unfinished = [
+            path for each in ("cdi", "device", "state", "run") for path in (self.directory / each).rglob("*.tmp")
+        ]
+        sockets = [path.name for path in self.kubelet.device_plugin_dir.glob("vdev-*.sock")]
+        return [*unfinished, *(self.specified().keys() ^ wanted), *sockets[len(plan) :]]
+
+    def check(self, *, listed=True):
+        """No hardware is on two pods, nothing is wrong with the plugin, all that is held can be given again."""
+        used, specified = self.in_use(), self.specified()
+        rows = [(pod.name, id_) for (_, id_), pod in used.items()]
+        twice = [
+            (one, other) for one in rows for other in rows if one[0] < other[0] and self.node.overlaps(one[1], other[1])
+        ]
+        assert [] == twice
+        assert [] == [str(each) for each in self.kubelet.findings]
+        lists = self.kubelet.listed()
+        assert [] == [key for key in used if listed and key[1] not in lists.get(key[0], ())]
+        for (_, id_), pod in used.items():
+            (name,) = (name for name in pod.container().edits.cdi_devices)
+            assert base(id_) == name.partition("=")[2]
+            assert name in specified, (pod.name, name)
+            edits = specified[name]["containerEdits"]
+            nodes = {each["path"] for each in edits.get("deviceNodes", ())}
+            assert {each for each in self.node.parts[id_].pieces if each.startswith("/dev/")} == nodes
+            assert any(each.endswith(f"={base(id_)}") for each in edits["env"])
+
+
+def base(id_):
+    """The id of a device without the number of a replica."""
+    return id_.partition("::")[0]
