@@ -128,6 +128,9 @@ def values_of(directory):
             return {"cdi": {"enabled": True}}
         case "host-devices":
             return {"hostDevices": {"enabled": True}, "config": files_of(directory)}
+        case "schedulers":
+            node = {"labels": True, "status": True, "events": True}
+            return {"node": node, "ownNodeOnly": {"enabled": True}, "config": files_of(directory)}
         case "kind":
             return {
                 "image": {"tag": "dev"},

@@ -22,7 +22,7 @@ from vdev.control import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
-OVERLAYS = ["base", "overlays/host-devices", "overlays/nvidia-compat", "overlays/cdi", "overlays/kind"]
+OVERLAYS = ["base", *(f"overlays/{name}" for name in ("host-devices", "nvidia-compat", "cdi", "schedulers", "kind"))]
 TOOLS = ("kubectl", "unshare", "setpriv", "mount", "chroot")
 PATIENCE = 60
 
