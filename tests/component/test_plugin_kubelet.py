@@ -7,12 +7,13 @@ import socket
 import pytest
 
 from vdev.agent import status
+from vdev.core.model.fault_effects import StreamFault
 from vdev.errors import SocketError
 from vdev.plugin import registration_client
 from vdev.plugin.service import State
 from vdev.sim import Kubelet, manifest
 
-NPU = "acme.dev/npu"
+NPU, OTHER = "acme.dev/npu", "example.com/other"
 CONFIG = """
 version: v1
 devices:
@@ -41,6 +42,55 @@ async def test_a_kubelet_restart_is_survived(kubelet, start_agent, shows):
     assert old != service(agent).socket
     assert pod.container().devices == kubelet.pod("a").container().devices
     assert [] == kubelet.errors
+
+
+async def test_a_kubelet_that_is_noticed_late_is_registered_with_once(kubelet, start_agent, shows, monkeypatch):
+    """A pause that is over finds the new kubelet before its socket's event does; that event changes nothing then."""
+    agent = await start_agent(CONFIG)
+    noticed, lock = asyncio.Event(), agent.agent.lock
+    keep = lock.keep
+
+    async def late():
+        await noticed.wait()
+        return await keep()
+
+    monkeypatch.setattr(lock, "keep", late)  # the directory is looked at before the socket
+    await kubelet.stop()
+    await kubelet.wait_until(lambda: service(agent).state is State.WAITING, what="waiting")
+    await kubelet.start()
+    await kubelet.wait_until(lambda: {NPU: 2, OTHER: 2} == dict(kubelet.metrics.registrations), what="registrations")
+    noticed.set()
+    await agent.agent.link.look()
+    agent.edit(CONFIG.replace("count: 2", "count: 3"))
+    await shows(NPU, 3, 3)
+    await shows(OTHER, 1, 1)
+    assert {NPU: 2, OTHER: 2} == dict(kubelet.metrics.registrations)
+    assert [] == kubelet.errors
+
+
+async def test_failures_with_one_kubelet_do_not_count_for_the_next(kubelet, start_agent, shows, monkeypatch):
+    """After a long time without a kubelet, a stream that ends once is registered again soon."""
+    calls, register = [], registration_client.register
+
+    async def counted(*arguments, **options):
+        calls.append(options["resource"])
+        await register(*arguments, **options)
+
+    monkeypatch.setattr(registration_client, "register", counted)
+    agent = await start_agent(CONFIG, retry_first=0.01, retry_most=10_000.0)
+
+    def tried_often():
+        agent.clock.advance(10_000.0)
+        return 16 < calls.count(NPU)
+
+    await kubelet.stop()
+    await kubelet.wait_until(tried_often, what="some attempts")
+    await kubelet.start()
+    await shows(NPU, 2, 2)
+    registrations = service(agent).registrations
+    await service(agent).strike(StreamFault.CLOSE)
+    await kubelet.wait_until(lambda: service(agent).registrations > registrations, what="another registration")
+    await shows(NPU, 2, 2)
 
 
 async def test_a_storm_of_restarts_is_survived(kubelet, start_agent, shows):

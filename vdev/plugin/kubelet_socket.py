@@ -39,6 +39,7 @@ class KubeletSocket:
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
         self._subscribers: set[asyncio.Event] = set()
+        self._looking = asyncio.Lock()  # of two looks at once the older one could end last
 
     def subscribe(self, event: asyncio.Event) -> None:
         """Set the event at each look."""
@@ -61,9 +62,16 @@ class KubeletSocket:
 
     async def look(self) -> bool:
         """Look at the kubelet's socket and tell all subscribers. Whether it is another one than before."""
-        identity = await asyncio.to_thread(_identity, self.socket)
-        changed = identity != self._identity
-        if changed:
+        changed = await self.catch_up()
+        self._tell()
+        return changed
+
+    async def catch_up(self) -> bool:
+        """Look at the kubelet's socket and tell all subscribers if it is another one than before. Whether it is."""
+        async with self._looking:
+            identity = await asyncio.to_thread(_identity, self.socket)
+            if identity == self._identity:
+                return False
             appeared = identity is not None
             if appeared and self.generation:
                 log.info("kubelet socket appeared", socket=str(self.socket))
@@ -71,9 +79,12 @@ class KubeletSocket:
                 log.warning("kubelet socket vanished", socket=str(self.socket))
             self._identity = identity
             self.generation += appeared
+            self._tell()
+            return True
+
+    def _tell(self) -> None:
         for event in self._subscribers:
             event.set()
-        return changed
 
     async def remove_leftovers(self) -> None:
         """Remove sockets with our name pattern on which nobody listens any more; never those of others."""

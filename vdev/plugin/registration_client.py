@@ -6,7 +6,7 @@ serving already, and wait longer than that. A refusal is an UNKNOWN error with a
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import grpc
@@ -29,14 +29,14 @@ async def register(
     endpoint: str,
     resource: str,
     options: pb.DevicePluginOptions,
-    served: Callable[[], bool],
+    served: Callable[[], Awaitable[bool]],
     version: str = VERSION,
 ) -> None:
     """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
 
     A kubelet that starts removes all sockets, and listens after that. So `served`, which says whether the endpoint's
     socket is there, is called once this kubelet answers: what it removes is gone by then. Called earlier, the socket
-    could vanish in between, and the kubelet would dial it in vain for ten seconds. `served` blocks.
+    could vanish in between, and the kubelet would dial it in vain for ten seconds.
 
     Raises RegistrationRefused when the kubelet will never take it, SocketUnreachable when it could not dial the
     endpoint, SocketError when nobody answers or it may work later.
@@ -46,7 +46,7 @@ async def register(
     async with kubelet_channel(kubelet_socket) as channel:
         if not await _connected(channel):
             raise await _unanswered(kubelet_socket)
-        if not await asyncio.to_thread(served):
+        if not await served():
             raise SocketError(f"the socket of {resource} was removed before its registration; a new one is made")
         try:
             await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)

@@ -10,6 +10,7 @@ end of an old one takes the new one down. So the streams are ended first, by sto
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
@@ -95,6 +96,8 @@ class ResourceService:
         self._stopping = False
         self._registering = Interruption()
         self._renew = False  # the next registration must be made with a new server
+        self._generation = link.generation  # of the kubelet that it deals with
+        self._attempt = 0  # the failures with that kubelet, for the next pause
 
     @property
     def name(self) -> str:
@@ -159,12 +162,11 @@ class ResourceService:
 
     async def run(self) -> None:
         """Serve and register until stopped. Nothing that goes wrong with this resource is raised."""
-        attempt = 0
         self._link.subscribe(self._wake)
         try:
             while not self._stopping:
                 raise_if_cancelled()
-                generation = self._link.generation
+                self._meet()
                 self._poked = False
                 try:
                     server = await self._serving()
@@ -175,16 +177,17 @@ class ResourceService:
                     else:
                         await self._register(server)
                     since = self._clock.now()
-                    ended = await self._until_dropped(server, generation, opened)
-                    attempt = attempt + 1 if ended and self._clock.now() - since < self._intervals.steady else 0
+                    ended = await self._until_dropped(server, opened)
+                    short = self._clock.now() - since < self._intervals.steady
+                    self._attempt = self._attempt + 1 if ended and short else 0
                     if ended:  # a kubelet that ends streams again and again is asked less and less often
-                        await self._sleep(self._backoff.pause(attempt), generation)
+                        await self._sleep(self._backoff.pause(self._attempt))
                 except _Held as held:
                     self._become(State.WAITING, str(held))
-                    await self._sleep(None, generation)
+                    await self._sleep(None)
                 except RegistrationRefused as refused:
                     self._become(State.REFUSED, str(refused))
-                    await self._sleep(None, generation)
+                    await self._sleep(None)
                 except Interrupted:
                     break
                 except SocketError as failed:
@@ -192,14 +195,12 @@ class ResourceService:
                         break
                     self._renew |= isinstance(failed, SocketUnreachable)
                     self._become(State.WAITING, str(failed))
-                    await self._sleep(self._backoff.pause(attempt), generation)
-                    attempt += 1
+                    await self._back_off()
                 except Exception as failed:
                     log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
                     self._become(State.WAITING, f"vdev failed to serve it: {failed!r}")
                     await self._close()
-                    await self._sleep(self._backoff.pause(attempt), generation)
-                    attempt += 1
+                    await self._back_off()
         finally:
             await self._close()
             await self._clear_spoilt()
@@ -282,14 +283,14 @@ class ResourceService:
                     endpoint=server.path.name,
                     resource=self.name,
                     options=server.servicer.options(),
-                    served=server.owns_socket,
+                    served=functools.partial(self._is_served, server),
                     version=(fault and fault.version) or registration_client.VERSION,
                 )
         await self._clear_spoilt()
         self.registrations += 1
         self._become(State.REGISTERED)
 
-    async def _until_dropped(self, server: SocketServer, generation: int, opened: int) -> bool:
+    async def _until_dropped(self, server: SocketServer, opened: int) -> bool:
         """Return when it is time to register again; the server is closed where it cannot be used any more.
 
         True when the kubelet ended the stream, false for everything else.
@@ -302,12 +303,12 @@ class ResourceService:
             if self._renew:
                 log.info("options changed; serving and registering anew", resource=self.name)
                 await self._close()
-                await self._sleep(self._intervals.end_of_stream, generation)
+                await self._sleep(self._intervals.end_of_stream)
                 return False
-            if self._link.generation != generation or not await asyncio.to_thread(server.owns_socket):
+            if self._link.generation != self._generation or not await asyncio.to_thread(server.owns_socket):
                 log.info("socket or kubelet is another one; serving and registering anew", resource=self.name)
                 await self._close()
-                await self._sleep(self._intervals.end_of_stream, generation)
+                await self._sleep(self._intervals.end_of_stream)
                 return False
             if self.state is State.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
@@ -318,11 +319,29 @@ class ResourceService:
             await self._wait(left if self.state is State.REGISTERED and servicer.streams_opened == opened else None)
         return False
 
-    async def _sleep(self, seconds: float | None, generation: int) -> None:
+    def _meet(self) -> None:
+        """Deal with the kubelet that is there now; what failed with an earlier one is no reason to let it wait."""
+        if self._generation != self._link.generation:
+            self._generation, self._attempt = self._link.generation, 0
+
+    async def _is_served(self, server: SocketServer) -> bool:
+        """Whether the socket is there for the kubelet that answers, which may be one that nobody has noticed yet.
+
+        It is met before it is registered with: noticed later, it would be taken for yet another one.
+        """
+        await self._link.catch_up()
+        self._meet()
+        return await asyncio.to_thread(server.owns_socket)
+
+    async def _back_off(self) -> None:
+        await self._sleep(self._backoff.pause(self._attempt))
+        self._attempt += 1
+
+    async def _sleep(self, seconds: float | None) -> None:
         """Pause, but only until there is a new kubelet or this resource must stop."""
         end = None if seconds is None else self._clock.now() + seconds
         raise_if_cancelled()
-        while not self._stopping and not self._poked and self._link.generation == generation:
+        while not self._stopping and not self._poked and self._link.generation == self._generation:
             left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:
                 return
