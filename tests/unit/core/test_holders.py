@@ -127,6 +127,16 @@ def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
     assert not may_hold(learn(known, reading(32, [], [A], written=99, kubelet=NEW, without=()), {}, {A: 2.0}), A)
 
 
+def test_what_an_earlier_kubelet_asked_for_is_no_proof_about_the_next_ones_pods():
+    """Allocated, and before anybody could be asked for whom, the kubelet restarts and learns of its pods late."""
+    known = after(reading(0, [], []))
+    for at in range(2, 30):
+        late = reading(at, [], [A], written=at, kubelet=NEW, without=())
+        known = learn(known, late, {A: 1.0} if at < 8 else {}, {A: 2.0}, PATIENCE)
+        assert may_hold(known, A)
+    assert not may_hold(learn(known, reading(31, [], [], written=31, kubelet=NEW, without=()), {}, {}, PATIENCE), A)
+
+
 def test_a_kubelet_that_knows_some_pods_and_writes_the_device_down_is_believed_that():
     """Pods that it has from files are there at once; those of its API server may come minutes later."""
     known = after(reading(0, [A], [A]))

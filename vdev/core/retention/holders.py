@@ -93,6 +93,7 @@ class Knowledge:
     young_until: float = float("-inf")
     full_from: float = float("-inf")  # from when on this kubelet's answers have all its pods
     kubelet: object = None
+    since: float = float("-inf")  # when this kubelet answered first; an Allocate before that may be an earlier one's
     stamp: tuple[int, ...] | None = None  # of the checkpoint that was there at the last full answer
     without: Mapping[str, float] = field(default_factory=dict)  # pods for which nothing is named, since when
     named: Mapping[Key, float] = field(default_factory=dict)  # by this kubelet, at its last answer that named it
@@ -169,9 +170,10 @@ def _doubt(
     without = reading.answer.without
     if known is None or (allocated is not None and allocated > known.since):
         since = reading.at if allocated is None else allocated
+        own = allocated is not None and allocated >= before.since
         # Its pod was not there long before it was allocated; of an Allocate that was not ours, that is not known.
         late = {pod for pod in without if before.without.get(pod, since) > since - intervals.kubelet_grace}
-        known = Doubt(since, without if allocated is None else frozenset(late), own=allocated is not None)
+        known = Doubt(since, frozenset(late) if own else without, own=own)
     elif reading.at < max(known.since, before.full_from) + intervals.unnamed_allocate:
         known = replace(known, suspects=known.suspects | (without - before.without.keys()))
     return replace(known, suspects=known.suspects & without, confirmed=rewritten or known.confirmed)
@@ -219,6 +221,7 @@ def _of_another_kubelet(before: Knowledge, reading: Reading, intervals: Interval
     return replace(
         before,
         young_until=reading.at + intervals.kubelet_grace,
+        since=reading.at,
         full_from=reading.at + intervals.kubelet_grace / 2,  # its sources are ready about a second after its start
         stamp=None,
         without={},
