@@ -61,6 +61,16 @@ class RunningAgent:
         self.agent.due.mark()  # a step more, in case that one is over already
         await kubelet.wait_until(lambda: self.agent.turned_at != before, what="the end of a step")
 
+    async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
+        """Wait until it lists the device as Unhealthy for this reason, which it may know later than that it is."""
+
+        def condition() -> bool:
+            listed = self.agent.reconciler.served.resources.get(resource)
+            slot = listed.by_id.get(id_) if listed else None
+            return slot is not None and not slot.health.healthy and slot.health.reason == reason
+
+        await kubelet.wait_until(condition, what=f"{id_} Unhealthy: {reason}")
+
     async def stop(self) -> int:
         """End it gracefully; the exit code."""
         self.agent.stop()

@@ -31,8 +31,8 @@ async def test_a_held_node_changes_owner_when_its_pod_is_gone(kubelet, start_age
     agent.edit(config(BY_ID, GENERIC))
     await shows(STICK, 1, 0)
     await shows(ANY, 2, 1)
-    taken = agent.agent.reconciler.served.resources[STICK].by_id["zigbee-zigbee"]
-    assert "overlaps serial-ttyUSB1, which pod default/a still holds" == taken.health.reason
+    held = "overlaps serial-ttyUSB1, which pod default/a still holds"
+    await agent.calls_unhealthy(kubelet, STICK, "zigbee-zigbee", held)
     assert "serial-ttyUSB1 (/dev/ttyUSB1) is not advertised" in agent.agent.reconciler.problems[-1].message
     await kubelet.delete_pod("a")
     await shows(STICK, 1, 1)

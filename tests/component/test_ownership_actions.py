@@ -249,6 +249,7 @@ async def test_a_slow_release_keeps_the_next_container_waiting(kubelet, start_ag
     assert ["got", "started"] == lines(told)
     gate.touch()
     await kubelet.wait_until(lambda: lines(told)[2:], what="the release")
+    monkeypatch.undo()
     await kubelet.restart_container("b")
     assert ["got", "started", "back", "got", "started"] == lines(told)
 

@@ -26,6 +26,7 @@ async def test_an_overlapping_partition_waits_for_the_pod(kubelet, start_agent, 
     agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
     await shows(LARGE, 1, 1)
     assert Phase.RUNNING == (await kubelet.run_pod(manifest("holder", {LARGE: 1}))).phase
+    (held,) = kubelet.pod("holder").container().devices[LARGE]
     agent.edit(MIXED.format(layout="1g.5gb@4, 1g.5gb@2, 2g.10gb@0"))
     await shows(SMALL, 2, 1)
     assert {"1g.5gb@4": False, "1g.5gb@2": True} == health(agent, SMALL)
@@ -33,7 +34,7 @@ async def test_an_overlapping_partition_waits_for_the_pod(kubelet, start_agent, 
     (waiting,) = (
         slot for slot in agent.agent.reconciler.served.resources[SMALL].slots if slot.device.slices.start == 4
     )
-    assert "which pod default/holder still holds" in waiting.health.reason
+    await agent.calls_unhealthy(kubelet, SMALL, waiting.id, f"overlaps {held}, which pod default/holder still holds")
     assert {LARGE: 0} == {LARGE: kubelet.node().allocatable[LARGE]}
     await kubelet.delete_pod("holder")
     await shows(SMALL, 2, 2)
