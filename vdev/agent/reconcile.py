@@ -257,7 +257,10 @@ class Reconciler:
             self._plan = await asyncio.to_thread(self._decider.decide, world)
 
     def _observe(self) -> World:
+        last = self._plan
         return World(
+            spec=self.spec,
+            node=self._options.node,
             base=self.base,
             verdicts=self.verdicts.current(),
             undeliverable=self._undeliverable(),
@@ -267,6 +270,8 @@ class Reconciler:
             listed=self.served if self.published else self._recorded,
             retired=self.retired,
             dropped=self._dropped,
+            devices=last.devices if last else EMPTY,
+            lost=last.lost if last else {},
             now=self._clock.now(),
         )
 

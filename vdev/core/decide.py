@@ -23,23 +23,30 @@ from .inventory.resources import EMPTY, Inventory
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
 from .model.fault_effects import CdiFault
+from .node import capacity, conditions
+from .node.capacity import Amount
+from .node.conditions import NodeCondition
+from .node.losses import NONE, Losses, losses
 from .retention import retain
 from .retention.holders import Holdings
 from .retention.retain import Dropped, Retired
-from .spec import Spec
+from .spec import NodeSpec, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Everything that a decision depends on, at one moment.
 
-    `base` is what the configuration and the host say, as `arrange` puts it. `verdicts` are those of probes and of
+    `spec` is the configuration of the node of this name. `base` is what it and the host say, as `arrange` puts it.
+    `verdicts` are those of probes and of
     flapping, by raw device id; `undeliverable` are devices that an output cannot bring to containers, and why.
     `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `listed` is what the kubelet was told
     last, by this process or the one before, and `retired` what of that only pods keep in the list; `dropped` are ids
-    that left a list lately. `now` is monotonic.
+    that left a list lately. `devices` and `lost` are those of the last plan. `now` is monotonic.
     """
 
+    spec: Spec = Spec()  # noqa: RUF009 - frozen
+    node: str = ""
     base: Inventory = EMPTY
     verdicts: Mapping[str, Health] = field(default_factory=dict)
     undeliverable: Mapping[str, Health] = field(default_factory=dict)
@@ -49,6 +56,8 @@ class World:
     listed: Inventory = EMPTY
     retired: Mapping[Key, Retired] = field(default_factory=dict)
     dropped: Mapping[str, Dropped] = field(default_factory=dict)
+    devices: Inventory = EMPTY
+    lost: Losses = field(default_factory=dict)
     now: float = 0.0
 
 
@@ -59,6 +68,10 @@ class Plan:
     `inventory` is what to list. `specifications` are the CDI documents of what is wanted, by kind. `held` are the ids
     of devices (without a replica's number) that a pod may hold or that are retired: what belongs to one of them stays.
     `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
+
+    `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
+    that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
+    `labels` are for the Node object, `features` for Node Feature Discovery (None: no file).
     """
 
     base: Inventory
@@ -69,6 +82,13 @@ class Plan:
     specifications: Mapping[str, Document]
     cdi_faults: Mapping[str, CdiFault]
     again_at: float | None
+    node: NodeSpec = NodeSpec()  # noqa: RUF009 - frozen
+    devices: Inventory = EMPTY
+    lost: Losses = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, str] | None = None
+    capacity: Mapping[str, Amount] = field(default_factory=dict)
+    conditions: tuple[NodeCondition, ...] = ()
 
     @property
     def unsettled(self) -> frozenset[str]:
@@ -119,6 +139,10 @@ class Decider:
         listed = settled(world.listed, targets.drop(kept.inventory, world.afflictions.dropped))
         if not diff(world.listed, listed):
             listed = world.listed
+        node = world.spec.node
+        devices = targets.drop(fresh, world.afflictions.dropped)
+        entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
+        lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
         return Plan(
             base=world.base,
             inventory=listed,
@@ -128,6 +152,11 @@ class Decider:
             specifications=self._specifications(listed),
             cdi_faults=world.cdi_faults,
             again_at=kept.again_at,
+            node=node,
+            devices=devices,
+            lost=lost,
+            capacity=capacity.capacity(listed) if node.status else {},
+            conditions=conditions.conditions(entries, lost) if node.conditions else (),
         )
 
     def _specifications(self, inventory: Inventory) -> Mapping[str, Document]:

@@ -30,6 +30,9 @@ class Intervals:
     retry_label: float = 1.0  # at the start, where the API server does not answer
     api_pause_first: float = 1.0  # what the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0
+    repair_node: float = 1.0  # writing on the Node again what somebody else undid; doubles each time
+    repair_node_most: float = 60.0
+    again_event: float = 10.0  # counting the same Event once more
     retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second
     retry_first: float = 0.2  # registering; doubles with each failure
     retry_most: float = 10.0

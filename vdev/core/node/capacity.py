@@ -1,0 +1,19 @@
+"""The extended resources of the Node's status, where they are written there instead of coming from a device plugin."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..inventory.resources import Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How many slots a resource has, and how many of them are healthy."""
+
+    capacity: int
+    allocatable: int
+
+
+def capacity(inventory: Inventory) -> Mapping[str, Amount]:
+    """What the kubelet would count of these lists, by resource."""
+    return {name: Amount(len(each.slots), each.healthy) for name, each in inventory.resources.items()}

@@ -1,0 +1,48 @@
+"""Conditions of the Node, of the types that entries name: they follow the health of the entries' devices."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..spec import ConditionSpec, EntrySpec, TrueWhen
+from .losses import Loss, Losses
+from .words import MESSAGE, named, shortened
+
+_FINE = "AllDevicesHealthy"
+_LOST = "DeviceUnhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """One condition, without its times. `reason` is a CamelCase word, `message` a sentence."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+def conditions(entries: Iterable[EntrySpec], lost: Losses) -> tuple[NodeCondition, ...]:
+    """One per type, in the order of the file. Several entries may name a type: it is about the devices of all."""
+    of_type: dict[str, list[tuple[EntrySpec, ConditionSpec]]] = {}
+    for entry in entries:
+        for each in entry.conditions:
+            of_type.setdefault(each.type, []).append((entry, each))
+    return tuple(_condition(name, members, lost) for name, members in of_type.items())
+
+
+def _condition(name: str, members: list[tuple[EntrySpec, ConditionSpec]], lost: Losses) -> NodeCondition:
+    true_when = members[0][1].true_when
+    for entry, spec in members:
+        mine = {key[1]: loss for key, loss in lost.items() if loss.spec.name == entry.name}
+        if mine:
+            message = spec.message or _message(entry, mine)
+            return NodeCondition(name, true_when is TrueWhen.UNHEALTHY, spec.reason or _LOST, shortened(message))
+    which = ", ".join(entry.name for entry, _ in members)
+    message = shortened(f"all devices of {which} are healthy", MESSAGE)
+    return NodeCondition(name, true_when is TrueWhen.HEALTHY, _FINE, message)
+
+
+def _message(entry: EntrySpec, lost: dict[str, Loss]) -> str:
+    """Which devices, and what is wrong with the first of them."""
+    first = next(iter(lost.values()))
+    return f"{entry.name}: {named(lost)}: {first.health.reason}"

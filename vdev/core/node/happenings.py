@@ -1,0 +1,116 @@
+"""What happened to the node's devices between two plans, in the words of Events."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..inventory.resources import Inventory
+from ..model.device import Health, Key
+from .losses import Loss, Losses
+from .situation import Situation
+from .words import named, shortened
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What an Event says: `reason` is a CamelCase word, `message` a sentence; `warning` is the Event's type."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[Happening, ...]:
+    """Which devices were lost and which are back; those that the configuration gave up meanwhile are neither."""
+    if before is now:
+        return ()
+    back: dict[str, list[str]] = {}
+    for name, device in before.keys() - now.keys():
+        resource = devices.resources.get(name)
+        if resource is not None and device in resource.by_device:
+            back.setdefault(name, []).append(device)
+    return (*_lost(before, now), *(_happening("DeviceHealthy", name, back[name], "healthy again") for name in back))
+
+
+def _lost(before: Losses, now: Losses) -> Iterator[Happening]:
+    groups: dict[tuple[str, bool, Health], list[str]] = {}
+    for (name, device), loss in now.items():
+        if not _same(before.get((name, device)), loss):
+            groups.setdefault((name, loss.gone, loss.health), []).append(device)
+    for (name, gone, health), ids in groups.items():
+        if gone:
+            yield _happening("DeviceLost", name, ids, "gone", warning=True)
+        else:
+            drill = f" (fault rule {health.injected!r})" if health.injected else ""
+            yield _happening("DeviceUnhealthy", name, ids, f"unhealthy: {health.reason}{drill}", warning=True)
+
+
+def _same(before: Loss | None, now: Loss) -> bool:
+    return before is not None and before.gone == now.gone and before.health.injected == now.health.injected
+
+
+def _happening(reason: str, resource: str, ids: Iterable[str], what: str, *, warning: bool = False) -> Happening:
+    listed = sorted(ids)
+    verb = "is" if len(listed) == 1 else "are"
+    return Happening(reason, shortened(f"{resource}: {named(listed)} {verb} {what}"), warning=warning)
+
+
+def of_partitions(before: Inventory, now: Inventory) -> tuple[Happening, ...]:
+    """Which devices were cut anew."""
+    if before is now:
+        return ()
+    old, new = _cuts(before), _cuts(now)
+    changed = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
+    return tuple(
+        Happening("Repartitioned", shortened(f"device {key[1]}: {_cut(old[key])} -> {_cut(new[key])}"))
+        for key in changed
+    )
+
+
+def _cuts(inventory: Inventory) -> Mapping[Key, Counter[str]]:
+    """The profiles that each device is cut into, by entry and raw device; of a whole one, a single empty profile."""
+    cuts: dict[Key, Counter[str]] = {}
+    for resource in inventory.resources.values():
+        for device in resource.by_device.values():
+            cuts.setdefault((device.raw.entry, device.raw.id), Counter())[device.profile] += 1
+    return cuts
+
+
+def _cut(profiles: Counter[str]) -> str:
+    if not any(profiles):
+        return "whole"
+    return ", ".join(f"{number}x {profile}" for profile, number in sorted(profiles.items()) if profile)
+
+
+def of_situation(before: Situation, now: Situation) -> tuple[Happening, ...]:
+    """What became of the configuration, of registrations and of drills."""
+    found: list[Happening] = []
+    if now.applied > before.applied:
+        found.append(_said("ConfigurationApplied", f"configuration applied: {now.reading}"))
+    if now.refused > before.refused:
+        found.append(
+            _said(
+                "ConfigurationRefused", f"configuration refused, the last good one stays: {now.reading}", warning=True
+            )
+        )
+    found += [
+        _said("ResourceNotRegistered", f"{name} is not registered with the kubelet: {why}", warning=True)
+        for name, why in now.unregistered.items()
+        if name not in before.unregistered
+    ]
+    found += [
+        _said("ResourceRegistered", f"{name} is registered with the kubelet")
+        for name in before.unregistered
+        if name not in now.unregistered
+    ]
+    found += [
+        _said("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
+        for name, what in now.drills.items()
+        if name not in before.drills
+    ]
+    found += [_said("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills]
+    return tuple(found)
+
+
+def _said(reason: str, message: str, *, warning: bool = False) -> Happening:
+    return Happening(reason, shortened(message), warning=warning)
