@@ -155,6 +155,20 @@ def errors(text: str) -> list[str]:
             "    virtual: {preset: a30}\n    partitions: {0: [4g.24gb, 1g.6gb]}",
             'f:5:31: devices[0].partitions["0"][1]: 1g.6gb',
         ),
+        (
+            "    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 1, 9g.6gb: 1}}",
+            'f:5:33: devices[0].partitions["0"]["9g.6gb"]: unknown',
+        ),
+        (
+            "    virtual: {preset: a30}\n    partitions: {0: {4g.24gb: 1, 1g.6gb: 1}}",
+            'f:5:34: devices[0].partitions["0"]["1g.6gb"]: 1g.6gb',
+        ),
+        (
+            "    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: -1}}",
+            'partitions["0"]["1g.6gb"]: -1 is out of range',
+        ),
+        ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: many}}", "expected a whole number, got the string"),
+        ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
         ("    virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
         ("    virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
     ],
@@ -397,6 +411,13 @@ def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
     file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
     with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is not a directory"):
         config.load([file])
+
+
+def test_profiles_may_be_counted() -> None:
+    """The form of mig-parted's `mig-devices`, in `partitions` and in the layouts of a device of one's own."""
+    block = "{slices: 4, profiles: {x: {slices: 1, memory: 1Gi}}, layouts: {two: {x: 2}}}"
+    text = HEAD + f"    virtual: {{count: 4, partitioning: {block}}}\n    partitions: {{0: two, 1: {{x: 3}}, 2: {{}}}}"
+    assert {0: ("x",) * 2, 1: ("x",) * 3, 2: ()} == config.load_text(text).spec.entries[0].partitions
 
 
 def test_partitions_for_all_leave_out_what_other_keys_name() -> None:

@@ -133,6 +133,9 @@ def _profiles(geometry: Geometry, value: str | tuple[str, ...], path: KeyPath, r
         place(geometry, profiles)
     except LayoutError as clash:
         here = path if clash.position is None else (*path, clash.position)
-        report.error(here, str(clash), clash.hint)
+        if here in report.document.values or clash.position is None:
+            report.error(here, str(clash), clash.hint)
+        else:
+            report.key_error((*path, value[clash.position]), str(clash), clash.hint)  # of a mapping to numbers
         return ()
     return profiles

@@ -2,13 +2,11 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, WithJsonSchema
-
 from ...core.model.names import ENTRY_NAME
 from ...core.spec import GroupBy, OnFailure, Probe
-from ..document.parser import Plain
 from .lifecycle_actions import Action
 from .node_section import Condition, LabelKey, LabelValue
+from .partitions import DeviceRange, Layout
 from .scalars import (
     PATH,
     STRING,
@@ -29,7 +27,7 @@ from .scalars import (
     not_empty,
     one_or_many,
 )
-from .section import Section, described, refuse, refuse_items
+from .section import Section
 from .sources import Count, Glob, Sysfs, Usb, Virtual
 
 
@@ -93,28 +91,6 @@ class Health(Section):
     """For how long after a device appears failed probes do not count."""
 
 
-def _not_a_profile(item: object) -> str:
-    return "" if type(item) is str and item else f"expected a profile's name, got {described(item)}"
-
-
-def _layout(value: object) -> str | tuple[str, ...]:
-    """A named layout, or a list of profiles."""
-    if type(value) is str and value:
-        return value
-    if isinstance(value, (list, tuple)):
-        refuse_items("partitions", value, _not_a_profile)
-        return tuple(value)
-    hint = f'write it in quotes: "{value}"' if isinstance(value, Plain) else ""
-    return refuse(f"expected a list of profiles or a layout's name, got {described(value)}", hint)
-
-
-_LAYOUT_JSON = {
-    "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}}]
-}
-Layout = Annotated[str | tuple[str, ...], BeforeValidator(_layout), WithJsonSchema(_LAYOUT_JSON)]
-DeviceRange = Annotated[
-    Text, matching(r"\*|all|(0|[1-9]\d{0,5})(-(0|[1-9]\d{0,5}))?", 'an index "0", a range "1-2", or "all"')
-]
 EntryName = Annotated[
     Text,
     matching(

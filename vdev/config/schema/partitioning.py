@@ -12,10 +12,11 @@ from pydantic import model_validator
 
 from ...core.model import names
 from ...core.partitions import geometry, placement
+from .partitions import MAX_PARTS, Profiles
 from .scalars import AsWritten, Flag, Memory, Text, Whole, Word, between
 from .section import Flaw, Section, refuse_all
 
-MAX_SLICES = 256  # keeps the search for an arrangement shallow; real devices have 8
+MAX_SLICES = MAX_PARTS  # keeps the search for an arrangement shallow; real devices have 8
 
 Slices = Annotated[Whole, between(1, MAX_SLICES)]
 Start = Annotated[Whole, between(0, MAX_SLICES - 1)]
@@ -49,8 +50,8 @@ class PartitioningModel(Section):
     """Compute slices of the device; then each profile says how many it takes. Default: not counted."""
     profiles: dict[str, ProfileModel]
     """Kinds of partitions, by name."""
-    layouts: dict[str, list[Text]] = {}
-    """Named lists of profiles. all-<profile> exists for every profile."""
+    layouts: dict[str, Profiles] = {}
+    """Named lists of profiles, or how many of each. all-<profile> exists for every profile."""
     resource_prefix: Text = "mig-"
     """Prefix of a partition's resource name, before the profile's name."""
     whole_device: Flag = False
@@ -81,7 +82,7 @@ class PartitioningModel(Section):
                 )
                 for name, profile in self.profiles.items()
             ),
-            layouts={name: tuple(profiles) for name, profiles in self.layouts.items()},
+            layouts=dict(self.layouts),
             resource_prefix=self.resource_prefix,
             whole_device=self.whole_device,
         )

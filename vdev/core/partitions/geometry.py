@@ -164,6 +164,11 @@ def most_of(geometry: Geometry, profile: Profile) -> int:
     return min(limits)
 
 
+def repeated(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """As many of each as the mapping says, as a list: mig-parted's `{1g.5gb: 2}` is `[1g.5gb, 1g.5gb]`."""
+    return tuple(name for name, count in counts.items() for _ in range(count))
+
+
 def either(words: Sequence[str]) -> str:
     """`a, b or c`."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
