@@ -28,8 +28,9 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.test
 run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few seconds
 	@$(BIN)/python -m vdev demo
 
-test: $(VENV)/.test ## run the tests, in a worker per processor (WORKERS=0: in one process)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+test: export PYTHONDONTWRITEBYTECODE := # empty: the tests start some hundred processes, and each would compile all modules
+test: $(VENV)/.test ## run the tests, in two workers per processor (WORKERS=0: in one process)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 check: lint test ## everything that CI checks
 

@@ -1,5 +1,6 @@
 """What every test starts from: one seed for the whole run, and a process that no earlier test has configured."""
 
+import os
 import random
 import shutil
 import signal
@@ -30,6 +31,27 @@ def pytest_configure(config):
         config.option.randomly_seed = random.SystemRandom().randrange(2**32)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = _seed(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """Two workers per processor: about half of a run is waiting for processes, for sockets and for real time."""
+    return 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def pytest_collection_modifyitems(config, items):
+    """In a run of several workers spread the long tests evenly over the first half: they wait while short ones work,
+    and at the end nobody waits for one of them.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if not long:
+        return
+    short = [item for item in items if not item.get_closest_marker("long")]
+    share = len(short) // 2 // len(long)
+    items[:] = [each for number, item in enumerate(long) for each in (item, *short[number * share :][:share])]
+    items += short[len(long) * share :]
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -16,6 +16,7 @@ def config(count):
     return "devices:\n" + "".join(lines)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_a_smaller_configuration_helps(directory, kubelet):
     """What the descriptors allow is served meanwhile, and with fewer resources all of it is."""

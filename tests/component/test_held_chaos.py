@@ -72,6 +72,7 @@ SEEDS = [pytest.param(each, id=f"seed-{each}") for each in GIVEN or KNOWN]
 SEEDS += [] if GIVEN else [pytest.param(None, id=f"fresh-{each}") for each in range(FRESH)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS, indirect=True)
 async def test_no_hardware_is_on_two_pods(story):
     """After every step nothing is on two pods and all that is held is listed; in the end the node is as configured."""

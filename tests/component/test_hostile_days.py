@@ -68,6 +68,7 @@ async def nonsense(run_dir):
             writer.transport.abort()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_everything_at_once(kubelet, shows, directory, cdi):
     """A storm of faults in a littered directory, HTTP and control sockets held open, while the kubelet restarts."""
@@ -108,6 +109,7 @@ async def test_everything_at_once(kubelet, shows, directory, cdi):
     assert litter_before <= {path.name for path in cdi.iterdir()}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_an_end_at_any_moment_of_a_start(kubelet, shows, directory, cdi):
     """SIGTERM while it starts amid all this, with the kubelet restarting: it ends, and the next one finds no trace."""

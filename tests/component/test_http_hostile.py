@@ -34,6 +34,7 @@ def _room_for_a_crowd():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.long
 async def test_half_requests_by_the_thousand(kubelet, shows, directory):
     """A crowd of half requests costs the kubelet's side nothing: its restart is survived and probes are answered."""
     async with Process(directory, kubelet, CONFIG, ulimit="-n 256") as vdev:
@@ -49,6 +50,7 @@ async def test_half_requests_by_the_thousand(kubelet, shows, directory):
         assert 50 > len(vdev.log())
 
 
+@pytest.mark.long
 async def test_descriptors_are_left_for_the_kubelet(kubelet, shows, directory):
     """However few files may be open, the crowd gets no more than its share of them."""
     async with Process(directory, kubelet, CONFIG, ulimit="-n 64") as vdev:

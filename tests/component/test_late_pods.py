@@ -31,6 +31,7 @@ async def kubelet(directory):
         yield running
 
 
+@pytest.mark.long
 async def test_nothing_is_released_before_it_knows_its_pods(kubelet, start_agent, shows):
     """A re-cut that waits for a pod goes on waiting; once the pod is gone for certain, it is there."""
     agent = await start_agent(cut("2x"), kubelet_grace=1.0)

@@ -127,6 +127,7 @@ def tiles(resource, extra=""):
     return f'[data-resource="{resource}"] .tile{extra}'
 
 
+@pytest.mark.long
 async def test_the_page_is_live(kubelet, start_agent, page):
     """Devices, their holders, an edit and a refused edit show without a reload of the page."""
     agent = await start_agent(CONFIG, http_address="127.0.0.1:0")

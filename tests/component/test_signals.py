@@ -43,6 +43,7 @@ async def started(directory):
             await process.wait()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_sigterm_at_any_moment_of_the_start(directory):
     """It ends the process, soon and with 0, however far the start has come."""

@@ -8,6 +8,8 @@ import os
 import random
 from collections import Counter
 
+import pytest
+
 from tests.kit.fakehost import FakeHost
 from vdev.core.intervals import PRODUCTION
 from vdev.sim import manifest
@@ -121,6 +123,7 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.long
 async def test_random_hot_plug_under_load(kubelet, start_agent, shows, directory):
     """No held id is dropped, no list stays stale, and in the end nothing is left over."""
     host = FakeHost(directory / "host", real_nodes=os.geteuid() == 0)

@@ -80,6 +80,8 @@ def run(image, *arguments):
     return subprocess.run(["vdev", *arguments], env=environ, cwd="/", capture_output=True, text=True, check=False)
 
 
+@pytest.mark.xdist_group("image")
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_what_was_built_runs(image):
     """The command says its version and checks a file, with nothing but the locked packages."""
@@ -87,6 +89,8 @@ def test_what_was_built_runs(image):
     assert 0 == run(image, "validate", str(image / "lib/vdev/quickstart.yaml")).returncode
 
 
+@pytest.mark.xdist_group("image")
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_module_is_compiled(image):
     """Each module of ours has bytecode that is used without a look at its source."""

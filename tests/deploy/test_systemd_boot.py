@@ -117,6 +117,7 @@ ls /run/vdev/devices >>/opt/out/end
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_boot(machine):
     """The kubelet waits for a stick that comes late, longer than a start may take; a plugin that hangs is replaced."""

@@ -67,6 +67,7 @@ def test_plans(command, tmp_path):
     assert "faults in the first" in done.stdout or '"timeline"' in done.stdout
 
 
+@pytest.mark.long
 async def test_commands(directory):
     """The plugin starts as shown, and every command that follows is understood."""
     (directory / "gpus.yaml").write_text(YAML[0])

@@ -78,6 +78,7 @@ def test_the_sample_error_is_what_vdev_says(shell):
     assert (2, True) == (done.returncode, sample.partition("allowed")[0] in done.stderr), done.stderr
 
 
+@pytest.mark.long
 def test_kubelet_and_plugin_in_two_terminals(shell, tmp_path, directory):
     """The two background commands find each other, an edit arrives, and a restarted kubelet gets everything back."""
     sim, run = [match["text"].strip() for match in blocks("background")]

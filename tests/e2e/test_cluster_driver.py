@@ -252,6 +252,7 @@ async def driver():
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["pod", "bad-edit", "plugin-restart", "removal-while-held", "sidecar"])
 async def test_scenarios_by_kubectl(driver, name):
     """The scenarios come true through kubectl's documents as they do without."""

@@ -126,6 +126,7 @@ def test_somebody_elses_namespace_is_left_alone(shell):
     assert not any("delete" in line or "apply" in line for line in shell.changes())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_an_interrupted_run_takes_its_things_away(shell, number):
     """A signal in the middle of the deployment ends the run, and the namespace goes."""

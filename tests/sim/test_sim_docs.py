@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from vdev.sim import lint
@@ -22,6 +23,7 @@ def snippet(language):
     return found
 
 
+@pytest.mark.long
 def test_example_test_passes(tmp_path):
     """The example is a test that passes in a directory of its own."""
     (tmp_path / "test_example.py").write_text(snippet("python"))

@@ -90,6 +90,7 @@ def shows(capacity, allocatable):
 ONE = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": {NPU: 1}}}]}}}
 
 
+@pytest.mark.long
 async def test_a_whole_story(driver):
     """Every kind of step works, in one story."""
     got = {

@@ -39,6 +39,7 @@ async def test_scenario(path):
             await comes_true(path, driver)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", BY_PROCESS)
 async def test_scenario_by_process(path):
     """It comes true with `vdev run`, its real pauses and the real kubelet's."""
