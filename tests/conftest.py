@@ -75,8 +75,14 @@ def directory():
 
 @pytest.fixture(autouse=True)
 def _as_if_new():
-    """Undo what a command run in this process does to it: logging onto a captured stream, signal handlers."""
+    """Undo what a command run in this process does to it: logging onto a captured stream, signal handlers.
+
+    Where nothing was configured, traces are logged as plain text: drawing one in colours takes longer than the test.
+    """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    structlog.reset_defaults()
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     yield
     structlog.reset_defaults()
     for number, handler in handlers.items():
