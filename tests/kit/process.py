@@ -6,6 +6,8 @@ import json
 import signal
 import sys
 
+PATIENCE = 2.5  # seconds of a client that is not answered
+
 
 class Process:
     """`vdev run` beside a kubelet, under a `ulimit`. `run_dir` is where its control socket is.
@@ -71,12 +73,15 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def crowd(address, count, text):
-    """Many connections that say a text and then nothing more; gives their readers."""
+    """Many connections that say a text and then nothing more; gives their readers.
+
+    Whoever finds no place in the backlog within the patience, in which TCP asks twice, goes away.
+    """
     opened = {}
 
     async def one():
         with contextlib.suppress(OSError):  # refused, or not answered for a while
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(*address)
             opened[reader] = writer
             writer.write(text)
