@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from vdev.cli import main
 from vdev.sim import Phase, manifest
 
 ROOT = Path(__file__).parents[2]
@@ -17,20 +16,19 @@ BESIDE = {"nvidia-time-slicing.yaml": "nvidia-devices.yaml"}  # examples that ar
 FIRST_LINE = "# yaml-language-server: $schema=vdev.schema.json"
 
 
-async def plan(files):
+async def plan(files, capsys):
     """What `vdev plan` says that the node advertises: devices by resource."""
-    command = [sys.executable, "-m", "vdev", "plan", "--node", "node-1", "-o", "json", *map(str, files)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, cwd=ROOT, check=True)
-    document = json.loads(done.stdout)
+    assert 0 == await asyncio.to_thread(main, ["plan", "--node", "node-1", "-o", "json", *map(str, files)])
+    document = json.loads(capsys.readouterr().out)
     assert [] == document["problems"]
     return {resource["name"]: len(resource["devices"]) for resource in document["resources"]}
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-async def test_an_example_runs(path, kubelet, start_agent):
+async def test_an_example_runs(path, kubelet, start_agent, capsys):
     """Capacity is what the plan says, a pod with one device of each resource runs, and nothing is wrong on the wire."""
     files = [path, *(path.with_name(name) for name in [BESIDE.get(path.name)] if name)]
-    planned = await plan(files)
+    planned = await plan(files, capsys)
     await start_agent("", files=tuple(files))
     await kubelet.wait_until(lambda: dict(kubelet.node().capacity) == planned, what=f"{planned}")
     for number, name in enumerate(planned):
