@@ -113,6 +113,16 @@ def test_components_add_up(tmp_path):
     assert len(objects) == len({(each["kind"], each["metadata"]["name"]) for each in objects})
 
 
+@kustomize
+def test_another_namespace(tmp_path):
+    """Bindings and policy follow the namespace that a layer below sets; the role for Events stays where Events are."""
+    objects = composed(tmp_path, COMPONENTS, namespace="devices")
+    assert "devices" == one(objects, "ServiceAccount")["metadata"]["namespace"]
+    assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
+    (condition,) = one(objects, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"].endswith(" == 'system:serviceaccount:devices:vdev'")
+
+
 def test_the_namespace_is_left_to_the_base():
     """No overlay sets a namespace for all objects: that would move the role for Events out of `default`."""
     for path in DEPLOY.glob("overlays/*/kustomization.yaml"):

@@ -59,19 +59,22 @@ def pod_of(objects):
     return one(objects, "DaemonSet")["spec"]["template"]["spec"]
 
 
-def composed(place, components):
-    """The objects of an overlay with the base and these components, written into a new directory in `place`."""
-    place /= "-".join(["base", *components])
+def composed(place, components, namespace="vdev-system"):
+    """The objects of an overlay with the base and these components, written into new directories in `place`.
+
+    The namespace is that of a layer between the two.
+    """
+    layer, overlay = place / f"layer-{len(list(place.iterdir()))}", place / "-".join(["overlay", *components])
+    _kustomization(layer, namespace=namespace, resources=[DEPLOY / "base"])
+    _kustomization(overlay, resources=[layer], components=[DEPLOY / "components" / name for name in components])
+    return rendered(overlay)
+
+
+def _kustomization(place, **fields):
     place.mkdir()
-    up = Path(os.path.relpath(DEPLOY, place.resolve()))  # kustomize takes no absolute path
-    document = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [str(up / "base")],
-        "components": [str(up / "components" / name) for name in components],
-    }
-    (place / "kustomization.yaml").write_text(yaml.safe_dump(document))
-    return rendered(place)
+    for key in {"resources", "components"} & fields.keys():  # kustomize takes no absolute path
+        fields[key] = [os.path.relpath(path, place.resolve()) for path in fields[key]]
+    (place / "kustomization.yaml").write_text(yaml.safe_dump(fields))
 
 
 def plain(objects):
