@@ -1,8 +1,10 @@
 """The kubelet comes late, restarts, dies, forgets, and the plugin is there again, with sockets of its own."""
 
 import asyncio
+import gc
 import shutil
 import socket
+import threading
 
 import pytest
 
@@ -253,3 +255,15 @@ async def test_an_end_that_meets_a_failing_registration_is_an_end(kubelet, start
     async with asyncio.timeout(20):
         await asyncio.wait([agent.task])
     assert agent.task.cancelled()
+
+
+async def test_questions_without_a_server_keep_the_thread_of_grpc(kubelet, start_agent):
+    """The last channel that goes would end it, and wait for that in the event loop."""
+    agent = await start_agent("devices: []\n")
+    await kubelet.stop()
+    before = {each for each in threading.enumerate() if "_poll_wrapper" in each.name}
+    for _ in range(5):
+        await agent.agent.events.read_holders()
+        gc.collect()
+    assert before
+    assert before == {each for each in threading.enumerate() if "_poll_wrapper" in each.name}

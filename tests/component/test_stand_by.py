@@ -93,7 +93,7 @@ async def test_it_follows_the_files_however_long_it_waits(kubelet, start_agent, 
     assert 0 == await first.stop()
     await kubelet.wait_until(lambda: registrations(second) == {NPU: 1, OTHER: 1}, what="the take-over")
     await shows(OTHER, 3, 3)
-    assert held in kubelet.listed()[NPU]
+    await kubelet.wait_until(lambda: held in kubelet.listed().get(NPU, ()), what="what the pod holds")
     assert [] == kubelet.errors
     await kubelet.delete_pod("holder")
     await shows(OTHER, 4, 4)

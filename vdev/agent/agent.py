@@ -21,6 +21,7 @@ from ..control import command_socket
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe.metrics import Metrics
+from ..plugin.grpc_engine import grpc_engine
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import State
 from .announcer import Announcer
@@ -199,6 +200,7 @@ class Agent:
 
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(grpc_engine())
             stack.enter_context(self._signals())
             await stack.enter_async_context(self.announcer.announcing())
             watcher = await self._start(stack)
