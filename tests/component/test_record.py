@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.kit.fakehost import FakeHost
-from vdev.sim import manifest
+from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
 
@@ -193,6 +193,28 @@ async def test_a_record_of_another_node_is_not_used(kubelet, start_agent, shows)
     await shows("new.dev/thing", 1, 1)
     assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
     assert any("it is of node 'node-2'" in log.get("reason", "") for log in agent.logs)
+
+
+async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, shows, directory):
+    """Each kubelet's has a name of its own, and says whose it is where somebody gave it another one's name."""
+    async with Kubelet(directory / "other", rate_limit=False) as other:
+        places = {"plugin_dir": other.device_plugin_dir, "kubelet_socket": other.socket}
+        agent = await start_agent(config(), wait=False, pod_resources_socket=other.pod_resources_socket, **places)
+        await other.wait_until(lambda: other.node().capacity.get(NPU) == 2, what="the other kubelet's devices")
+        await agent.stop()
+    (theirs,) = (directory / "state").glob("listed-*")
+    agent = await start_agent(NEW)
+    await shows("new.dev/thing", 1, 1)
+    assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
+    assert not any(log["event"] == "record not used" for log in agent.logs)
+    await agent.stop()
+    (ours,) = {*(directory / "state").glob("listed-*")} - {theirs}
+    theirs.rename(ours)
+    agent = await start_agent(NEW)
+    await shows("new.dev/thing", 1, 1)
+    assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
+    (said,) = [log["reason"] for log in agent.logs if log["event"] == "record not used"]
+    assert f"kubelet directory '{other.device_plugin_dir}'" in said
 
 
 async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_agent, shows, directory):

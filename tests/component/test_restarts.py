@@ -1,0 +1,184 @@
+"""What docs/ownership.md promises over each kind of restart, with a change of the file before it or during it.
+
+From the first list to the last, what shares hardware with a held device is not Healthy, and what is held is listed.
+"""
+
+import asyncio
+
+import pytest
+
+from tests.kit import quick
+from tests.kit.hardware import Node
+from vdev.sim import Kubelet, manifest
+
+TWO, NPU = "acme.dev/mig-2x", "acme.dev/npu"
+HALVES = ("2x@0", "2x@2")
+SIDES = {"null": "left", "zero": "left", "full": "left"}
+CHANGES = {
+    "cut anew": (TWO, {"layouts": [HALVES, HALVES]}, {"layouts": [("1x@0", "1x@1", "1x@2", "1x@3"), HALVES]}),
+    "shared": (NPU, {}, {"replicas": {NPU: 2}}),
+    "renamed": (NPU, {}, {"npus": "acme.dev/chip"}),
+    "moved": ("acme.dev/left", {"sides": SIDES}, {"sides": SIDES | {"null": "right", "zero": "right"}}),
+    "removed": ("acme.dev/box", {}, {"boxes": 0}),
+}
+"""Per change: the resource of which a pod holds one, and what of the node is as it is before and after."""
+
+
+@pytest.fixture(params=CHANGES)
+def told(request):
+    """A story that has not begun."""
+    return Story(*CHANGES[request.param])
+
+
+@pytest.fixture
+async def kubelet(told, directory):
+    """A kubelet that knows what shares hardware, and whose lists are looked at as they come."""
+    options = {"rate_limit": False, "timings": quick.KUBELET, "overlaps": told.after.overlaps}
+    async with Kubelet(directory / "kubelet", **options) as running:
+        told.kubelet = running
+        running.journal.listen(lambda _: told.look())
+        yield running
+
+
+@pytest.fixture
+async def story(told, kubelet, start_agent):
+    """The story with the file as it was, and a pod that has a device."""
+    told.start_agent = start_agent
+    await told.begin()
+    return told
+
+
+class Story:
+    """A kubelet, an agent, a pod that holds a device, and a change of the file."""
+
+    def __init__(self, held, before, change):
+        self.held = held
+        self.before, self.after = Node(**before), Node(**(before | change))
+        self.after.parts = self.before.parts
+        self.before.plan()
+        self.after.plan()
+        self.device = ""
+        self.wrong = []
+
+    async def begin(self):
+        """The file as it was, and the pod."""
+        self.agent = await self.start_agent(self.before.text(), boot_id="one")
+        pod = await self.kubelet.run_pod(manifest("holder", {self.held: 1}))
+        (self.device,) = pod.container().devices[self.held]
+
+    def look(self):
+        """What is listed now beside the held device."""
+        if not self.device or self.kubelet.pod("holder").phase.terminal:
+            return
+        for resource, ids in self.kubelet.listed().items():
+            clash = {each for each, health in ids.items() if health == "Healthy" and self.clashes(resource, each)}
+            if clash:
+                self.wrong.append(f"{clash} of {resource} Healthy beside {self.device}")
+            if resource == self.held and self.device not in ids:
+                self.wrong.append(f"{self.device} is not listed: {ids}")
+
+    def clashes(self, resource, id_):
+        """Whether a pod must not get it."""
+        return (resource, id_) != (self.held, self.device) and self.after.overlaps(id_, self.device)
+
+    async def edit(self):
+        """The change, under the running agent."""
+        await asyncio.to_thread(self.agent.edit, self.after.text())
+        await self.agent.serves(2, self.kubelet)
+
+    async def new_agent(self, *, wait=True, boot_id="one"):
+        """Another process, on the changed file."""
+        self.agent = await self.start_agent(self.after.text(), wait=wait, boot_id=boot_id)
+
+    async def end(self):
+        """All is as the file says but for the pod's device; when the pod is gone, all is."""
+        await self.kubelet.wait_until(lambda: self.kubelet.ready and self.is_listed(), what="the changed node")
+        pod = self.kubelet.pod("holder")
+        assert ("Running", (self.device,)) == (pod.phase.value, pod.container().devices[self.held])
+        await self.gone()
+
+    async def gone(self):
+        """Nothing was wrong; when the pod is gone, the node is as the file says."""
+        assert [] == self.wrong
+        self.device = ""
+        await self.kubelet.delete_pod("holder")
+        plan = {name: dict.fromkeys(ids, "Healthy") for name, ids in self.after.plan().items()}
+        await self.kubelet.wait_until(
+            lambda: {name: ids for name, ids in self.kubelet.listed().items() if ids} == plan,
+            what="the node as the file",
+        )
+        assert [] == self.kubelet.errors
+
+    def is_listed(self):
+        """Whether all that the file says is listed, as far as the pod lets it."""
+        listed = self.kubelet.listed()
+        wanted = [(name, id_) for name, ids in self.after.plan().items() for id_ in ids]
+        return self.device in listed.get(self.held, ()) and all(
+            id_ in listed.get(name, ()) or self.clashes(name, id_) for name, id_ in wanted
+        )
+
+
+async def test_the_kubelet(story, kubelet):
+    """While the change waits for the pod."""
+    await story.edit()
+    await kubelet.restart()
+    await story.end()
+
+
+async def test_the_kubelet_dies_before_the_change(story, kubelet):
+    """Nobody can be asked when the change is decided."""
+    await kubelet.crash()
+    await story.edit()
+    await kubelet.start(wait=False)
+    await story.end()
+
+
+async def test_the_agent_while_the_change_waits(story, kubelet):
+    """What the first one kept for the pod is kept by the next."""
+    await story.edit()
+    await story.agent.stop()
+    await story.new_agent()
+    await story.end()
+
+
+async def test_both_the_kubelet_comes_back_first(story, kubelet):
+    """It knows its pods before it hears of a plugin."""
+    await story.agent.stop()
+    await kubelet.crash()
+    await kubelet.start()
+    await story.new_agent()
+    await story.end()
+
+
+async def test_both_the_agent_comes_back_first(story, kubelet):
+    """It has nobody to ask at its start, and then a kubelet that does not know its pods yet."""
+    await kubelet.crash()
+    await story.agent.stop()
+    await story.new_agent(wait=False)
+    await kubelet.wait_until(lambda: story.agent.agent.reconciler.published, what="the agent's first list")
+    await kubelet.start(wait=False)
+    await story.end()
+
+
+async def test_both_at_once(story, kubelet):
+    """The agent starts while the kubelet says that it has no pods."""
+    await story.agent.stop()
+    await kubelet.restart(wait=False)
+    await story.new_agent(wait=False)
+    await story.end()
+
+
+async def test_the_node_boots_with_the_agent_first(story, kubelet):
+    """A pod whose device the file still has is admitted with it again; any other pod is refused by the kubelet."""
+    await kubelet.power_off()
+    await story.agent.stop()
+    await story.new_agent(wait=False, boot_id="two")
+    await kubelet.wait_until(lambda: story.agent.agent.reconciler.published, what="the agent's first list")
+    await kubelet.start()
+    if story.device in story.after.plan().get(story.held, ()):
+        await story.end()
+    else:
+        pod = kubelet.pod("holder")
+        assert "Failed" == pod.phase.value
+        assert "healthy" in pod.message
+        await story.gone()
