@@ -18,6 +18,8 @@ AGENT = "system:serviceaccount:vdev-system:vdev"
 NO_NODE = "the token names no node; vdev has to use the one that the kubelet mounts into its pod"
 ANOTHER_NODE = 'vdev on node "worker-1" may not change node "worker-2"'
 ANOTHER_EVENT = 'vdev on node "worker-1" may only write Events about this node'
+SPEC = "vdev may not change the spec of a Node, such as its taints"
+ISOLATION = "vdev may not change labels of node-restriction.kubernetes.io, by which pods are kept from nodes"
 ERROR = "an expression failed"  # refuses as well, since the policy says `failurePolicy: Fail`
 
 
@@ -76,9 +78,10 @@ def bound(name=AGENT, node="worker-1"):
     return user(name, **{"authentication.kubernetes.io/pod-name": ["vdev-x"], NODE_NAME: [node]})
 
 
-def node(name="worker-1"):
-    """A Node."""
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"a": "b"}}}
+def node(name="worker-1", spec=None, **labels):
+    """A Node; without labels its metadata have none."""
+    metadata = {"name": name} | ({"labels": labels} if labels else {})
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec or {}}
 
 
 def event(name="worker-1", kind="Node"):
@@ -100,12 +103,22 @@ def asked(resource, operation="UPDATE", who=None, group=""):
     }
 
 
+SECRET = {"acme.node-restriction.kubernetes.io/secret": "yes"}
 NAMELESS = copy.deepcopy(event())
 del NAMELESS["involvedObject"]["name"]
 
 REQUESTS = {
     "labels of the own node": (asked("nodes"), node(), node(), ""),
     "status of the own node": (asked("nodes/status"), node(), node(), ""),
+    "a label more": (asked("nodes"), node(), node(a="b"), ""),
+    "a label another": (asked("nodes"), node(a="b", c="d"), node(a="c", c="d"), ""),
+    "a label less": (asked("nodes"), node(a="b"), node(), ""),
+    "a taint less": (asked("nodes"), node(spec={"taints": [{"key": "a"}]}), node(), SPEC),
+    "a label of isolation more": (asked("nodes"), node(a="b"), node(a="b", **SECRET), ISOLATION),
+    "the first label, of isolation": (asked("nodes"), node(), node(**SECRET), ISOLATION),
+    "a label of isolation another": (asked("nodes"), node(**SECRET), node(**dict.fromkeys(SECRET, "no")), ISOLATION),
+    "a label of isolation less": (asked("nodes"), node(**SECRET), node(a="b"), ISOLATION),
+    "a label of isolation as it was": (asked("nodes"), node(**SECRET), node(a="b", **SECRET), ""),
     "labels of another node": (asked("nodes"), node("worker-2"), node("worker-2"), ANOTHER_NODE),
     "status of another node": (asked("nodes/status"), node("worker-2"), node("worker-2"), ANOTHER_NODE),
     "another node by the name of the own one": (asked("nodes"), node("worker-2"), node(), ANOTHER_NODE),
@@ -162,7 +175,7 @@ def test_the_chart_decides_the_same(name):
     assert reason == refusal(spec, request, before, after)
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(len(POLICY["spec"]["validations"])))
 def test_every_validation_is_needed(number):
     """The table notices when one of the validations is missing."""
     spec = copy.deepcopy(POLICY["spec"])
