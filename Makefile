@@ -30,7 +30,7 @@ run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few
 
 test: export PYTHONDONTWRITEBYTECODE := # empty: the tests start some hundred processes, and each would compile all modules
 test: $(VENV)/.test ## run the tests, in two workers per processor (WORKERS=0: in one process)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist load --maxschedchunk 1
 
 check: lint test ## everything that CI checks
 

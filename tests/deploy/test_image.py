@@ -42,7 +42,7 @@ def of(name, stage=None):
     return [step.text for step in steps() if step.name == name and stage in (None, step.stage)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def image(tmp_path_factory):
     """A directory with what the build stage makes."""
     root = tmp_path_factory.mktemp("image")
@@ -80,20 +80,15 @@ def run(image, *arguments):
     return subprocess.run(["vdev", *arguments], env=environ, cwd="/", capture_output=True, text=True, check=False)
 
 
-@pytest.mark.xdist_group("image")
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_what_was_built_runs(image):
-    """The command says its version and checks a file, with nothing but the locked packages."""
+    """The command says its version and checks a file, with nothing but the locked packages.
+
+    Each module of ours has bytecode that is used without a look at its source.
+    """
     assert f"vdev {vdev.__version__}\n" == run(image, "--version").stdout
     assert 0 == run(image, "validate", str(image / "lib/vdev/quickstart.yaml")).returncode
-
-
-@pytest.mark.xdist_group("image")
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_every_module_is_compiled(image):
-    """Each module of ours has bytecode that is used without a look at its source."""
     flags = {}
     for module in (image / "lib/vdev").rglob("*.py"):
         (cache,) = (module.parent / "__pycache__").glob(f"{module.stem}.cpython-*.pyc")
