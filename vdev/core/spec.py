@@ -87,7 +87,8 @@ class VirtualSource:
 
     `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's
     scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has, `node` is
-    what a container gets in its stead.
+    what a container gets in its stead. `maker_resource` is the resource under which the maker's own plugin advertises
+    devices of the preset.
     """
 
     count: int
@@ -97,6 +98,7 @@ class VirtualSource:
     links: Mapping[tuple[int, int], int] = field(default_factory=dict)
     id_style: IdStyle = IdStyle.NAME
     preset: str = ""
+    maker_resource: str = ""
     driver_nodes: tuple["NodeTemplate", ...] = ()
     partition_nodes: tuple["NodeTemplate", ...] = ()
     node: StandIn | None = None

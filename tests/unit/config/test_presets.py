@@ -205,7 +205,12 @@ def test_nodes(name, numa, score):
 def test_a_node_is_made_of_its_model():
     """What a node's file does not say is the model's."""
     node, model = load_preset("dgx-a100"), load_preset("a100-sxm4-40gb")
-    assert (model.memory, model.geometry, model.attributes, IdStyle.NVIDIA) == (
+    assert (
+        model.memory,
+        model.geometry,
+        {**model.attributes, "machine": node.attributes["machine"]},
+        IdStyle.NVIDIA,
+    ) == (
         node.memory,
         node.geometry,
         node.attributes,

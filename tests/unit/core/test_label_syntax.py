@@ -13,6 +13,7 @@ from vdev.core.model import label_syntax
         "acme.dev/A_b.c-9",
         "nvidia.com/gpu.product",
         "feature.node.kubernetes.io/pci-10de.present",
+        "intel.feature.node.kubernetes.io/gpu",
         "kueue.x-k8s.io/flavor",
         "resource.kubernetes.io/x",
         "a" * 63,

@@ -58,6 +58,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
         links=links,
         id_style=preset.id_style,
         preset=preset.name,
+        maker_resource=preset.resource,
         driver_nodes=preset.device_nodes,
         partition_nodes=preset.partition_nodes,
     )

@@ -36,6 +36,17 @@ class UnknownPresetError(ConfigError):
         super().__init__((problem_at(Place(""), (), self.message, hint=self.hint),))
 
 
+_DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
+    IdStyle.NVIDIA: {"driverVersion": "580.95.05", "cudaVersion": "13.0"},
+    IdStyle.NAME: {},
+}
+"""Attributes that all presets with such ids have, unless they give others: one driver serves all of NVIDIA's devices.
+
+580 is a branch for data centres with long support, and its driver says CUDA 13.0 (NVIDIA's data center driver release
+notes and CUDA's compatibility table).
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
     """A preset's values, those of its bases included.
@@ -45,6 +56,7 @@ class Preset:
     """
 
     name: str
+    resource: str = ""
     id_style: IdStyle = IdStyle.NAME
     visible_devices_env: str = ""
     count: int = 0
@@ -126,14 +138,16 @@ def _preset(name: str, model: PresetModel, report: Report) -> Preset:
     if report.problems:
         raise ConfigError(tuple(report.problems))
     nodes = _nodes(model.device_nodes)
+    id_style = model.id_style or IdStyle.NAME
     return Preset(
         name=name,
-        id_style=model.id_style or IdStyle.NAME,
+        resource=model.resource or "",
+        id_style=id_style,
         visible_devices_env=model.visible_devices_env or "",
         count=count,
         memory=model.memory or 0,
         numa=numa,
-        attributes=dict(model.attributes),
+        attributes={**_DRIVERS[id_style], **model.attributes},
         links=links,
         device_nodes=nodes,
         partition_nodes=nodes if model.partition_nodes is None else _nodes(model.partition_nodes),

@@ -225,14 +225,14 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
                 reasons.setdefault(device.id, told[1])
         return {name: tuple(each) for name, each in named.items()}
 
-    of_whole = _name_of_whole(spec, cut.entry)
+    of_whole = name_of_whole(spec, cut.entry)
     whole = by_name(cut.whole, lambda _: of_whole)
-    parts = by_name(cut.parts, lambda device: _name_of_partition(spec, cut.entry, device))
+    parts = by_name(cut.parts, lambda device: name_of_partition(spec, cut.entry, device.profile))
     return _Named(whole, parts, reasons, tuple(dict.fromkeys(problems)))
 
 
-def _name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
-    """The name and the reason for it, or why there is none."""
+def name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
+    """The name of the entry's whole devices and the reason for it, or why there is none."""
     if not spec.gpu_patterns or not entry.gpu_names:
         return entry.resource, f"the entry {entry.name!r} gives this name"
     for pattern in spec.gpu_patterns:
@@ -244,16 +244,17 @@ def _name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
     return error(entry.where, f"{names} does not match any resources.gpus pattern ({tried})", "add a pattern '*'")
 
 
-def _name_of_partition(spec: Spec, entry: EntrySpec, device: Device) -> tuple[str, str] | Problem:
+def name_of_partition(spec: Spec, entry: EntrySpec, profile: str) -> tuple[str, str] | Problem:
+    """The name of the entry's partitions of that profile, and the reason for it, or why there is none."""
     assert entry.geometry is not None
     for pattern in _partition_patterns(spec, entry):
-        if matches(pattern.pattern, device.profile):
-            return pattern.name, f"resources.mig pattern {pattern.pattern!r} matches {device.profile!r}"
+        if matches(pattern.pattern, profile):
+            return pattern.name, f"resources.mig pattern {pattern.pattern!r} matches {profile!r}"
     if spec.flags.mig_strategy is MigStrategy.SINGLE:
-        return _name_of_whole(spec, entry)
+        return name_of_whole(spec, entry)
     domain, _ = domain_and_name(entry.resource)
-    name = f"{domain}/{resource_suffix(entry.geometry, device.profile)}"
-    return name, f"migStrategy mixed gives profile {device.profile!r} this name"
+    name = f"{domain}/{resource_suffix(entry.geometry, profile)}"
+    return name, f"migStrategy mixed gives profile {profile!r} this name"
 
 
 def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:

@@ -31,7 +31,7 @@ def key_problem(key: str) -> str:
     if wrong := _qualified_name_problem(key):
         return f"{key!r} is not a valid label key: {wrong}"
     prefix = key.rpartition("/")[0]
-    if prefix != _FEATURES and (prefix in _OWNED or any(_is_in(prefix, domain) for domain in _OTHERS)):
+    if not _is_in(prefix, _FEATURES) and (prefix in _OWNED or any(_is_in(prefix, domain) for domain in _OTHERS)):
         return f"the label {key!r} belongs to Kubernetes: only the kubelet or an administrator sets those of {prefix}"
     return ""
 

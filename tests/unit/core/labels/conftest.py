@@ -1,0 +1,24 @@
+"""Labels of a node from the text of a configuration, as `vdev plan` would have them."""
+
+import pytest
+
+from vdev import config
+from vdev.core.inventory.arrange import arrange
+from vdev.core.inventory.virtual_devices import devices
+from vdev.core.labels.hardware import Machine
+from vdev.core.labels.node_labels import node_labels
+
+
+@pytest.fixture
+def labels():
+    """All of `Labels` for the text of a file, on a machine, without the devices whose ids `away` picks."""
+
+    def made(text, *, machine=None, away=lambda _raw: False, node="node-1"):
+        spec = config.load_text(text).spec
+        found = {
+            entry.name: tuple(raw for raw in devices(entry, entry.source, node) if not away(raw))
+            for entry in spec.on_node(node)
+        }
+        return node_labels(spec, node, found, arrange(spec, node, found), machine or Machine("Model 7"))
+
+    return made

@@ -1,0 +1,342 @@
+"""Whole label sets, as GPU Feature Discovery makes them: strategy by layout by sharing by models."""
+
+import pytest
+
+from vdev.core.labels.hardware import Machine
+
+NODE = {
+    "nvidia.com/cuda.driver-version.full": "580.95.05",
+    "nvidia.com/cuda.driver-version.major": "580",
+    "nvidia.com/cuda.driver-version.minor": "95",
+    "nvidia.com/cuda.driver-version.revision": "05",
+    "nvidia.com/cuda.driver.major": "580",
+    "nvidia.com/cuda.driver.minor": "95",
+    "nvidia.com/cuda.driver.rev": "05",
+    "nvidia.com/cuda.runtime-version.full": "13.0",
+    "nvidia.com/cuda.runtime-version.major": "13",
+    "nvidia.com/cuda.runtime-version.minor": "0",
+    "nvidia.com/cuda.runtime.major": "13",
+    "nvidia.com/cuda.runtime.minor": "0",
+    "nvidia.com/gpu.machine": "Model-7",
+    "nvidia.com/gpu.mode": "compute",
+    "nvidia.com/mps.capable": "false",
+    "nvidia.com/vgpu.present": "false",
+}
+AMPERE = {
+    "nvidia.com/gpu.family": "ampere",
+    "nvidia.com/gpu.compute.major": "8",
+    "nvidia.com/gpu.compute.minor": "0",
+}
+MIG = {"nvidia.com/mig.capable": "true"}
+A100 = "NVIDIA-A100-SXM4-40GB"
+POOL = {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}
+
+
+def whole(product=A100, *, count=2, replicas=1, strategy="none", memory=40960):
+    return {
+        "nvidia.com/gpu.product": product,
+        "nvidia.com/gpu.count": str(count),
+        "nvidia.com/gpu.replicas": str(replicas),
+        "nvidia.com/gpu.sharing-strategy": strategy,
+        "nvidia.com/gpu.memory": str(memory),
+    }
+
+
+def partition(profile, count, *, resource="gpu", replicas=1, strategy="none", shared=""):
+    memory, slices, processors, copy, decoder, jpeg, ofa = {
+        "1g.5gb": (4864, 1, 14, 1, 0, 0, 0),
+        "1g.5gb.me": (4864, 1, 14, 1, 1, 1, 1),
+        "2g.10gb": (9856, 2, 28, 2, 1, 0, 0),
+        "3g.20gb": (19968, 3, 42, 3, 2, 0, 0),
+    }[profile]
+    key = f"nvidia.com/{resource}"
+    return {
+        f"{key}.product": f"{A100}-MIG-{profile}{shared}",
+        f"{key}.count": str(count),
+        f"{key}.replicas": str(replicas),
+        f"{key}.sharing-strategy": strategy,
+        f"{key}.memory": str(memory),
+        f"{key}.multiprocessors": str(processors),
+        f"{key}.slices.gi": str(slices),
+        f"{key}.slices.ci": str(slices),
+        f"{key}.engines.copy": str(copy),
+        f"{key}.engines.decoder": str(decoder),
+        f"{key}.engines.encoder": "0",
+        f"{key}.engines.jpeg": str(jpeg),
+        f"{key}.engines.ofa": str(ofa),
+    }
+
+
+def mig(profile, count, **more):
+    return partition(profile, count, resource=f"mig-{profile}", **more)
+
+
+def strategy(name):
+    return {"nvidia.com/mig.strategy": name}
+
+
+INVALID = {
+    "nvidia.com/gpu.product": f"{A100}-MIG-INVALID",
+    "nvidia.com/gpu.count": "0",
+    "nvidia.com/gpu.replicas": "0",
+    "nvidia.com/gpu.sharing-strategy": "",
+    "nvidia.com/gpu.memory": "0",
+}
+CUT = whole(replicas=0)
+UNIFORM = '{all: ["2g.10gb", "2g.10gb", "2g.10gb"]}'
+VARIED = '{"0": ["1g.5gb", "1g.5gb+me", "3g.20gb"], "1": ["1g.5gb"]}'
+HALF = '{"0": ["3g.20gb", "3g.20gb"]}'
+EMPTY = '{"0": []}'
+NONE, SLICED, RENAMED, DEFAULT, MPS = (
+    "{}",
+    "{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}",
+    "{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4, rename: nvidia.com/gpu.part}]}}",
+    "{timeSlicing: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 4}]}}",
+    "{mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}",
+)
+OF_1G = "{timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}]}}"
+TIME = POOL | {
+    "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
+    "cloud.google.com/gke-max-shared-clients-per-gpu": "4",
+}
+SHARED = whole(f"{A100}-SHARED", replicas=4, strategy="time-slicing")
+RENAMED_LABELS = whole(replicas=4, strategy="time-slicing")
+
+
+def size(profile):
+    return POOL | {"cloud.google.com/gke-gpu-partition-size": profile}
+
+
+@pytest.mark.parametrize(
+    ("flag", "partitions", "sharing", "expected"),
+    [
+        # none: cut or not, whole devices are what there is
+        ("none", "{}", NONE, whole() | POOL),
+        ("none", "{}", SLICED, SHARED | TIME),
+        ("none", "{}", RENAMED, RENAMED_LABELS | TIME),
+        ("none", "{}", DEFAULT, RENAMED_LABELS | TIME),
+        (
+            "none",
+            "{}",
+            MPS,
+            whole(f"{A100}-SHARED", replicas=4, strategy="mps")
+            | {"nvidia.com/mps.capable": "true"}
+            | TIME
+            | {"cloud.google.com/gke-gpu-sharing-strategy": "mps"},
+        ),
+        ("none", UNIFORM, NONE, CUT | size("2g.10gb")),
+        ("none", UNIFORM, SLICED, CUT | size("2g.10gb")),
+        ("none", HALF, SLICED, SHARED | POOL),  # a device that is not cut decides for its model
+        ("none", EMPTY, NONE, whole() | POOL),
+        # single: partitions stand for devices, or nothing does
+        ("single", "{}", NONE, whole() | POOL | strategy("single")),
+        ("single", "{}", SLICED, SHARED | TIME | strategy("single")),
+        ("single", UNIFORM, NONE, partition("2g.10gb", 6) | size("2g.10gb") | strategy("single")),
+        (
+            "single",
+            UNIFORM,
+            SLICED,
+            partition("2g.10gb", 6, replicas=4, strategy="time-slicing", shared="-SHARED")
+            | size("2g.10gb")
+            | TIME
+            | strategy("single"),
+        ),
+        (
+            "single",
+            UNIFORM,
+            RENAMED,
+            partition("2g.10gb", 6, replicas=4, strategy="time-slicing") | size("2g.10gb") | TIME | strategy("single"),
+        ),
+        ("single", VARIED, NONE, INVALID | POOL | strategy("single")),
+        ("single", HALF, NONE, INVALID | POOL | strategy("single")),
+        ("single", '{"0": [], "1": ["2g.10gb"]}', SLICED, INVALID | POOL | strategy("single")),
+        ("single", "{all: []}", NONE, INVALID | POOL | strategy("single")),
+        # mixed: partitions beside devices
+        ("mixed", "{}", NONE, whole() | POOL | strategy("mixed")),
+        ("mixed", "{}", SLICED, SHARED | TIME | strategy("mixed")),
+        ("mixed", UNIFORM, NONE, CUT | mig("2g.10gb", 6) | size("2g.10gb") | strategy("mixed")),
+        ("mixed", HALF, NONE, whole() | mig("3g.20gb", 2) | POOL | strategy("mixed")),
+        ("mixed", HALF, SLICED, SHARED | mig("3g.20gb", 2) | POOL | strategy("mixed")),
+        (
+            "mixed",
+            VARIED,
+            OF_1G,
+            CUT
+            | mig("1g.5gb", 2, replicas=3, strategy="time-slicing", shared="-SHARED")
+            | mig("1g.5gb.me", 1)
+            | mig("3g.20gb", 1)
+            | POOL
+            | strategy("mixed"),
+        ),
+        ("mixed", "{all: []}", NONE, CUT | POOL | strategy("mixed")),
+    ],
+)
+def test_one_model(labels, flag, partitions, sharing, expected):
+    text = f"""
+node: {{labels: true}}
+flags: {{migStrategy: {flag}, mpsRoot: /run/mps}}
+sharing: {sharing}
+devices:
+- {{name: a, resource: nvidia.com/gpu, virtual: {{preset: a100-sxm4-40gb, count: 2}}, partitions: {partitions}}}
+"""
+    found = labels(text)
+    assert () == found.problems
+    assert NODE | MIG | AMPERE | expected == dict(found.values)
+
+
+T4 = whole("Tesla-T4", count=3, memory=16384) | {
+    "nvidia.com/gpu.family": "turing",
+    "nvidia.com/gpu.compute.major": "7",
+    "nvidia.com/gpu.compute.minor": "5",
+}
+TWO = """
+node: {{labels: true}}
+flags: {{migStrategy: {flag}}}
+devices:
+- {{name: {names[0]}, resource: nvidia.com/gpu, virtual: {{preset: {presets[0]}, count: {counts[0]}}}{more[0]}}}
+- {{name: {names[1]}, resource: nvidia.com/gpu, virtual: {{preset: {presets[1]}, count: {counts[1]}}}{more[1]}}}
+"""
+
+
+def two(flag, *entries):
+    """Two entries, each with a preset, a number of devices, and what else it says."""
+    presets, counts, more = zip(*entries, strict=True)
+    return TWO.format(flag=flag, names="ab", presets=presets, counts=counts, more=more)
+
+
+def test_the_last_of_several_models_wins(labels):
+    """As in GFD, where chance decides who is last; here the file does."""
+    found = labels(two("none", ("a100-sxm4-40gb", 2, ""), ("t4", 3, "")))
+    assert NODE | MIG | T4 == dict(found.values)
+    (problem,) = found.problems
+    assert not problem.is_error
+    assert "several models are on this node: NVIDIA A100-SXM4-40GB, Tesla T4; the labels tell of 'Tesla T4'" in str(
+        problem
+    )
+    found = labels(two("none", ("t4", 3, ""), ("a100-sxm4-40gb", 2, "")))
+    assert NODE | MIG | AMPERE | whole() == dict(found.values)
+
+
+def test_a_model_that_is_not_cut_wins_over_one_that_is(labels):
+    """Whatever the order; the partitions of the other one have labels of their own."""
+    cut = ', partitions: {all: ["1g.5gb"]}'
+    for entries in (("a100-sxm4-40gb", 2, cut), ("t4", 3, "")), (("t4", 3, ""), ("a100-sxm4-40gb", 2, cut)):
+        found = labels(two("mixed", *entries))
+        assert NODE | MIG | T4 | mig("1g.5gb", 2) | strategy("mixed") == dict(found.values)
+        assert ["Tesla T4"] == [str(each).partition("tell of '")[2].partition("'")[0] for each in found.problems]
+
+
+def test_two_entries_of_one_model_count_together(labels):
+    found = labels(two("none", ("a100-sxm4-40gb", 2, ""), ("a100-sxm4-40gb", 3, "")))
+    assert NODE | MIG | AMPERE | whole(count=5) | POOL == dict(found.values)
+    assert () == found.problems
+
+
+def test_single_with_two_models(labels):
+    """One profile on two models counts together, under the name of the first; two profiles cannot be."""
+    cut = ', partitions: {all: ["1g.10gb"]}'
+    found = labels(two("single", ("a100-sxm4-80gb", 1, cut), ("h100-sxm5-80gb", 1, cut))).values
+    assert ("2", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb") == (
+        found["nvidia.com/gpu.count"],
+        found["nvidia.com/gpu.product"],
+    )
+    found = labels(two("single", ("a100-sxm4-40gb", 1, ', partitions: {all: ["1g.5gb"]}'), ("t4", 1, ""))).values
+    assert f"{A100}-MIG-INVALID" == found["nvidia.com/gpu.product"]
+
+
+ONE = "node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: t4, count: 3%s}}]"
+
+
+def test_the_time_and_the_machine_are_those_of_the_start(labels):
+    found = labels(ONE % "", machine=Machine("  ACME (R) Server\t9 ", 1700000000)).values
+    assert ("1700000000", "ACME-R-Server9") == (found["nvidia.com/gfd.timestamp"], found["nvidia.com/gpu.machine"])
+    assert "unknown" == labels(ONE % "", machine=Machine()).values["nvidia.com/gpu.machine"]
+    own = labels(ONE % ", attributes: {machine: My Box}").values
+    assert "My-Box" == own["nvidia.com/gpu.machine"]
+    dgx = labels("node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: dgx-h100}}]")
+    assert "DGXH100" == dgx.values["nvidia.com/gpu.machine"]
+
+
+def test_no_device_is_there(labels):
+    """The labeller runs, and finds nothing."""
+    found = labels(ONE % "", machine=Machine("x", 7), away=lambda _raw: True).values
+    assert {"nvidia.com/vgpu.present": "false", "nvidia.com/gfd.timestamp": "7"} == dict(found)
+
+
+def test_a_device_that_is_away_is_not_counted(labels):
+    assert "2" == labels(ONE % "", away=lambda raw: raw.index == 1).values["nvidia.com/gpu.count"]
+
+
+def test_no_labels_without_nvidia_devices_of_this_node(labels):
+    text = "node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, onNodes: [x], virtual: {preset: t4}}]"
+    assert {} == labels(text).values
+    assert labels(text, node="x").values
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        (
+            'driverVersion: "570.86", cudaVersion: "12.8"',
+            {"driver-version.full": "570.86", "driver-version.revision": "", "driver.rev": "", "runtime.minor": "8"},
+        ),
+        ('driverVersion: "570.86.10"', {"driver.major": "570", "driver.rev": "10", "runtime-version.full": "13.0"}),
+    ],
+)
+def test_versions(labels, attributes, expected):
+    found = labels(ONE % f", attributes: {{{attributes}}}")
+    assert () == found.problems
+    assert expected == {key: found.values[f"nvidia.com/cuda.{key}"] for key in expected}
+
+
+@pytest.mark.parametrize("version", ["570", "570.1.2.3", "latest", "570.x"])
+def test_what_is_no_version(labels, version):
+    found = labels(ONE % f', attributes: {{driverVersion: "{version}"}}')
+    assert not any(key.startswith("nvidia.com/cuda.driver") for key in found.values)
+    assert [f"the driverVersion {version!r} is no version, so the node has no labels of it"] == [
+        each.message for each in found.problems
+    ]
+
+
+@pytest.mark.parametrize(("written", "mode"), [("0x0300", "graphics"), ("0x030200", "compute"), ("0x1200", "unknown")])
+def test_modes(labels, written, mode):
+    assert mode == labels(ONE % f', attributes: {{pciClass: "{written}"}}').values["nvidia.com/gpu.mode"]
+
+
+def test_the_clique(labels):
+    text = ONE % ", attributes: {fabricClusterUuid: 5d6c-1, fabricCliqueId: 4}"
+    assert "5d6c-1.4" == labels(text).values["nvidia.com/gpu.clique"]
+
+
+def test_resources_with_other_names_are_labelled_as_ever(labels):
+    """By the model's name; what shares them is looked for under the name that they have."""
+    text = """
+node: {labels: true}
+resources: {gpus: [{pattern: "*T4*", name: nvidia.com/t4}]}
+sharing: {timeSlicing: {resources: [{name: nvidia.com/t4, replicas: 2}]}}
+devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: t4, count: 3}}]
+"""
+    found = labels(text).values
+    assert ("3", "2", "Tesla-T4-SHARED") == tuple(
+        found[f"nvidia.com/gpu.{each}"] for each in ("count", "replicas", "product")
+    )
+
+
+@pytest.mark.parametrize(
+    ("capability", "family"),
+    [
+        ("3.5", "kepler"),
+        ("7.0", "volta"),
+        ("7.5", "turing"),
+        ("8.6", "ampere"),
+        ("8.9", "ada-lovelace"),
+        ("9.0", "hopper"),
+        ("10.0", "blackwell"),
+        ("12.0", "blackwell"),
+        ("13.0", "rubin"),
+        ("11.0", "undefined"),
+    ],
+)
+def test_families(labels, capability, family):
+    found = labels(ONE % f', attributes: {{computeCapability: "{capability}"}}').values
+    assert family == found["nvidia.com/gpu.family"]

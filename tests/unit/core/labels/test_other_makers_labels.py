@@ -1,0 +1,170 @@
+"""Whole label sets of AMD, Intel and Google; beside several makers' devices on one node."""
+
+import pytest
+
+HEAD = "node: {labels: true}\n"
+
+
+def amd(mode="spx_nps1", *, count=1, memory=192, units=304, product="AMD_Instinct_MI300X", gpus=1):
+    counted = {
+        "family.AI": count,
+        "device-id.74a1": gpus,
+        f"product-name.{product}": count,
+        f"vram.{memory}G": count,
+        f"simd-count.{4 * units}": count,
+        f"cu-count.{units}": count,
+    }
+    plain = {
+        key: value
+        for each in counted
+        for kind, _, value in [each.partition(".")]
+        for key in (f"amd.com/gpu.{kind}", f"beta.amd.com/gpu.{kind}")
+    }
+    return {
+        **{f"beta.amd.com/gpu.{key}": str(number) for key, number in counted.items()},
+        **plain,
+        "amd.com/gpu.compute-memory-partition": mode,
+        "amd.com/gpu.compute-partitioning-supported": "true",
+        "amd.com/gpu.memory-partitioning-supported": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "partitions", "expected"),
+    [
+        ("none", "{}", amd(count=8, gpus=8)),
+        ("single", "{}", amd(count=8, gpus=8)),
+        ("none", "{all: cpx_nps4}", amd(count=8, gpus=8)),
+        ("single", "{all: cpx_nps4}", amd("cpx_nps4", count=64, memory=24, units=38, gpus=8)),
+        ("mixed", "{all: dpx_nps2}", amd("dpx_nps2", count=16, memory=96, units=152, gpus=8)),
+    ],
+)
+def test_amd_gpus_in_one_mode(labels, strategy, partitions, expected):
+    """A partition is a device of its own; only the PCI id belongs to the GPU. Under none nothing is cut."""
+    text = (
+        f"{HEAD}flags: {{migStrategy: {strategy}}}\n"
+        f"devices: [{{name: a, resource: amd.com/gpu, virtual: {{preset: mi300x-8}}, partitions: {partitions}}}]"
+    )
+    found = labels(text)
+    assert () == found.problems
+    assert expected == dict(found.values)
+
+
+def test_amd_gpus_in_two_modes(labels):
+    """Every value is counted under both prefixes, and no mode is that of the node."""
+    text = (
+        f"{HEAD}flags: {{migStrategy: mixed}}\ndevices: [{{name: a, resource: amd.com/gpu, "
+        "virtual: {preset: mi300x, count: 2}, partitions: {'1': cpx_nps4}}]"
+    )
+    one = amd(count=9, gpus=2)
+    gone = {f"{prefix}amd.com/gpu.{kind}" for prefix in ("", "beta.") for kind in ("vram", "simd-count", "cu-count")}
+    several = {
+        f"{prefix}amd.com/gpu.{kind}": str(count)
+        for prefix in ("", "beta.")
+        for kind, count in {
+            "vram.192G": 1,
+            "vram.24G": 8,
+            "simd-count.1216": 1,
+            "simd-count.152": 8,
+            "cu-count.304": 1,
+            "cu-count.38": 8,
+        }.items()
+    }
+    expected = {key: value for key, value in one.items() if key not in gone} | several
+    del expected["amd.com/gpu.compute-memory-partition"]
+    assert expected == dict(labels(text).values)
+
+
+def test_amd_gpus_of_two_models_and_a_driver(labels):
+    text = HEAD + (
+        "devices:\n"
+        '- {name: a, resource: amd.com/gpu, virtual: {preset: mi300x, attributes: {driverVersion: "6.12.12"}}}\n'
+        "- {name: b, resource: amd.com/gpu, virtual: {preset: mi325x, count: 2}}\n"
+    )
+    found = labels(text).values
+    assert ("6.12.12", "1", "2") == (
+        found["amd.com/gpu.driver-version"],
+        found["amd.com/gpu.product-name.AMD_Instinct_MI300X"],
+        found["amd.com/gpu.device-id.74a5"],
+    )
+    assert "amd.com/gpu.product-name" not in found
+    assert "AI" == found["amd.com/gpu.family"]
+
+
+def test_an_amd_gpu_of_ones_own(labels):
+    """Without a preset there is what its attributes say; parentheses and spaces are no part of a product's name."""
+    text = (
+        f"{HEAD}devices: [{{name: a, resource: amd.com/gpu, virtual: {{memory: 15900Mi, "
+        "attributes: {model: Radeon (tm) Pro}}]"
+    )
+    text = text.replace("Pro}}]", "Pro}}}]")
+    assert {
+        "amd.com/gpu.product-name": "Radeon_tm_Pro",
+        "beta.amd.com/gpu.product-name": "Radeon_tm_Pro",
+        "beta.amd.com/gpu.product-name.Radeon_tm_Pro": "1",
+        "amd.com/gpu.vram": "16G",
+        "beta.amd.com/gpu.vram": "16G",
+        "beta.amd.com/gpu.vram.16G": "1",
+        "amd.com/gpu.compute-partitioning-supported": "false",
+        "amd.com/gpu.memory-partitioning-supported": "false",
+    } == dict(labels(text).values)
+
+
+def test_intel_gpus(labels):
+    text = HEAD + (
+        "devices:\n"
+        "- name: a\n  resource: gpu.intel.com/i915\n  virtual: {count: 2, attributes: {product: Flex_140, "
+        'family: Flex_Series, pciClass: "0x0380", pciDeviceId: "0x56C1"}}\n'
+        "- {name: b, resource: qat.intel.com/cy, virtual: {count: 4}}\n"
+    )
+    assert {
+        "intel.feature.node.kubernetes.io/gpu": "true",
+        "intel.feature.node.kubernetes.io/qat": "true",
+        "gpu.intel.com/device.count": "2",
+        "gpu.intel.com/device-id.0380-56c1.present": "true",
+        "gpu.intel.com/device-id.0380-56c1.count": "2",
+        "gpu.intel.com/product": "Flex_140",
+        "gpu.intel.com/family": "Flex_Series",
+    } == dict(labels(text).values)
+
+
+def test_gaudi_has_no_labels(labels):
+    text = f"{HEAD}devices: [{{name: a, resource: habana.ai/gaudi, virtual: {{preset: gaudi3}}}}]"
+    assert {} == labels(text).values
+
+
+@pytest.mark.parametrize(
+    ("preset", "accelerator", "topology"),
+    [
+        ("tpu-v5e-1", "tpu-v5-lite-podslice", "1x1"),
+        ("tpu-v5e-4", "tpu-v5-lite-podslice", "2x2"),
+        ("tpu-v5e-8", "tpu-v5-lite-podslice", "2x4"),
+        ("tpu-v6e-8", "tpu-v6e-slice", "2x4"),
+    ],
+)
+def test_tpus(labels, preset, accelerator, topology):
+    text = f"{HEAD}devices: [{{name: a, resource: google.com/tpu, virtual: {{preset: {preset}}}}}]"
+    assert {
+        "cloud.google.com/gke-tpu-accelerator": accelerator,
+        "cloud.google.com/gke-tpu-topology": topology,
+    } == dict(labels(text).values)
+
+
+def test_a_preset_is_its_makers_under_any_name(labels):
+    text = f"{HEAD}devices: [{{name: a, resource: example.com/chip, virtual: {{preset: tpu-v5e-4}}}}]"
+    assert "2x2" == labels(text).values["cloud.google.com/gke-tpu-topology"]
+
+
+def test_several_makers_on_one_node(labels):
+    text = HEAD + (
+        "devices:\n"
+        "- {name: a, resource: nvidia.com/gpu, virtual: {preset: l40s}}\n"
+        "- {name: b, resource: amd.com/gpu, virtual: {preset: mi300x}}\n"
+    )
+    found = labels(text).values
+    assert ("NVIDIA-L40S", "false", "AMD_Instinct_MI300X") == (
+        found["nvidia.com/gpu.product"],
+        found["nvidia.com/mig.capable"],
+        found["amd.com/gpu.product-name"],
+    )
+    assert list(found) == sorted(found)

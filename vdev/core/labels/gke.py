@@ -1,0 +1,51 @@
+"""The labels that Google's Kubernetes Engine gives the nodes of a pool with accelerators, as far as they follow from
+the devices.
+
+A pool has accelerators of one kind, cut and shared in one way: where that is not so, what it would say is left out.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ..partitions.geometry import Profile
+from ..spec import SharingKind, Spec
+from . import nvidia
+from .hardware import Hardware
+
+DOMAIN = "google.com"  # of the resource of its chips
+_LABEL = "cloud.google.com/gke"
+_SHARING = {SharingKind.TIME_SLICING: "time-sharing", SharingKind.MPS: "mps"}
+
+
+def gpu_labels(spec: Spec, gpus: Sequence[Hardware]) -> dict[str, str]:
+    """The labels of a pool with these NVIDIA devices; none where GKE has no such, or has them not together."""
+    accelerator = _one(gpu.attributes.get("gkeAccelerator", "") for gpu in gpus)
+    if not accelerator:
+        return {}
+    values = {f"{_LABEL}-accelerator": accelerator}
+    size = _one(profile.name for gpu in gpus for profile in gpu.parts or ())
+    if size and all(gpu.parts for gpu in gpus):
+        values[f"{_LABEL}-gpu-partition-size"] = size
+    rules = [nvidia.rule_for(spec, gpu, profile) for gpu in gpus for profile in _offered(gpu)]
+    rule = rules[0] if rules else None
+    if rule and spec.sharing and all(each == rule for each in rules) and all(_offered(gpu) for gpu in gpus):
+        values[f"{_LABEL}-gpu-sharing-strategy"] = _SHARING[spec.sharing.kind]
+        values[f"{_LABEL}-max-shared-clients-per-gpu"] = str(rule.replicas)
+    return values
+
+
+def _offered(gpu: Hardware) -> Sequence[Profile | None]:
+    """What pods can get of it: its partitions, or itself."""
+    return (None,) if gpu.parts is None else gpu.parts
+
+
+def tpu_labels(chips: Sequence[Hardware]) -> dict[str, str]:
+    """The labels of a pool with these chips."""
+    keys = {"accelerator": f"{_LABEL}-tpu-accelerator", "topology": f"{_LABEL}-tpu-topology"}
+    told = {label: _one(chip.attributes.get(key, "") for chip in chips) for key, label in keys.items()}
+    return {label: value for label, value in told.items() if value}
+
+
+def _one(texts: Iterable[str]) -> str:
+    """The text, where all are the same; else the empty one."""
+    every = set(texts)
+    return every.pop() if len(every) == 1 else ""

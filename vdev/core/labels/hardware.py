@@ -1,0 +1,98 @@
+"""The devices of a node as a labeller sees them: physical ones, and the partitions of each.
+
+A labeller asks the driver and not the device plugin: it sees a device whatever its health, whatever it is called, and
+cut as it is even where the plugin advertises it whole.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ..inventory.naming import partition_id
+from ..inventory.resources import Inventory
+from ..model.device import RawDevice
+from ..model.names import domain_and_name
+from ..partitions.geometry import LayoutError, Profile
+from ..partitions.placement import place
+from ..spec import EntrySpec, MigStrategy, Spec, VirtualSource
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What labels tell of the machine: its model (empty: unknown), and the Unix time of the start, None for no time."""
+
+    product: str = ""
+    started_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """One physical device. `parts` are its partitions, or None where it is not cut; a device may be cut into none."""
+
+    entry: EntrySpec
+    raw: RawDevice
+    parts: tuple[Profile, ...] | None = None
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """What is known of it."""
+        return self.raw.attributes
+
+
+def hardware(
+    spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory
+) -> tuple[Hardware, ...]:
+    """The devices of virtual entries, in the order of the file; those whose labellers there are, see `maker`."""
+    listed = frozenset(
+        chain.from_iterable((slot.device.id for slot in each.slots) for each in inventory.resources.values())
+    )
+    return tuple(
+        Hardware(entry, raw, parts)
+        for entry in spec.on_node(node)
+        if maker(entry)
+        for raw, parts in _cut(spec, entry, found.get(entry.name, ()), listed)
+        if raw.id not in inventory.left_out
+    )
+
+
+def maker(entry: EntrySpec) -> str:
+    """The domain under which the maker of the entry's virtual devices advertises them, or empty for real devices.
+
+    Real devices have their makers' labellers. Without a preset it is the domain of the entry's own resource.
+    """
+    if not isinstance(entry.source, VirtualSource):
+        return ""
+    if entry.is_nvidia:
+        return "nvidia.com"
+    return domain_and_name(entry.source.maker_resource or entry.resource)[0]
+
+
+def _cut(
+    spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], listed: frozenset[str]
+) -> Iterator[tuple[RawDevice, tuple[Profile, ...] | None]]:
+    """Each device with its partitions.
+
+    Where some partitions of the entry are listed, the others were taken away; where none is, their resource is left
+    out, or the strategy advertises whole devices.
+    """
+    cut = [(raw, _parts(spec, entry, raw)) for raw in raws]
+    some = any(name in listed for _, parts in cut for name, _ in parts or ())
+    for raw, parts in cut:
+        left = None if parts is None else tuple(each for name, each in parts if not some or name in listed)
+        yield raw, left
+
+
+def _parts(spec: Spec, entry: EntrySpec, raw: RawDevice) -> list[tuple[str, Profile]] | None:
+    """The partitions, each with its id; None for a device that stays whole."""
+    geometry = entry.geometry
+    wanted = entry.parts(raw.index)
+    if geometry is None or wanted is None:
+        return None
+    if geometry.first_mode and spec.flags.mig_strategy is MigStrategy.NONE:
+        wanted = (geometry.first_mode,)  # such hardware has no mode besides its partitions
+    try:
+        places = place(geometry, wanted)
+    except LayoutError:
+        return []
+    whole = geometry.slices if geometry.whole_device else 0
+    return [(raw.id if each.size == whole else partition_id(entry, raw, each), each.profile) for each in places]

@@ -1,0 +1,38 @@
+"""Intel's labels, as its rules for Node Feature Discovery make them (intel-device-plugins 94a91bc).
+
+They name what kinds of devices there are, and for GPUs the models. They have none for Gaudi.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from .hardware import Hardware, maker
+
+_KINDS = {f"{kind}.intel.com": kind for kind in ("gpu", "npu", "qat", "dsa", "iaa", "dlb", "sgx")}
+DOMAINS = frozenset(_KINDS)
+
+
+def labels(devices: Sequence[Hardware]) -> dict[str, str]:
+    """The labels of a node with these devices of Intel."""
+    values = {f"intel.feature.node.kubernetes.io/{_KINDS[maker(each.entry)]}": "true" for each in devices}
+    gpus = [each for each in devices if maker(each.entry) == "gpu.intel.com"]
+    if not gpus:
+        return values
+    values["gpu.intel.com/device.count"] = str(len(gpus))
+    for (pci_class, device), count in Counter(_pci(gpu) for gpu in gpus).items():
+        if pci_class and device:
+            values[f"gpu.intel.com/device-id.{pci_class}-{device}.present"] = "true"
+            values[f"gpu.intel.com/device-id.{pci_class}-{device}.count"] = str(count)
+    for key in ("product", "family"):
+        told = [gpu.attributes[key] for gpu in gpus if gpu.attributes.get(key)]
+        if told:
+            values[f"gpu.intel.com/{key}"] = told[-1]
+    return values
+
+
+def _pci(gpu: Hardware) -> tuple[str, str]:
+    """Class and device, four hexadecimal digits each."""
+    pci_class, device = (
+        gpu.attributes.get(key, "").lower().removeprefix("0x")[:4] for key in ("pciClass", "pciDeviceId")
+    )
+    return pci_class, device
