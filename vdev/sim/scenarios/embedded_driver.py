@@ -4,6 +4,7 @@ Other drivers can play the same files on a real node.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import stat
@@ -109,7 +110,9 @@ class SimDriver:
                 await self._power_off()
                 await self._plugin.start()
                 await self._plugin_serves()
-                await self.kubelet.start(wait=False)
+                await self.kubelet.start(readmit=False)
+                await self._plugin_is_listed()
+                await self.kubelet.readmit()
             case Action.REBOOT_KUBELET_FIRST:
                 await self._power_off()
                 await self.kubelet.start()
@@ -133,6 +136,18 @@ class SimDriver:
                     await self.change()
         except TimeoutError:
             raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start") from None
+
+    async def _plugin_is_listed(self) -> None:
+        """Return once the kubelet has a list of everything that its pods had, or after a while.
+
+        A plugin that serves already has its lists there long before a kubelet hears of its pods. Which of them is first
+        must not depend on how busy this machine is.
+        """
+        had = {resource for pod in self.kubelet.pods() for each in pod.containers for resource in each.devices}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                while not had <= self.kubelet.listed().keys():
+                    await self.change()
 
     async def advance_clock(self, seconds: float) -> None:
         """Put the kubelet's clock forward."""

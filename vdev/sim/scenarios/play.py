@@ -158,7 +158,8 @@ def _pod_differences(wanted: Mapping[str, Any], pod: PodStatus, *, edits: bool) 
             for name, container in value.items():
                 yield from _container_differences(container, pod.container(name), f"pod {pod.name}: {name}", edits)
         elif not _same(value, seen[key]):
-            yield f"pod {pod.name}: {key}: expected {value!r}, seen {seen[key]!r}"
+            why = f" ({': '.join(filter(None, (pod.reason, pod.message)))})" if key == "phase" and pod.reason else ""
+            yield f"pod {pod.name}: {key}: expected {value!r}, seen {seen[key]!r}{why}"
 
 
 def _container_differences(
