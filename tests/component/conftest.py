@@ -4,6 +4,7 @@ A call that blocks the event loop inside the plugin fails the test.
 """
 
 import asyncio
+import contextlib
 import functools
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from blockbuster import blockbuster_ctx
 import vdev
 import vdev.sim
 from tests.kit import quick
-from vdev import config
+from tests.kit.api_server import ApiServer
+from vdev import config, kube
 from vdev.agent import Agent, Options, status
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
@@ -158,3 +160,37 @@ async def shows(kubelet):
         await kubelet.wait_until(condition, what=f"{resource} {capacity}/{allocatable}")
 
     return wait
+
+
+@pytest.fixture
+async def api_server():
+    """An API server on loopback; it knows the token `secret`."""
+    async with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+def account(api_server, directory):
+    """Where it is, and a service account that it knows."""
+    (directory / "token").write_text("secret\n")
+    return kube.Server(address=api_server.address, token=directory / "token")
+
+
+@pytest.fixture
+async def start_api(account):
+    """Make clients of it, with short pauses and a clock that can be put forward."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim]))
+
+        async def start(*, server=account, clock=None, **options):
+            intervals = Intervals(**quick.INTERVALS | {key: options.pop(key) for key in INTERVALS & options.keys()})
+            api = kube.Api(server, intervals=intervals, clock=clock or LeapClock(), **options)
+            return await stack.enter_async_context(api)
+
+        yield start
+
+
+@pytest.fixture
+async def api(start_api):
+    """One such client."""
+    return await start_api()

@@ -17,4 +17,7 @@ INTERVALS = {
     "retry_cdi": 0.1,
     "empty_list": 0.3,
     "retire_handover": 0.4,
+    "retry_label": 0.05,
+    "api_pause_first": 0.02,
+    "api_pause_most": 0.2,
 }

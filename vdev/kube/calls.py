@@ -110,8 +110,9 @@ class Calls:
     async def watch(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an answer that goes on; it is broken off after so many seconds of silence."""
         await self._wait()
+        begun = self._broken
         async with self._answer(request) as answer, contextlib.aclosing(answer.lines()) as lines:
-            yield self._lines(answer, lines, silence)
+            yield self._lines(answer, lines, silence, begun)
 
     def break_watches(self) -> None:
         """End the open watches, so that they begin anew: what the fault hook says is another thing now."""
@@ -125,19 +126,21 @@ class Calls:
         if connection is not None:
             await connection.retire()
 
-    async def _lines(self, answer: "_Speech", lines: AsyncIterator[bytes], silence: float) -> AsyncIterator[bytes]:
+    async def _lines(
+        self, answer: "_Speech", lines: AsyncIterator[bytes], silence: float, begun: int
+    ) -> AsyncIterator[bytes]:
         """The same lines; each is waited for in a scope of its own, since whoever takes them may wait as well."""
-        begun, interruption = self._broken, Interruption()
+        interruption = Interruption()
         self._watches.add(interruption)
         try:
             while True:
+                if begun != self._broken:
+                    raise Unreachable(answer.call, "the watch was broken off")
                 try:
                     async with interruption:
                         line = await answer.within(silence, lambda: anext(lines, None))
                 except Interrupted:
-                    line = None
-                if begun != self._broken:
-                    raise Unreachable(answer.call, "the watch was broken off")
+                    continue
                 if line is None:
                     return
                 yield line

@@ -1,0 +1,133 @@
+"""Server-side apply: what belongs to whom."""
+
+import pytest
+
+from vdev import kube
+from vdev.kube import NODES
+
+PRODUCT = "nvidia.com/gpu.product"
+
+
+@pytest.fixture
+async def node(api_server):
+    """A node of a kubelet's."""
+    status = {
+        "capacity": {"cpu": "8", "vdev.dev/a": "0"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+    }
+    document = {"metadata": {"name": "n", "labels": {"kubernetes.io/os": "linux"}}}
+    return await api_server.add("nodes", document, manager="kubelet", status=status)
+
+
+def labels(**given):
+    """A document with these labels; `__` stands for the prefix."""
+    return {"metadata": {"labels": {name.replace("__", "vdev.dev/"): value for name, value in given.items()}}}
+
+
+async def test_what_is_left_out_goes(api_server, api, node):
+    """And nothing else."""
+    await api.apply(NODES, "n", labels(__a="1", __b="2"))
+    found = await api.apply(NODES, "n", labels(__b="2", __c="3"))
+    assert {"kubernetes.io/os": "linux", "vdev.dev/b": "2", "vdev.dev/c": "3"} == found["metadata"]["labels"]
+    found = await api.apply(NODES, "n", {})
+    assert {"kubernetes.io/os": "linux"} == found["metadata"]["labels"]
+    assert ["kubelet"] == sorted({each["manager"] for each in found["metadata"]["managedFields"]})
+
+
+async def test_an_apply_of_the_same_changes_nothing(api_server, api, node):
+    """No new version, so nobody is told."""
+    first = await api.apply(NODES, "n", labels(__a="1"))
+    changes = api_server.changes
+    assert first == await api.apply(NODES, "n", labels(__a="1"))
+    assert changes == api_server.changes
+
+
+async def test_a_field_of_somebody_else(api_server, api, node):
+    """The error names each field and its owner, and nothing is written."""
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {PRODUCT: "A100"}}}, manager="gfd")
+    await api.apply(NODES, "n", {"metadata": {"labels": {"vdev.dev/x": "1"}}}, manager="another")
+    wanted = {"metadata": {"labels": {PRODUCT: "H100", "vdev.dev/x": "2", "vdev.dev/y": "1"}}}
+    with pytest.raises(kube.Conflict, match=f"{PRODUCT} belongs to gfd") as raised:
+        await api.apply(NODES, "n", wanted)
+    assert {
+        kube.FieldConflict(f".metadata.labels.{PRODUCT}", "gfd"),
+        kube.FieldConflict(".metadata.labels.vdev.dev/x", "another"),
+    } == set(raised.value.causes)
+    assert "A100" == api_server.object("nodes", "n")["metadata"]["labels"][PRODUCT]
+    found = await api.apply(NODES, "n", wanted, force=True)
+    assert "H100" == found["metadata"]["labels"][PRODUCT]
+    assert not [each for each in found["metadata"]["managedFields"] if each["manager"] == "gfd"]
+
+
+async def test_the_words_of_a_conflict(api_server, start_api, node):
+    """As Kubernetes has them, of one field and of several."""
+    said = []
+    api = await start_api()
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {"a": "1", "b": "1"}}}, manager="kubectl")
+    for wanted in ({"a": "2"}, {"a": "2", "b": "2"}):
+        with pytest.raises(kube.Conflict) as raised:
+            await api.apply(NODES, "n", {"metadata": {"labels": wanted}})
+        said.append(str(raised.value))
+    assert ".metadata.labels.a belongs to kubectl" in said[0]
+    assert ".metadata.labels.a belongs to kubectl, .metadata.labels.b belongs to kubectl" in said[1]
+
+
+async def test_a_field_of_two(api_server, api, node):
+    """The same value is no conflict, and stays when one of them lets it go."""
+    await api.apply(NODES, "n", labels(__a="1"), manager="first")
+    await api.apply(NODES, "n", labels(__a="1"), manager="second")
+    found = await api.apply(NODES, "n", {}, manager="first")
+    assert "1" == found["metadata"]["labels"]["vdev.dev/a"]
+    found = await api.apply(NODES, "n", {}, manager="second")
+    assert "vdev.dev/a" not in found["metadata"]["labels"]
+
+
+async def test_the_status_has_a_door_of_its_own(api_server, api, node):
+    """What is applied to one side is nothing to the other."""
+    both = {"metadata": {"labels": {"vdev.dev/a": "1"}}, "status": {"capacity": {"vdev.dev/b": "4"}}}
+    main = await api.apply(NODES, "n", both)
+    assert "vdev.dev/b" not in main["status"]["capacity"]
+    await api.apply(
+        NODES, "n", {"metadata": {"labels": {"vdev.dev/z": "1"}}} | {"status": both["status"]}, subresource="status"
+    )
+    found = api_server.object("nodes", "n")
+    assert ("4", "8") == (found["status"]["capacity"]["vdev.dev/b"], found["status"]["capacity"]["cpu"])
+    assert "vdev.dev/z" not in found["metadata"]["labels"]
+    found = await api.apply(NODES, "n", {}, subresource="status")
+    assert {"cpu": "8", "vdev.dev/a": "0"} == found["status"]["capacity"]
+    assert "1" == found["metadata"]["labels"]["vdev.dev/a"]
+
+
+async def test_what_the_kubelet_zeroed(api_server, api, node):
+    """It takes the field over, so only force brings it back."""
+    wanted = {"status": {"capacity": {"vdev.dev/b": "4"}}}
+    await api.apply(NODES, "n", wanted, subresource="status")
+    zero = {"status": {"capacity": {"vdev.dev/b": "0"}}}
+    await api_server.edit("nodes", "n", zero, manager="kubelet", subresource="status")
+    with pytest.raises(kube.Conflict, match=r"\.status\.capacity\.vdev\.dev/b belongs to kubelet"):
+        await api.apply(NODES, "n", wanted, subresource="status")
+    found = await api.apply(NODES, "n", wanted, subresource="status", force=True)
+    assert "4" == found["status"]["capacity"]["vdev.dev/b"]
+
+
+async def test_conditions_are_told_apart_by_type(api_server, api, node):
+    """One of ours is beside the kubelet's, changes alone, and goes alone."""
+    mine = {"type": "GpuHealthy", "status": "False", "reason": "Xid"}
+    await api.apply(NODES, "n", {"status": {"conditions": [mine]}}, subresource="status")
+    found = await api.apply(NODES, "n", {"status": {"conditions": [{**mine, "status": "True"}]}}, subresource="status")
+    assert [("Ready", "True"), ("GpuHealthy", "True")] == [
+        (each["type"], each["status"]) for each in found["status"]["conditions"]
+    ]
+    with pytest.raises(kube.Conflict, match=r'conditions\[type="Ready"\].status belongs to kubelet'):
+        await api.apply(
+            NODES, "n", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status"
+        )
+    found = await api.apply(NODES, "n", {}, subresource="status")
+    assert ["Ready"] == [each["type"] for each in found["status"]["conditions"]]
+
+
+async def test_an_apply_makes_what_is_not_there(api_server, api):
+    """Where a subresource cannot."""
+    with pytest.raises(kube.Missing):
+        await api.apply(NODES, "new", {"status": {"capacity": {"cpu": "1"}}}, subresource="status")
+    assert "new" == (await api.apply(NODES, "new", labels(__a="1")))["metadata"]["name"]

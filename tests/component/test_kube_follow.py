@@ -1,0 +1,265 @@
+"""Lists and watches over all that happens to them."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from vdev import kube
+from vdev.aio.clock import LeapClock
+from vdev.kube import NODES, PODS
+
+
+class Seen:
+    """What a follower is told, in few words."""
+
+    def __init__(self):
+        self.told = []
+        self.errors = []
+
+    async def follow(self, api, kind=NODES, **selectors):
+        """For ever."""
+        async with api.follow(kind, **selectors) as changes:
+            async for change in changes:
+                self.told.append(self._word(change))
+
+    def _word(self, change):
+        match change:
+            case kube.Listed(objects):
+                return "listed " + " ".join(map(_shown, objects))
+            case kube.Changed(document):
+                return f"changed {_shown(document)}"
+            case kube.Removed(document):
+                return f"removed {_shown(document)}"
+            case kube.Lost(error):
+                self.errors.append(error)
+                return "lost"
+            case kube.Back():
+                return "back"
+
+
+def _shown(document):
+    return document["metadata"]["name"] + ":" + (document["metadata"].get("labels") or {}).get("v", "")
+
+
+def node(name, value=""):
+    """A node with a label."""
+    return {"metadata": {"name": name, "labels": {"v": value}}}
+
+
+@pytest.fixture
+async def follow(api_server):
+    """Follow, in a task that ends with the test."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(api, kind=NODES, **selectors):
+            seen, before = Seen(), api_server.watching
+            task = asyncio.create_task(seen.follow(api, kind, **selectors))
+
+            async def end():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+            stack.push_async_callback(end)
+            await api_server.until(lambda: task.done() or api_server.watching > before)
+            if task.done():
+                task.result()
+            seen.task = task
+            return seen
+
+        yield start
+
+
+async def test_what_is_there_and_each_change(api_server, api, follow):
+    """One list and one watch."""
+    await api_server.add("nodes", node("a", "1"))
+    seen = await follow(api)
+    await api_server.edit("nodes", "a", node("a", "2"))
+    await api_server.add("nodes", node("b"))
+    await api_server.remove("nodes", "a")
+    await api_server.until(lambda: len(seen.told) == 4)
+    assert ["listed a:1", "changed a:2", "changed b:", "removed a:2"] == seen.told
+    assert ["list", "watch"] == [each.verb for each in api_server.asked]
+    assert 0 == api_server.writes
+
+
+async def test_only_what_is_chosen(api_server, api, follow):
+    """By fields and labels; what is chosen no more is gone."""
+    await api_server.add("nodes", node("a"))
+    await api_server.add("nodes", node("b", "yes"))
+    one = await follow(api, fields="metadata.name=a")
+    some = await follow(api, labels="v=yes")
+    await api_server.edit("nodes", "a", node("a", "yes"))
+    await api_server.edit("nodes", "b", node("b", "no"))
+    await api_server.until(lambda: len(some.told) == 3)
+    assert ["listed a:", "changed a:yes"] == one.told
+    assert ["listed b:yes", "changed a:yes"] == some.told[:2]
+    assert some.told[2].startswith("removed b")
+
+
+async def test_one_namespace(api_server, api, follow):
+    """And not the others."""
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i"}]}}
+    seen = await follow(api, PODS, namespace="default", fields="spec.nodeName=a")
+    await api_server.add("pods", pod, namespace="kube-system")
+    await api_server.add("pods", pod, namespace="default")
+    await api_server.until(lambda: len(seen.told) == 2)
+    assert ["listed ", "changed p:"] == seen.told
+
+
+async def test_a_list_in_several_answers(api_server, api):
+    """Of one state."""
+    for index in range(501):
+        await api_server.add("nodes", node(f"n{index:03d}"))
+    found = await api.list(NODES)
+    assert (501, 2) == (len(found.objects), len(api_server.asked))
+    assert str(api_server.objects.version) == found.version
+
+
+async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
+    """Nothing is missed, and nothing is listed again."""
+    await api_server.add("nodes", node("a", "1"))
+    seen = await follow(api)
+    await api_server.down()
+    await api_server.until(lambda: "lost" in seen.told)
+    await api_server.edit("nodes", "a", node("a", "2"))
+    await api_server.up()
+    await api_server.until(lambda: len(seen.told) == 4)
+    assert ["listed a:1", "lost", "back", "changed a:2"] == seen.told
+    assert isinstance(seen.errors[0], kube.Unreachable)
+    assert 1 == sum(each.verb == "list" for each in api_server.asked)
+
+
+@pytest.mark.parametrize("rest", [b"", b'{"type": "MODIFIED", "obj', b"no JSON\n", b'{"type": "BOOKMARK"}\n'])
+async def test_a_watch_that_breaks(api_server, api, follow, rest):
+    """In the middle of a line as well, or after something that is none."""
+    await api_server.add("nodes", node("a", "1"))
+    seen = await follow(api)
+    api_server.break_watches(rest)
+    await api_server.until(lambda: "back" in seen.told)
+    await api_server.edit("nodes", "a", node("a", "2"))
+    await api_server.until(lambda: "changed a:2" in seen.told)
+    assert ["listed a:1", "lost", "back", "changed a:2"] == seen.told
+
+
+async def test_a_version_that_is_forgotten(api_server, api, follow):
+    """410 makes it list again, at once."""
+    await api_server.add("nodes", node("a", "1"))
+    seen = await follow(api)
+    await api_server.down()
+    await api_server.edit("nodes", "a", node("a", "2"))
+    api_server.expire()
+    await api_server.up()
+    await api_server.until(lambda: "listed a:2" in seen.told)
+    await api_server.edit("nodes", "a", node("a", "3"))
+    await api_server.until(lambda: "changed a:3" in seen.told)
+    assert "listed a:1" == seen.told[0]
+
+
+async def test_bookmarks(api_server, api, follow):
+    """They keep the version fresh where nothing happens to what is watched, so that none is forgotten."""
+    await api_server.add("nodes", node("a", "1"))
+    seen = await follow(api, fields="metadata.name=a")
+    api_server.expire()
+    version = str(api_server.objects.version)
+    mark = {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": version}}}
+    api_server.break_watches(json.dumps(mark).encode() + b"\n")
+    await api_server.until(lambda: "back" in seen.told)
+    await api_server.edit("nodes", "a", node("a", "2"))
+    await api_server.until(lambda: "changed a:2" in seen.told)
+    assert ["listed a:1", "lost", "back", "changed a:2"] == seen.told
+    assert ("true", version) == tuple(
+        api_server.asked[-1].params[each] for each in ("allowWatchBookmarks", "resourceVersion")
+    )
+
+
+async def test_a_watch_that_the_server_ends(api_server, start_api, follow):
+    """As it was asked to: the next one goes on, without a word."""
+    await api_server.add("nodes", node("a", "1"))
+    api = await start_api(api_watch=0.6)
+    seen = await follow(api)
+    await api_server.until(lambda: sum(each.verb == "watch" for each in api_server.asked) >= 2)
+    await api_server.edit("nodes", "a", node("a", "2"))
+    await api_server.until(lambda: len(seen.told) == 2)
+    assert ["listed a:1", "changed a:2"] == seen.told
+    assert 1 == sum(each.verb == "list" for each in api_server.asked)
+
+
+async def test_a_connection_that_died_without_a_word(api_server, start_api, follow):
+    """After twice the longest watch it is broken off."""
+    clock = LeapClock()
+    await api_server.add("nodes", node("a", "1"))
+    api = await start_api(clock=clock)
+    seen = await follow(api)
+    clock.advance(3600)
+    await api_server.until(lambda: "back" in seen.told)
+    assert ["listed a:1", "lost", "back"] == seen.told
+    assert "nothing came" in str(seen.errors[0])
+
+
+async def test_a_server_that_asks_a_watch_to_wait(api_server, start_api, follow):
+    """It waits so long."""
+    clock = LeapClock()
+    await api_server.add("nodes", node("a", "1"))
+    api = await start_api(clock=clock)
+    seen = await follow(api)
+    busy = api_server.fail(status=429, after=20, verb="watch", times=1)
+    api_server.break_watches()
+    await api_server.until(lambda: busy.hits)
+    await api_server.until(lambda: len(seen.errors) == 2)
+    assert isinstance(seen.errors[1], kube.Throttled)
+    asked = len(api_server.asked)
+    clock.advance(19)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert asked == len(api_server.asked)
+    clock.advance(10)
+    await api_server.until(lambda: "back" in seen.told)
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_a_permission_that_is_missing_is_raised(api_server, api, verb):
+    """The follower knows what else to do."""
+    api_server.permissions = {"list nodes", "watch nodes"} - {f"{verb} nodes"}
+    with pytest.raises(kube.Denied) as raised:
+        await Seen().follow(api)
+    assert f"{verb} nodes" == raised.value.permission
+
+
+async def test_nobody_there_from_the_start(api_server, api, follow):
+    """It is lost until there is somebody."""
+    await api_server.down()
+    seen = Seen()
+    task = asyncio.create_task(seen.follow(api))
+    await api_server.until(lambda: seen.told)
+    await api_server.up()
+    await api_server.until(lambda: len(seen.told) == 2)
+    assert ["lost", "listed "] == seen.told
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_end(api_server, api, follow):
+    """A cancelled follower leaves no connection behind."""
+    seen = await follow(api)
+    seen.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await seen.task
+    await api_server.until(lambda: not api_server.watching)
+
+
+async def test_faults_break_a_watch(api_server, start_api, follow):
+    """A watch that is open breaks when the faults are others, and comes back with the end of the fault."""
+    faults = {}
+    await api_server.add("nodes", node("a", "1"))
+    api = await start_api(fault=lambda verb, _: faults.get(verb))
+    seen = await follow(api)
+    faults["watch"] = kube.Fault(message="broken on purpose")
+    api.break_watches()
+    await api_server.until(lambda: len(seen.errors) == 2)
+    assert "broken on purpose" in str(seen.errors[1])
+    faults.clear()
+    await api_server.until(lambda: "back" in seen.told)

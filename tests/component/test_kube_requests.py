@@ -1,0 +1,370 @@
+"""Requests to an API server: who asks, what it says no to, and what becomes of a server in trouble."""
+
+import asyncio
+import base64
+import json
+import ssl
+import subprocess
+
+import pytest
+
+from tests.kit.api_server import ApiServer
+from vdev import kube
+from vdev.aio.clock import LeapClock
+from vdev.kube import EVENTS, NODES, RESOURCE_SLICES
+
+MINE = {"metadata": {"labels": {"vdev.dev/a": "1"}}}
+
+
+@pytest.fixture
+async def node(api_server):
+    """A node as a kubelet makes it."""
+    labels = {"kubernetes.io/hostname": "worker-1"}
+    return await api_server.add(
+        "nodes",
+        {"metadata": {"name": "worker-1", "labels": labels}},
+        manager="kubelet",
+        status={"capacity": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    )
+
+
+# --- who asks ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_token_goes_with_each_request(api_server, api, node):
+    """That of the service account, and who it is."""
+    found = await api.get(NODES, "worker-1", at_hand=True)
+    assert node["metadata"]["uid"] == found["metadata"]["uid"]
+    (asked,) = api_server.asked
+    assert ("Bearer secret", "vdev") == (asked.headers["authorization"], asked.headers["user-agent"])
+    assert {"resourceVersion": "0"} == asked.params
+
+
+async def test_a_token_that_was_replaced(api_server, api, account, node):
+    """The kubelet writes another one long before the old one expires; what is refused meanwhile is asked again."""
+    await api.get(NODES, "worker-1")
+    account.token.write_text("fresh")
+    api_server.tokens = {"fresh"}
+    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
+
+
+async def test_a_token_is_read_again_now_and_then(api_server, start_api, account, node):
+    """Also without a refusal."""
+    clock = LeapClock()
+    api = await start_api(clock=clock)
+    await api.get(NODES, "worker-1")
+    account.token.write_text("fresh")
+    api_server.tokens.add("fresh")
+    await api.get(NODES, "worker-1")
+    clock.advance(3600)
+    await api.get(NODES, "worker-1")
+    assert ["Bearer secret", "Bearer secret", "Bearer fresh"] == [
+        each.headers["authorization"] for each in api_server.asked
+    ]
+
+
+async def test_a_token_that_nobody_knows(api_server, api):
+    """401 says who is meant."""
+    api_server.tokens = {"another"}
+    with pytest.raises(kube.Denied, match="does not know the service account") as raised:
+        await api.get(NODES, "worker-1")
+    assert not raised.value.known
+
+
+async def test_no_token(api, account):
+    """A file that went."""
+    account.token.unlink()
+    with pytest.raises(kube.Unconfigured, match=r"token .* cannot be read: No such file"):
+        await api.get(NODES, "worker-1")
+
+
+def kubeconfig(file, address, token, **cluster):
+    """A file with a context for each of two users."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": address, **cluster}}],
+        "users": [{"name": "good", "user": {"token": token}}, {"name": "bad", "user": {"token": "wrong"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "c", "user": "good"}},
+            {"name": "two", "context": {"cluster": "c", "user": "bad"}},
+        ],
+        "current-context": "one",
+    }
+    file.write_text(json.dumps(document))
+    return file
+
+
+async def test_a_kubeconfig(api_server, start_api, directory, node):
+    """Its current context, or the one that was chosen."""
+    file = kubeconfig(directory / "config", api_server.address, "secret")
+    api = await start_api(server=kube.Server(kubeconfig=file))
+    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
+    api = await start_api(server=kube.Server(kubeconfig=file, context="two"))
+    with pytest.raises(kube.Denied, match=f"the user of {file}"):
+        await api.get(NODES, "worker-1")
+
+
+async def test_a_kubeconfig_that_was_written_again(api_server, start_api, directory, node):
+    """As where credentials are renewed from outside: a refusal makes it read again."""
+    file = kubeconfig(directory / "config", api_server.address, "secret")
+    api = await start_api(server=kube.Server(kubeconfig=file))
+    await api.get(NODES, "worker-1")
+    api_server.tokens = {"a longer one"}
+    kubeconfig(file, api_server.address, "a longer one")
+    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
+
+
+async def test_a_program_that_prints_credentials(api_server, start_api, directory, node):
+    """As kubeconfigs of clouds have them; what it fails with is said."""
+    file = directory / "config"
+    run = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "sh"}
+
+    def write(script):
+        kubeconfig(file, api_server.address, "")
+        document = json.loads(file.read_text())
+        document["users"][0]["user"] = {"exec": {**run, "args": ["-c", script]}}
+        file.write_text(json.dumps(document))
+        return kube.Server(kubeconfig=file)
+
+    api = await start_api(server=write("""echo '{"status": {"token": "secret"}}'"""))
+    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
+    api = await start_api(server=write("echo no such profile >&2; exit 3"))
+    with pytest.raises(kube.Unconfigured, match="no such profile"):
+        await api.get(NODES, "worker-1")
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of the loopback address, which is its own authority."""
+    directory = tmp_path_factory.mktemp("tls")
+    key, file = directory / "key.pem", directory / "ca.crt"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", key, "-out", file, "-days", "2", "-subj", "/CN=api", "-addext"]
+    try:
+        subprocess.run([*command, "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("openssl, which makes the certificate, is not here")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file, key)
+    return file, context
+
+
+async def test_the_server_must_prove_who_it_is(certificate, start_api, directory):
+    """By the authority of the service account, or that in the kubeconfig, and by no other."""
+    file, context = certificate
+    (directory / "token").write_text("secret")
+    async with ApiServer(tls=context) as server:
+        await server.add("nodes", {"metadata": {"name": "n"}})
+        pod = {"address": server.address, "token": directory / "token"}
+        in_pod = await start_api(server=kube.Server(**pod, ca=file))
+        assert "n" == (await in_pod.get(NODES, "n"))["metadata"]["name"]
+        inside = {"certificate-authority-data": base64.b64encode(file.read_bytes()).decode()}
+        config = kubeconfig(directory / "config", server.address, "secret", **inside)
+        by_file = await start_api(server=kube.Server(kubeconfig=config))
+        assert "n" == (await by_file.get(NODES, "n"))["metadata"]["name"]
+        stranger = await start_api(server=kube.Server(**pod))
+        with pytest.raises(kube.Unreachable, match=r"(?i)certificate"):
+            await stranger.get(NODES, "n")
+        await in_pod.aclose()
+        await by_file.aclose()
+
+
+# --- what it says no to -----------------------------------------------------------------------------------------------
+
+
+async def test_a_permission_that_is_missing(api_server, api, node):
+    """The error names verb and resource as a role has them."""
+    api_server.permissions = {"get nodes"}
+    with pytest.raises(kube.Denied, match=r"give it a role with the verb patch on nodes/status") as raised:
+        await api.apply(NODES, "worker-1", {"status": {"capacity": {"a/b": "1"}}}, subresource="status")
+    assert "patch nodes/status" == raised.value.permission
+    with pytest.raises(kube.Denied, match=r"may not list resourceslices in resource.k8s.io"):
+        await api.list(RESOURCE_SLICES)
+
+
+async def test_what_is_not_there(api_server, api, node):
+    """An object, and a kind that the server does not have."""
+    with pytest.raises(kube.Missing, match="there is no Node worker-2") as raised:
+        await api.get(NODES, "worker-2")
+    assert raised.value.served
+    new = kube.Kind("resource.k8s.io", "v9", "ResourceSlice", "resourceslices", namespaced=False)
+    with pytest.raises(kube.Missing, match=r"has no resourceslices of resource.k8s.io/v9") as raised:
+        await api.list(new)
+    assert not raised.value.served
+    with pytest.raises(kube.Missing):
+        await api.delete(NODES, "worker-2")
+
+
+async def test_what_kubernetes_refuses(api_server, api, node):
+    """With the server's words, and each field by itself."""
+    labels = {"vdev.dev/long": "x" * 64, "vdev.dev/b": "-"}
+    with pytest.raises(kube.Invalid, match="must be no more than 63 bytes") as raised:
+        await api.apply(NODES, "worker-1", {"metadata": {"labels": labels}})
+    assert 422 == raised.value.status
+    assert ["metadata.labels"] * 2 == [name for name, _ in raised.value.causes]
+    assert 2 == api_server.changes
+
+
+async def test_events(api_server, api, node):
+    """One of a node is in the namespace default; a name that is made up is given back."""
+    event = {
+        "metadata": {"generateName": "worker-1."},
+        "involvedObject": {"kind": "Node", "name": "worker-1", "uid": node["metadata"]["uid"]},
+        "reason": "DeviceLost",
+        "message": "gone",
+        "type": "Warning",
+        "source": {"component": "vdev"},
+    }
+    made = await api.create(EVENTS, event, namespace="default")
+    assert made["metadata"]["name"].startswith("worker-1.")
+    with pytest.raises(kube.Invalid, match=r"does not match event.namespace"):
+        await api.create(EVENTS, event, namespace="kube-system")
+    named = {**event, "metadata": {"name": "one"}}
+    await api.create(EVENTS, named, namespace="default")
+    with pytest.raises(kube.Conflict) as raised:
+        await api.create(EVENTS, named, namespace="default")
+    assert raised.value.exists
+    await api.patch(EVENTS, "one", {"count": 2}, namespace="default")
+    found = await api.list(EVENTS, namespace="default", fields="reason=DeviceLost,involvedObject.name=worker-1")
+    assert [1, 2] == sorted(each.get("count", 1) for each in found.objects)
+
+
+async def test_patches(api_server, api, node):
+    """The three kinds, and a subresource that changes nothing else."""
+    await api.patch(NODES, "worker-1", {"status": {"capacity": {"a/b": "2"}}}, subresource="status")
+    await api.patch(NODES, "worker-1", {"status": {"capacity": {"a/b": "3"}}, "metadata": {"labels": {"x": "y"}}})
+    condition = {"type": "GpuHealthy", "status": "True"}
+    how = kube.PatchType.STRATEGIC
+    await api.patch(NODES, "worker-1", {"status": {"conditions": [condition]}}, how=how, subresource="status")
+    operations = [{"op": "add", "path": "/status/capacity/c~1d", "value": "1"}]
+    found = await api.patch(NODES, "worker-1", operations, how=kube.PatchType.JSON, subresource="status")
+    assert {"cpu": "8", "a/b": "2", "c/d": "1"} == found["status"]["capacity"]
+    assert ["Ready", "GpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
+    assert "y" == found["metadata"]["labels"]["x"]
+
+
+async def test_a_delete_of_the_object_that_is_meant(api_server, api, node):
+    """By its uid."""
+    with pytest.raises(kube.Conflict):
+        await api.delete(NODES, "worker-1", uid="another")
+    await api.delete(NODES, "worker-1", uid=node["metadata"]["uid"])
+    assert [] == api_server.all("nodes")
+
+
+# --- a server in trouble ----------------------------------------------------------------------------------------------
+
+
+async def test_nobody_answers(api_server, api):
+    """A server that is away is one that may come back."""
+    await api_server.down()
+    with pytest.raises(kube.Unreachable, match="does not answer"):
+        await api.get(NODES, "worker-1")
+
+
+async def test_a_server_that_restarts(api_server, api, node):
+    """The next request makes a new connection."""
+    await api.get(NODES, "worker-1")
+    await api_server.down()
+    await api_server.up()
+    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
+
+
+async def test_a_server_that_hangs(api_server, start_api):
+    """A request has a deadline, by the clock that was handed in."""
+    clock = LeapClock()
+    api = await start_api(clock=clock, api_answer=600.0)
+    hanging = api_server.fail(hang=True)
+    task = asyncio.create_task(api.get(NODES, "worker-1"))
+    await api_server.until(lambda: hanging.hits)
+    clock.advance(601)
+    with pytest.raises(kube.Unreachable, match="nothing came within 600 s"):
+        await task
+
+
+async def test_a_request_that_is_cancelled(api_server, api, node):
+    """It ends at once, and the client goes on."""
+    hanging = api_server.fail(hang=True)
+    task = asyncio.create_task(api.get(NODES, "worker-1"))
+    await api_server.until(lambda: hanging.hits)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    api_server.heal()
+    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
+
+
+async def test_a_server_that_asks_to_wait(api_server, start_api, node):
+    """It is asked again as late as it says, and by nobody before."""
+    clock = LeapClock()
+    api = await start_api(clock=clock)
+    busy = api_server.fail(status=429, after=20, times=1)
+    first = asyncio.create_task(api.get(NODES, "worker-1"))
+    await api_server.until(lambda: busy.hits)
+    await api_server.until(lambda: (clock.next_due or 0) - clock.now() > 15)
+    second = asyncio.create_task(api.get(NODES, "worker-1"))
+    clock.advance(19)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert 1 == len(api_server.asked)
+    clock.advance(10)
+    await first
+    await second
+    assert 3 == len(api_server.asked)
+
+
+@pytest.mark.parametrize(("status", "after"), [(429, 3600), (503, 3600)])
+async def test_a_wait_that_is_too_long(api_server, api, status, after):
+    """It is for the caller to decide."""
+    api_server.fail(status=status, after=after)
+    with pytest.raises(kube.Throttled, match="asks to wait 3600 s") as raised:
+        await api.get(NODES, "worker-1")
+    assert after == raised.value.after
+
+
+async def test_a_server_that_never_has_time(api_server, api):
+    """The attempts are few."""
+    busy = api_server.fail(status=429)
+    with pytest.raises(kube.Throttled):
+        await api.get(NODES, "worker-1")
+    assert 4 == busy.hits
+
+
+async def test_few_requests_at_a_time(api_server, start_api, node):
+    """However many want one."""
+    api = await start_api(at_once=3)
+    hanging = api_server.fail(hang=True)
+    tasks = [asyncio.create_task(api.get(NODES, "worker-1")) for _ in range(10)]
+    await api_server.until(lambda: hanging.hits == 3)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert (3, 3) == (hanging.hits, len(api_server.asked))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (kube.Fault(), kube.Unreachable),
+        (kube.Fault(status=500), kube.Unreachable),
+        (kube.Fault(status=403), kube.Denied),
+        (kube.Fault(status=404), kube.Missing),
+        (kube.Fault(status=409, conflicts=(kube.FieldConflict(".metadata.labels.a", "gfd"),)), kube.Conflict),
+        (kube.Fault(status=422), kube.Invalid),
+        (kube.Fault(status=429, after=3600), kube.Throttled),
+    ],
+    ids=lambda value: str(value.status) if isinstance(value, kube.Fault) else "",
+)
+async def test_faults_in_place_of_an_answer(api_server, start_api, node, fault, error):
+    """What a fault rule says comes as if the server had said it, and nothing is sent."""
+    api = await start_api(fault=lambda verb, kind: fault if (verb, kind) == ("patch", NODES) else None)
+    with pytest.raises(error) as raised:
+        await api.apply(NODES, "worker-1", MINE)
+    assert fault.conflicts == getattr(raised.value, "causes", ())
+    assert 0 == api_server.writes
+    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]

@@ -1,0 +1,199 @@
+"""Who owns which field of an object: server-side apply as the API server does it (structured-merge-diff), for JSON.
+
+A set of fields holds paths: tuples of `f:name` (a member of a map) and `k:{…}` (the item of a list that has keys). Of a
+list without keys only the whole is owned. An item of a list with keys is owned itself as well, which is its path.
+"""
+
+import copy
+import json
+
+# The keys of lists whose items are merged; every other list is one value.
+LIST_KEYS = {
+    ("metadata", "ownerReferences"): ("uid",),
+    ("status", "conditions"): ("type",),
+    ("status", "addresses"): ("type",),
+    ("status", "devices"): ("driver", "device", "pool"),  # of a ResourceClaim
+    ("status", "reservedFor"): ("uid",),
+    ("spec", "containers"): ("name",),
+}
+UNOWNED = {  # of metadata, what the server itself keeps
+    ("f:metadata", f"f:{name}")
+    for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+} | {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+
+
+def _keys(path):
+    return LIST_KEYS.get(tuple(part[2:] for part in path))
+
+
+def _item(keys, item):
+    return "k:" + json.dumps({key: item[key] for key in keys if key in item}, separators=(",", ":"))
+
+
+def fields(value, path=()):
+    """The fields of a document, by path; each with its value, or for an item of a list None."""
+    if isinstance(value, dict) and value:
+        return {at: leaf for name, each in value.items() for at, leaf in fields(each, (*path, f"f:{name}")).items()}
+    if isinstance(value, list) and value and (keys := _keys(path)):
+        found = {}
+        for each in value:
+            at = (*path, _item(keys, each))
+            found[at] = None
+            found |= fields(each, at)
+        return found
+    return {path: value} if path else {}
+
+
+def owned(document):
+    """The fields of a document that somebody can own."""
+    return {path: value for path, value in fields(document).items() if path not in UNOWNED}
+
+
+def shown(path):
+    """A path as the API server writes it: `.status.conditions[type="Ready"].status`."""
+    text = ""
+    for part in path:
+        if part.startswith("f:"):
+            text += f".{part[2:]}"
+        else:
+            pairs = json.loads(part[2:])
+            text += "[" + ",".join(f"{key}={json.dumps(value)}" for key, value in pairs.items()) + "]"
+    return text
+
+
+def merged(live, applied, path=()):
+    """A document with another one merged into it as an apply does it."""
+    if isinstance(live, dict) and isinstance(applied, dict):
+        found = dict(live)
+        for name, value in applied.items():
+            found[name] = merged(live[name], value, (*path, f"f:{name}")) if name in live else copy.deepcopy(value)
+        return found
+    keys = _keys(path)
+    if isinstance(live, list) and isinstance(applied, list) and keys:
+        found = {_item(keys, each): each for each in live}
+        for each in applied:
+            name = _item(keys, each)
+            found[name] = merged(found[name], each, (*path, name)) if name in found else copy.deepcopy(each)
+        return list(found.values())
+    return copy.deepcopy(applied)
+
+
+def without(document, paths):
+    """A document without those fields; a map or list that becomes empty goes with them."""
+    return _without(document, frozenset(paths), ()) or {}
+
+
+_GONE = object()
+
+
+def _without(value, paths, path):
+    if isinstance(value, dict) and value:
+        kept = {}
+        for name, each in value.items():
+            at = (*path, f"f:{name}")
+            found = None if each is None and at not in paths else _GONE if at in paths else _without(each, paths, at)
+            if found is not _GONE:
+                kept[name] = found
+        return kept or (_GONE if path else {})
+    if isinstance(value, list) and value and (keys := _keys(path)):
+        kept = []
+        for each in value:
+            at = (*path, _item(keys, each))
+            if at in paths:
+                continue
+            found = _without(each, paths, at)
+            if found is not _GONE:
+                kept.append(found)
+        return kept or _GONE
+    return value
+
+
+def encoded(paths):
+    """As `fieldsV1` has them."""
+    tree = {}
+    for path in sorted(paths):
+        at = tree
+        for part in path:
+            at = at.setdefault(part, {})
+        if path[-1].startswith("k:"):
+            at["."] = {}
+    return tree
+
+
+class Owners:
+    """The managers of one object. A manager is (name, operation, subresource); operation is Apply or Update."""
+
+    def __init__(self):
+        self.sets = {}
+        self.versions = {}
+
+    def copy(self):
+        """Another one that changes by itself."""
+        new = Owners()
+        new.sets = {manager: set(paths) for manager, paths in self.sets.items()}
+        new.versions = dict(self.versions)
+        return new
+
+    def update(self, manager, version, old, new):
+        """Whoever writes owns what changed; nobody owns what is gone."""
+        changed, removed = _compared(old, new)
+        self._take(manager, changed, removed)
+        if changed:
+            self.sets.setdefault(manager, set()).update(changed)
+            self.versions[manager] = version
+        self._clean()
+
+    def apply(self, manager, version, live, applied, *, force):
+        """The document after an apply, and the conflicts: (manager, path). With conflicts nothing is to be stored."""
+        wanted = set(owned(applied))
+        before = self.sets.get(manager, set())
+        new = merged(live, applied)
+        others = {path for each, paths in self.sets.items() if each != manager for path in paths}
+        dropped = {path for path in before - wanted if path not in others and not _above(path, wanted | others)}
+        new = without(new, dropped)
+        changed, removed = _compared(live, new)
+        clashes = [
+            (other, path)
+            for other, paths in sorted(self.sets.items())
+            if other != manager
+            for path in sorted(paths & changed)
+        ]
+        if clashes and not force:
+            return new, clashes
+        self.sets[manager], self.versions[manager] = wanted, version
+        self._take(manager, changed, removed)
+        self._clean()
+        return new, []
+
+    def entries(self):
+        """As `metadata.managedFields` has them."""
+        found = []
+        for (name, operation, subresource), paths in sorted(self.sets.items()):
+            entry = {
+                "manager": name,
+                "operation": operation,
+                "apiVersion": self.versions[name, operation, subresource],
+                "fieldsType": "FieldsV1",
+                "fieldsV1": encoded(paths),
+            }
+            found.append(entry | ({"subresource": subresource} if subresource else {}))
+        return found
+
+    def _take(self, manager, changed, removed):
+        for other, paths in self.sets.items():
+            paths.difference_update(removed if other == manager else removed | changed)
+
+    def _clean(self):
+        self.sets = {manager: paths for manager, paths in self.sets.items() if paths}
+
+
+def _above(path, others):
+    """Whether something that others own is below an item of a list, which therefore stays."""
+    return path[-1].startswith("k:") and any(other[: len(path)] == path for other in others)
+
+
+def _compared(old, new):
+    """The paths whose values are new or others, and those that are gone."""
+    before, after = owned(old), owned(new)
+    changed = {path for path, value in after.items() if path not in before or before[path] != value}
+    return changed, set(before) - set(after)
