@@ -1,8 +1,8 @@
 """Killed at any point of what it does, the plugin leaves a node on which the next one goes on as if it had not been.
 
-A process is killed as by `kill -9` between an edit of its file and the end of all that follows from it: lists, records,
-CDI specifications, and an allocation meanwhile. The next process must let no hardware be on two pods, must list all
-that is held, and must leave nothing behind when the pods are gone.
+A process is killed as by `kill -9` between an edit of its file, or its start, and the end of all that follows from it:
+lists, records, CDI specifications, and allocations meanwhile. The next process must let no hardware be on two pods,
+must list all that is held, and must leave nothing behind when the pods are gone.
 
     VDEV_KILLS=all pytest tests/component/test_killed.py        kills at every point, one after the other
     VDEV_KILLS=17,203 pytest tests/component/test_killed.py     at these
@@ -18,7 +18,7 @@ import random
 import pytest
 
 from tests.kit.hardware import Node
-from tests.kit.mortal import NEVER, Mortals
+from tests.kit.mortal import NEVER, Fuse, Mortals
 from vdev.sim import Kubelet, Timings, manifest
 
 GIVEN = os.environ.get("VDEV_KILLS", "")
@@ -47,21 +47,32 @@ def mortals():
 
 
 @pytest.mark.timeout(3600 if GIVEN else 120)
-@pytest.mark.parametrize("change", CHANGES)
-async def test_a_killed_process_leaves_nothing_wrong(mortals, directory, change):
-    """A whole life tells how many points there are; then others end at some of them."""
-    whole = Story(mortals, directory / "whole", change, NEVER)
-    await whole.play()
-    every = range(1, whole.points + 1)
+@pytest.mark.parametrize(
+    ("change", "away"), [*((each, False) for each in CHANGES), *((each, True) for each in ("cut", "renamed", "moved"))]
+)
+async def test_a_killed_process_leaves_nothing_wrong(mortals, directory, change, away):
+    """A whole life tells how many points there are; then others end at some of them.
+
+    The file changes under the process that is killed, or while no process was there (`away`): then the points are those
+    of a start, too.
+    """
+
+    async def play(directory, point):
+        story = Story(mortals, directory, change, point, away=away)
+        await story.play()
+        return story.points
+
+    last = await play(directory / "whole", NEVER)
+    every = range(1, last + 1)
     given = every if GIVEN == "all" else [int(each) for each in GIVEN.split(",") if each]
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(point):
         async with turn:
             try:
-                await Story(mortals, directory / str(point), change, point).play()
+                await play(directory / str(point), point)
             except Exception as wrong:
-                wrong.add_note(f"killed at point {point} of {whole.points}; repeat it with VDEV_KILLS={point}")
+                wrong.add_note(f"killed at point {point} of {last}; repeat it with VDEV_KILLS={point}")
                 raise
 
     points = given or random.sample(every, FEW)
@@ -73,11 +84,12 @@ async def test_a_killed_process_leaves_nothing_wrong(mortals, directory, change)
 class Story:
     """A node whose plugin is killed at a point. `points` is how many there were."""
 
-    def __init__(self, mortals, directory, change, point):
-        self.mortals, self.directory, self.point = mortals, directory, point
+    def __init__(self, mortals, directory, change, point, *, away):
+        self.mortals, self.directory, self.point, self.away = mortals, directory, point, away
         self.held, before, after = CHANGES[change]
         self.before, self.node = Node(**before), Node(**after)
         self.points = self.pods = 0
+        self.lives = []
         self.node.parts = self.before.parts
         self.before.plan()
         self.node.plan()
@@ -87,19 +99,18 @@ class Story:
         await asyncio.to_thread(self.directory.mkdir)
         timings = Timings(boot=0.01, lead=0.01, sources=0.1, slow=PATIENCE, bound=PATIENCE)
         options = {"rate_limit": False, "timings": timings, "overlaps": self.node.overlaps}
-        lives = []
         async with Kubelet(self.directory / "kubelet", **options) as self.kubelet:
             try:
                 self.edit(self.before)
-                lives.append(self.start("first"))
+                self.start("first")
                 await self.wait(lambda: self.lists(self.before), "the first list")
                 first = await self.run(self.held)
                 assert "Running" == first.phase.value, first.message
-                await self.change(lives[0])
-                self.points = lives[0].fuse.passed
-                await lives[0].kill()
+                await self.change()
+                self.points = self.lives[-1].fuse.passed
+                await self.lives[-1].kill()
                 self.check(listed=False)  # the kubelet sees the end of its streams one after the other
-                lives.append(self.start("next"))
+                self.start("last")
                 await self.use_up(lambda: self.shows(self.node))
                 self.check()
                 for pod in self.kubelet.pods():
@@ -108,13 +119,19 @@ class Story:
                 await self.wait(lambda: not self.litter(), "nothing left behind")
                 self.check()
             finally:
-                for each in lives:
+                for each in self.lives:
                     await each.kill()
 
-    async def change(self, mortal):
+    async def change(self):
         """The file changes, pods come, and go again."""
-        mortal.fuse.light(self.point)
-        self.edit(self.node)
+        if self.away:
+            await self.lives[0].kill()
+            self.edit(self.node)
+            self.start("changed", self.point)
+        else:
+            self.lives[0].fuse.light(self.point)
+            self.edit(self.node)
+        mortal = self.lives[-1]
         await self.run(self.held)
         await self.use_up(lambda: mortal.gone or self.shows(self.node))
         for pod in self.kubelet.pods():
@@ -135,13 +152,15 @@ class Story:
         fresh.write_text("\n".join(lines) + "\n")
         fresh.rename(self.directory / "vdev.yaml")
 
-    def start(self, name):
-        """A process on the file as it is."""
+    def start(self, name, point=0):
+        """A process on the file as it is, to die at this point of its life, if at any."""
+        fuse = self.directory / f"{name}.fuse"
+        Fuse(fuse).light(point)
         places = {"--kubelet-dir": self.kubelet.root, "--config-file": self.directory / "vdev.yaml"}
         places |= {f"--{each}-dir": self.directory / each for each in ("run", "cdi", "device", "state")}
         arguments = [word for pair in places.items() for word in pair]
         arguments += ["--node-name", "node-1", "--log-format", "json"]
-        return self.mortals.start(self.directory / f"{name}.fuse", self.directory / "log", arguments)
+        self.lives.append(self.mortals.start(fuse, self.directory / "log", arguments))
 
     async def run(self, resource):
         """A pod that asks for one."""
