@@ -304,6 +304,12 @@ class Settings(BaseSettings):
         default=Path(virtual_node.DIRECTORY),
         metavar="DIR",
     )
+    features_dir: Path = _node(
+        "directory for the file with the node's labels, under node.labels: nfd",
+        "VDEV_FEATURES_DIR",
+        default=Path("/etc/kubernetes/node-feature-discovery/features.d"),
+        metavar="DIR",
+    )
     state_dir: Path = _node(
         "directory for what must survive a restart: what the kubelet was told, and the last good configuration",
         "VDEV_STATE_DIR",

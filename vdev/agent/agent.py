@@ -18,6 +18,7 @@ import structlog
 
 from ..aio.interruption import Interrupted, Interruption
 from ..control import command_socket
+from ..core.node.situation import Situation
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe.metrics import Metrics
@@ -35,6 +36,7 @@ from .inputs.chosen_files import FileChooser
 from .inputs.config_files import ConfigSource
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
+from .node_api import NodeApi
 from .options import Options
 from .outputs.base import Output
 from .outputs.cdi_files import CdiFiles
@@ -125,6 +127,7 @@ class Agent:
             steps=self.steps,
         )
         self.measures = Measures(self.metrics, clock)
+        self.node_api = NodeApi(options, self._situation)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -141,6 +144,7 @@ class Agent:
                 self.lists,
                 self.last_good,
                 self.measures,
+                *self.node_api.outputs,
                 *outputs,
             ),
         )
@@ -222,6 +226,7 @@ class Agent:
             http = await asyncio.to_thread(_http)
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
+        stack.push_async_callback(self.node_api.aclose)
         await self.reconciler.start(self.last_good.read)
         stack.push_async_callback(self.steps.take, "giving serial lines away", self.serial_lines.give)
         stack.callback(self.lock.release)
@@ -270,8 +275,13 @@ class Agent:
         turns = {
             "looking at holders now and then": self.events.look_at_holders,
             "following health": lambda: self.events.follow_health(news),
+            **self.node_api.turns,
         }
-        lives = {"doing ownership actions": self.handovers.run, "probing devices": self.health.run}
+        lives = {
+            "doing ownership actions": self.handovers.run,
+            "probing devices": self.health.run,
+            "following the Node": self.node_api.object.run,
+        }
         return self._tasks(group, turns, lives)
 
     def _tasks(self, group: asyncio.TaskGroup, turns: Mapping[str, _Life], lives: Mapping[str, _Life]) -> list[_Task]:
@@ -365,8 +375,21 @@ class Agent:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _situation(self) -> Situation:
+        """What Events tell of beside the plan."""
+        reading, services = self.config.status, self.lists.services.values()
+        return Situation(
+            applied=reading.applied,
+            refused=reading.failed,
+            reading=reading.history[0].summary if reading.history else "",
+            unregistered={each.name: each.trouble for each in services if each.trouble},
+            drills=self.faults.drills,
+        )
+
     def _on_state(self, resource: str, state: State) -> None:
         self.announcer.look()
+        if self.reconciler.spec.node.events:
+            self.due.mark()
         self.metrics.registered.labels(resource).set(state is State.REGISTERED)
         if state is State.REGISTERED:
             self.metrics.registrations.labels(resource).inc()

@@ -209,6 +209,11 @@ class FaultControl:
 
     # --- what everybody can see ---------------------------------------------------------------------------------------
 
+    @property
+    def drills(self) -> Mapping[str, str]:
+        """The rules in force now, and what each does in a few words."""
+        return {name: words(run.rule) for name, run in self.engine.runs.items() if run.live and run.active}
+
     def status(self) -> dict[str, Any]:
         """The rules and what they do; keys are stable and documented."""
         now = self.engine.clock.now()

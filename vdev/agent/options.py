@@ -11,6 +11,7 @@ from ..config import Loaded, Texts
 from ..core.intervals import Intervals
 from ..core.model import virtual_node
 from ..hostfs import HostRoot
+from ..kube import Server
 from ..observe.service_manager import ServiceManager
 
 
@@ -27,7 +28,9 @@ class Options:
     `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
     `state_dir` is for what must outlive the process; None: nothing does. `boot_id` tells one boot of the machine from
     another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
-    what was listed before is there again, or after `boot_wait`. `intervals` says how long the agent waits for what.
+    what was listed before is there again, or after `boot_wait`. `api_server` is asked and told of the node where the
+    configuration wants that; None: there is none. `features_dir` is where Node Feature Discovery finds files with
+    labels. `intervals` says how long the agent waits for what.
     """
 
     node: str
@@ -49,6 +52,8 @@ class Options:
     service_manager: ServiceManager | None = None
     boot_wait: float = 30.0
     boot_id: str = ""
+    api_server: Server | None = None
+    features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")
     load_again: Callable[[Texts], Loaded] = config.load_again
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM

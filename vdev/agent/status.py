@@ -11,6 +11,7 @@ from .fault_control import FaultControl
 from .inputs.config_files import ConfigSource
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
+from .node_api import NodeApi
 from .options import Options
 from .outputs.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
@@ -38,6 +39,7 @@ class Running(Protocol):
     measures: Measures
     handovers: HandoverActions
     faults: FaultControl
+    node_api: NodeApi
     steps: Steps
     started_at: float
     waiting: str
@@ -81,6 +83,7 @@ def status(agent: Running) -> dict[str, Any]:
         },
         "actions": agent.handovers.status(),
         "faults": agent.faults.status(),
+        "nodeApi": agent.node_api.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
         "resources": [_resource(agent, resource) for resource in agent.reconciler.served.resources.values()],
     }
@@ -99,8 +102,9 @@ def stand_by(agent: Running) -> str:
 def not_ready(agent: Running) -> list[str]:
     """Why the agent is not ready, a sentence each; empty when it is.
 
-    It is when every resource is registered, the kubelet listens to it, containers can get the devices, and the files
-    have been good at least once. In stand-by only the files matter: the node is another one's, and is served.
+    It is when every resource is registered and the kubelet listens to it, or the Node's status has it, when containers
+    can get the devices, and when the files have been good at least once. In stand-by only the files matter: the node is
+    another one's, and is served.
     """
     if stand_by(agent):
         return _bad_since_the_start(agent)
@@ -108,6 +112,8 @@ def not_ready(agent: Running) -> list[str]:
         return [agent.waiting or "starting", *map(str, agent.steps.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
+    if agent.reconciler.spec.node.status and not agent.node_api.status.written:
+        missing.append("the Node's status does not have the resources yet")
     return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 
 

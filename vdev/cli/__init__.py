@@ -32,6 +32,7 @@ COMMANDS = {
     "status": "show what the running plugin serves",
     "fault": "inject, list and end faults in the running plugin",
     "device": "set a device's health in the running plugin",
+    "node": "show or take away what vdev has written on a Node",
 }
 """Every command with its line in the help. Its module has the same name."""
 

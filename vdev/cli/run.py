@@ -59,6 +59,7 @@ def agent_options(chosen: "Settings") -> "Options":
     from ..agent import Options
     from ..hostfs import HostRoot
     from ..hostfs.boot_id import boot_id
+    from ..kube import find_server
     from ..observe import service_manager
 
     load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
@@ -76,6 +77,8 @@ def agent_options(chosen: "Settings") -> "Options":
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         state_dir=None if chosen.no_state else chosen.state_dir,
+        api_server=find_server(kubeconfig=chosen.kubeconfig, context=chosen.context),
+        features_dir=chosen.features_dir,
         service_manager=service_manager.from_environment(os.environ),
         boot_wait=chosen.boot_wait,
         boot_id=boot_id(),

@@ -91,6 +91,11 @@ class Plan:
     conditions: tuple[NodeCondition, ...] = ()
 
     @property
+    def served(self) -> Inventory:
+        """What a device plugin lists: nothing, where the resources are written into the Node's status instead."""
+        return EMPTY if self.node.status else self.inventory
+
+    @property
     def unsettled(self) -> frozenset[str]:
         """The resources with a retired device of which only the kubelet's checkpoint says that a pod has it."""
         if self.holdings.silent:

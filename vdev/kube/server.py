@@ -28,6 +28,15 @@ class Server:
     ca: Path | None = None
 
     @property
+    def where(self) -> str:
+        """Which server, in a few words."""
+        return (
+            f"{self.kubeconfig}{f', context {self.context}' if self.context else ''}"
+            if self.kubeconfig
+            else self.address
+        )
+
+    @property
     def who(self) -> str:
         """Who asks, for a sentence."""
         return f"the user of {self.kubeconfig}" if self.kubeconfig else "the service account"

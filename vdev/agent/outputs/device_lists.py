@@ -76,7 +76,7 @@ class DeviceLists(Output):
         Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
         pod that is not named still has the device.
         """
-        for change in diff(Inventory(self._settled), plan.inventory):
+        for change in diff(Inventory(self._settled), plan.served):
             self._steps.do(_update(_resource(change).name), functools.partial(self._apply, change))
         now = self._clock.now()
         for name in plan.unsettled & self.services.keys():

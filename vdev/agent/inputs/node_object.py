@@ -1,0 +1,120 @@
+"""This agent's own Node, as the API server has it: watched for as long as somebody uses it, or read now and then.
+
+One watch serves everybody. It needs the verbs list and watch on nodes (a role can name the one node); with get
+alone the Node is read at a slow pace. Nothing is asked before somebody subscribes.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from ...aio.backoff import Backoff
+from ...aio.clock import Clock
+from ...core.intervals import Intervals
+from ...errors import ApiServerError
+from ...kube import NO_SERVER, NODES, Api, Changed, Denied, Listed, Lost, Missing, Removed, Unconfigured
+
+log = structlog.get_logger(__name__)
+
+Document = Mapping[str, Any]
+
+
+class NodeObject:
+    """The Node of this name. `trouble` says why what is known of it may be old; None while it is followed.
+
+    `api` None: there is no API server.
+    """
+
+    def __init__(self, node: str, api: Api | None, *, intervals: Intervals, clock: Clock) -> None:
+        self.document: Document | None = None
+        self.trouble: ApiServerError | None = None
+        self._node = node
+        self._api = api
+        self._intervals = intervals
+        self._clock = clock
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._users: list[Callable[[], None]] = []
+        self._wanted = asyncio.Event()
+        self._looked = asyncio.Event()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anybody asked for it."""
+        return self._wanted.is_set()
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Follow the Node from now on, and tell of each change; as often as it is asked for, for ever."""
+        self._users.append(on_change)
+        self._wanted.set()
+
+    async def seen(self) -> Document:
+        """The Node as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
+        self._wanted.set()
+        await self._looked.wait()
+        if self.document is None:
+            raise self.trouble or Unconfigured(NO_SERVER)
+        return self.document
+
+    async def run(self) -> None:
+        """Follow the Node, from when somebody uses it on."""
+        await self._wanted.wait()
+        if self._api is None:
+            self._see(None, Unconfigured(NO_SERVER))
+            return
+        failures = 0
+        while True:
+            begun = self._clock.now()
+            try:
+                await self._watch(self._api)
+            except Denied as denied:
+                if denied.known:
+                    log.info("the node cannot be watched; it is read now and then", reason=str(denied))
+                    await self._poll(self._api)
+            except ApiServerError as failed:
+                self._see(self.document, failed)
+            failures = 0 if self._clock.now() - begun > self._intervals.steady else failures + 1
+            await self._clock.sleep(self._backoff.pause(failures))
+
+    async def _watch(self, api: Api) -> None:
+        async with api.follow(NODES, fields=f"metadata.name={self._node}") as changes:
+            async for change in changes:
+                match change:
+                    case Listed(objects):
+                        self._see(objects[0] if objects else None, None if objects else self._missing())
+                    case Changed(found):
+                        self._see(found, None)
+                    case Removed():
+                        self._see(None, self._missing())
+                    case Lost(error):
+                        self._see(self.document, error)
+                    case _:
+                        self._see(self.document, None)
+
+    async def _poll(self, api: Api) -> None:
+        """Read it again and again, until that fails for good."""
+        while True:
+            try:
+                self._see(await api.get(NODES, self._node, at_hand=True), None)
+            except Missing:
+                self._see(None, self._missing())
+            except Denied as denied:
+                self._see(None, denied)
+                return
+            except ApiServerError as failed:
+                self._see(self.document, failed)
+            await self._clock.sleep(self._intervals.look_at_label)
+
+    def _missing(self) -> ApiServerError:
+        return Unconfigured(
+            f"the cluster has no node {self._node!r}; set --node-name (env NODE_NAME) to the pod's spec.nodeName"
+        )
+
+    def _see(self, document: Document | None, trouble: ApiServerError | None) -> None:
+        changed = document is not self.document or (trouble is None) != (self.trouble is None)
+        self.document, self.trouble = document, trouble
+        self._looked.set()
+        if changed:
+            for tell in self._users:
+                tell()

@@ -1,0 +1,60 @@
+"""The node's side of the API server, put together: the connection, what is seen of the Node, and what is written."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ..core.node.situation import Situation
+from ..kube import Api
+from .inputs.node_object import NodeObject
+from .options import Options
+from .outputs.base import Output
+from .outputs.node.api_output import NodeAccess
+from .outputs.node.features_file import FeaturesFile
+from .outputs.node.node_events import NodeEvents
+from .outputs.node.node_labels import NodeLabels
+from .outputs.node.node_status import NodeStatus
+
+
+class NodeApi:
+    """Everything that one agent has to do with its Node. No server is asked before an output has a use for it.
+
+    `situation` is what the agent knows of itself beside the plan.
+    """
+
+    def __init__(self, options: Options, situation: Callable[[], Situation]) -> None:
+        node, intervals, clock = options.node, options.intervals, options.clock
+        server = options.api_server
+        self.api = Api(server, intervals=intervals, clock=clock) if server else None
+        self.object = NodeObject(node, self.api, intervals=intervals, clock=clock)
+        access = NodeAccess(node=node, api=self.api, view=self.object, intervals=intervals, clock=clock)
+        self.labels = NodeLabels(access)
+        self.features = FeaturesFile(options.features_dir)
+        self.status = NodeStatus(access)
+        self.events = NodeEvents(access, situation)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """What follows from a plan."""
+        return (self.labels, self.features, self.status, self.events)
+
+    @property
+    def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+        """Steps to repeat, in tasks of their own."""
+        return {each.name: each.work for each in (self.labels, self.status, self.events)}
+
+    async def aclose(self) -> None:
+        """End the connection."""
+        if self.api is not None:
+            await self.api.aclose()
+
+    def document(self) -> dict[str, Any]:
+        """The part of the status about it; keys are stable and documented."""
+        trouble = self.object.trouble
+        return {
+            "apiServer": self.api.server.where if self.api else "",
+            "problem": str(trouble) if trouble and self.object.is_used else "",
+            "labels": self.labels.document(),
+            "features": {"file": str(self.features.path) if self.features.directories else None},
+            "status": self.status.document(),
+            "events": {"written": self.events.said, "dropped": self.events.dropped},
+        }

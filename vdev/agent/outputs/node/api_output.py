@@ -1,0 +1,102 @@
+"""Outputs that write to the API server: each in a task of its own, so that nothing else waits for that server.
+
+    settle(plan) ─► what is wanted ─┐
+    the Node changed ───────────────┴─► news ─► work: write what differs ─┬─ done ──► wait for news
+                                                                          └─ failed ► a problem, a pause, again
+
+`work` is a step that the agent repeats (see `steps`): a failure is said, counted and tried again like any other.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ....aio.backoff import Backoff
+from ....aio.clock import Clock
+from ....core.intervals import Intervals
+from ....kube import NO_SERVER, NODES, Api, Unconfigured
+from ..base import Output
+
+
+class NodeView(Protocol):
+    """This agent's own Node, as the API server has it."""
+
+    async def seen(self) -> Mapping[str, Any]:
+        """The object as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Follow the Node from now on, and be told when it is another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAccess:
+    """How to reach the Node of this name: `view` is what is seen of it; `api` None: there is no API server."""
+
+    node: str
+    api: Api | None
+    view: NodeView
+    intervals: Intervals
+    clock: Clock
+
+
+class ApiOutput(Output):
+    """One kind of thing that is written about a node."""
+
+    def __init__(self, access: NodeAccess) -> None:
+        self._node = access.node
+        self._given = access.api
+        self._view = access.view
+        self._intervals = access.intervals
+        self._clock = access.clock
+        self._news = asyncio.Event()
+        self._follows = False
+        self._repair = Backoff(access.intervals.repair_node, access.intervals.repair_node_most)
+        self._repairs = 0
+        self._repaired_at = float("-inf")
+
+    @property
+    def _api(self) -> Api:
+        """The API server. Raises ApiServerError where none is known."""
+        if self._given is None:
+            raise Unconfigured(NO_SERVER)
+        return self._given
+
+    def _note(self) -> None:
+        """There is something to compare with what the server has."""
+        if not self._follows:
+            self._follows = True
+            self._view.subscribe(self._news.set)
+        self._news.set()
+
+    async def work(self) -> None:
+        """Wait for news, and write what differs. Raises ApiServerError; the news is kept then."""
+        await self._news.wait()
+        document = await self._view.seen()
+        self._news.clear()
+        try:
+            await self._write(document)
+        except BaseException:
+            self._news.set()
+            raise
+
+    async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
+        """Apply what is wanted to this very Node: one of the same name that was made since is another one."""
+        uid = (document.get("metadata") or {}).get("uid")
+        metadata = {**wanted.get("metadata", {}), **({"uid": uid} if uid else {})}
+        whole = {**wanted, "metadata": metadata}
+        await self._api.apply(NODES, self._node, whole, force=status, subresource="status" if status else "")
+
+    @abstractmethod
+    async def _write(self, document: Mapping[str, Any]) -> None:
+        """Compare what is wanted with the Node as the server has it, and write what differs."""
+
+    async def _pause_before_repair(self) -> None:
+        """Wait longer each time that somebody else undoes what was written, so that two controllers do not race."""
+        now = self._clock.now()
+        if now - self._repaired_at > self._intervals.repair_node_most:
+            self._repairs = 0
+        self._repaired_at, self._repairs = now, self._repairs + 1
+        if self._repairs > 1:
+            await self._clock.sleep(self._repair.pause(self._repairs - 2))

@@ -1,0 +1,166 @@
+"""Events on the Node: devices lost and back, cut anew; configuration applied or refused; a resource that is not
+registered; drills.
+
+One Event for the same reason and message, whose count grows while it is remembered (an hour, as long as the API server
+keeps it). `kubectl describe node` finds it by the Node's real uid, in the namespace `default` (source: Kubernetes
+1.36, pkg/kubelet and kubectl).
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from ....core.decide import Plan
+from ....core.inventory.resources import EMPTY, Inventory
+from ....core.node.happenings import Happening, of_losses, of_partitions, of_situation
+from ....core.node.losses import NONE, Losses
+from ....core.node.situation import NOTHING, Situation
+from ....kube import EVENTS, Conflict, Missing
+from .api_output import ApiOutput, NodeAccess
+
+log = structlog.get_logger(__name__)
+
+_NAMESPACE = "default"
+_WHO = "vdev"
+_LIFE = 3600.0  # seconds: the API server's default for an Event (--event-ttl)
+_REMEMBERED = 256
+_WAITING = 64  # happenings that wait for the API server; older ones are dropped
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """An Event that exists: its name, how often it happened, and when it was written last (by the clock)."""
+
+    name: str
+    count: int
+    at: float
+
+
+class NodeEvents(ApiOutput):
+    """Says what happened from one plan to the next. `situation` is what the agent knows beside the plan.
+
+    `said` and `dropped` count happenings.
+    """
+
+    name = "writing events"
+
+    def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
+        super().__init__(access)
+        self.said = 0
+        self.dropped = 0
+        self._situation = situation
+        self._seen = NOTHING
+        self._unregistered: Mapping[str, float] = {}  # since when each is not
+        self._lost: Losses = NONE
+        self._base: Inventory = EMPTY
+        self._is_on = False
+        self._cancel: Callable[[], object] = lambda: None
+        self._waiting: OrderedDict[Happening, int] = OrderedDict()  # and how often each happened since
+        self._sent: OrderedDict[Happening, _Sent] = OrderedDict()
+
+    async def settle(self, plan: Plan) -> None:
+        """Note what is new since the last plan."""
+        was_on, self._is_on = self._is_on, plan.node.events
+        now = self._lasting(self._situation()) if self._is_on else NOTHING
+        if self._is_on:
+            recut = of_partitions(self._base, plan.base) if was_on else ()
+            self._add((*of_situation(self._seen, now), *recut, *of_losses(self._lost, plan.lost, plan.devices)))
+        self._seen, self._lost, self._base = now, plan.lost, plan.base
+
+    def _lasting(self, situation: Situation) -> Situation:
+        """The situation without what a kubelet's restart explains: a resource that is not registered only lately."""
+        now = self._clock.now()
+        since = {name: self._unregistered.get(name, now) for name in situation.unregistered}
+        self._unregistered = since
+        due = self._intervals.unregistered
+        lasting = {name: why for name, why in situation.unregistered.items() if now - since[name] >= due}
+        return replace(situation, unregistered=lasting)
+
+    @property
+    def again_at(self) -> float | None:
+        """When a resource will not have been registered for too long."""
+        due = self._intervals.unregistered
+        moments = (at + due for name, at in self._unregistered.items() if name not in self._seen.unregistered)
+        return min(moments, default=None)
+
+    def _add(self, happenings: Iterable[Happening]) -> None:
+        for each in happenings:
+            self._waiting[each] = self._waiting.get(each, 0) + 1
+            self._note()
+        while len(self._waiting) > _WAITING:
+            self._waiting.popitem(last=False)
+            self.dropped += 1
+
+    async def _write(self, document: Mapping[str, Any]) -> None:
+        uid = str((document.get("metadata") or {}).get("uid") or self._node)
+        while (happening := self._next()) is not None:
+            times = self._waiting[happening]
+            await self._say(happening, times, uid)
+            self.said += times
+            if left := self._waiting.get(happening, times) - times:
+                self._waiting[happening] = left
+            else:
+                self._waiting.pop(happening, None)
+
+    def _next(self) -> Happening | None:
+        """The oldest that may be said now: one that was said lately is counted on for a while first."""
+        now, again = self._clock.now(), self._intervals.again_event
+        due = {each: self._sent[each].at + again if each in self._sent else now for each in self._waiting}
+        happening = next((each for each, at in due.items() if at <= now), None)
+        if happening is None and due:
+            self._cancel()
+            self._cancel = self._clock.call_at(min(due.values()), self._news.set)
+        return happening
+
+    async def _say(self, happening: Happening, times: int, uid: str) -> None:
+        now = self._clock.now()
+        sent = self._sent.get(happening)
+        if sent is not None and now - sent.at < _LIFE:
+            sent = replace(sent, count=sent.count + times, at=now)
+            change = {"count": sent.count, "lastTimestamp": self._timestamp(), "message": happening.message}
+            try:
+                await self._api.patch(EVENTS, sent.name, change, namespace=_NAMESPACE)
+            except Missing:
+                sent = None  # somebody deleted it
+        else:
+            sent = None
+        if sent is None:
+            sent = _Sent(self._name(happening), times, now)
+            try:
+                await self._api.create(EVENTS, self._event(happening, sent, uid), namespace=_NAMESPACE)
+            except Conflict as conflict:
+                if not conflict.exists:
+                    raise  # an answer to it was lost on the way: it is there
+        self._sent[happening] = sent
+        self._sent.move_to_end(happening)
+        while len(self._sent) > _REMEMBERED:
+            self._sent.popitem(last=False)
+
+    def _name(self, happening: Happening) -> str:
+        """As client-go names them: the object's name and a time; and what it is, so that two of one instant differ."""
+        what = hashlib.sha256(f"{happening.reason} {happening.message}".encode()).hexdigest()[:8]
+        return f"{self._node[:220]}.{int(self._clock.wall() * 1e6):x}{what}"
+
+    def _timestamp(self) -> str:
+        return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _event(self, happening: Happening, sent: _Sent, uid: str) -> Mapping[str, Any]:
+        now = self._timestamp()
+        return {
+            "metadata": {"name": sent.name, "namespace": _NAMESPACE},
+            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid},
+            "type": "Warning" if happening.warning else "Normal",
+            "reason": happening.reason,
+            "message": happening.message,
+            "source": {"component": _WHO, "host": self._node},
+            "reportingComponent": _WHO,
+            "reportingInstance": self._node,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": sent.count,
+        }

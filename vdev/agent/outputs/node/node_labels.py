@@ -1,0 +1,92 @@
+"""The labels of the Node object, by a server-side apply that takes nothing from anybody else.
+
+A label that another field manager keeps at another value stays as it is; the others are written all the same. When the
+agent ends they stay, since a restart must not make pods unschedulable.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from ....core.decide import Plan
+from ....core.model.problem import Problem, warning
+from ....kube import Conflict
+from ....kube.ownership import owned
+from .api_output import ApiOutput, NodeAccess
+
+log = structlog.get_logger(__name__)
+
+_FIELD = ".metadata.labels."
+
+
+class NodeLabels(ApiOutput):
+    """Keeps the labels that a plan has. `written` are those that the API server has from here."""
+
+    name = "noting the node's labels"
+
+    def __init__(self, access: NodeAccess) -> None:
+        super().__init__(access)
+        self.written: Mapping[str, str] = {}
+        self.kept_by: Mapping[str, str] = {}  # by label that somebody else keeps at another value: who
+        self._wanted: Mapping[str, str] | None = None  # None: never asked for
+
+    async def settle(self, plan: Plan) -> None:
+        """Note the plan's labels."""
+        wanted = plan.labels
+        if wanted is not self._wanted and wanted != (self._wanted or {}):
+            self._wanted = wanted
+            self._note()
+
+    async def _write(self, document: Mapping[str, Any]) -> None:
+        wanted = self._wanted or {}
+        mine = owned(document, "metadata", "labels")
+        labels = (document.get("metadata") or {}).get("labels") or {}
+        free = {label: wanted[label] for label in wanted if not self._is_anothers(label, wanted[label], mine, labels)}
+        if mine == free.keys() and all(labels.get(label) == value for label, value in free.items()):
+            self.written = free  # perhaps since the agent before this one
+            self.kept_by = {label: who for label, who in self.kept_by.items() if label in wanted and label not in free}
+            return
+        if self.written == free:
+            await self._pause_before_repair()
+        await self._apply_free(document, wanted)
+
+    def _is_anothers(self, label: str, value: str, mine: frozenset[str], labels: Mapping[str, str]) -> bool:
+        """Whether somebody else is known to keep it at another value, and still does."""
+        return label in self.kept_by and label not in mine and labels.get(label, value) != value
+
+    async def _apply_free(self, document: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
+        """Apply all labels that nobody else keeps."""
+        asked = dict(wanted)
+        kept_by: dict[str, str] = {}
+        while True:
+            try:
+                await self._apply(document, {"metadata": {"labels": asked}})
+                break
+            except Conflict as conflict:
+                others = {each.field.removeprefix(_FIELD): each.manager for each in conflict.causes}
+                if not others.keys() & asked.keys():
+                    raise
+                kept_by |= others
+                asked = {label: value for label, value in asked.items() if label not in others}
+        log.info("node labels written", labels=len(asked))
+        for label, manager in kept_by.items():
+            if self.kept_by.get(label) != manager:
+                log.warning("node label belongs to somebody else", label=label, manager=manager)
+        self.kept_by, self.written = kept_by, asked
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The labels that somebody else keeps at another value."""
+        return tuple(
+            warning(
+                f"node {self._node}",
+                f"the label {label} belongs to {manager}, which keeps it at another value",
+                "stop the other program from writing it, or leave the label out of the configuration",
+            )
+            for label, manager in self.kept_by.items()
+        )
+
+    def document(self) -> dict[str, Any]:
+        """For the status: what is wanted, what is there from here, and what somebody else keeps."""
+        return {"wanted": dict(self._wanted or {}), "written": dict(self.written), "keptBy": dict(self.kept_by)}

@@ -1,0 +1,36 @@
+"""Which fields of an object belong to a field manager: what a server-side apply of it would change or take away.
+
+Sources: the API's `metadata.managedFields`, and its `fieldsV1` form (structured-merge-diff: `f:` a key, `k:` an item of
+a list by its key fields).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .api import MANAGER
+
+_APPLY = "Apply"
+
+
+def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> frozenset[str]:
+    """The keys below a path (`metadata`, `labels`) that the manager's applies own; of a list, its items' key values."""
+    return frozenset(key for fields in _fields(document, manager, subresource) for key in _keys(fields, path))
+
+
+def _fields(document: Mapping[str, Any], manager: str, subresource: str) -> Iterator[Mapping[str, Any]]:
+    for entry in (document.get("metadata") or {}).get("managedFields") or ():
+        mine = entry.get("manager") == manager and entry.get("operation") == _APPLY
+        if mine and entry.get("subresource", "") == subresource:
+            yield entry.get("fieldsV1") or {}
+
+
+def _keys(fields: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    for step in path:
+        fields = fields.get(f"f:{step}") or {}
+    for field in fields:
+        kind, _, key = field.partition(":")
+        if kind == "f":
+            yield key
+        elif kind == "k":
+            yield from map(str, json.loads(key).values())
