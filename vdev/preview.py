@@ -1,7 +1,7 @@
 """What a node would advertise and answer, without a kubelet: files loaded and devices found as `vdev run` does it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,24 @@ from .core.allocation.edits import ContainerEdits, cdi_documents, container_edit
 from .core.allocation.preferred import allocator_for
 from .core.inventory.arrange import arrange
 from .core.inventory.resources import EMPTY, Inventory, Resource
+from .core.labels.hardware import Machine
+from .core.labels.node_labels import NO_LABELS, node_labels
+from .core.model.device import EMPTY as NOTHING
 from .core.model.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
 from .core.model.problem import Problem, errors
-from .core.spec import DeviceListStrategy
+from .core.spec import DeviceListStrategy, LabelOutput
 from .errors import ConfigError
 from .hostfs import HostRoot
+from .hostfs.machine_type import machine_type
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The inventory of a node, the candidates that discovery looked at, every problem, and the fault rules.
+    """The inventory of a node, the candidates that discovery looked at, every problem, the fault rules and the labels.
 
-    `refused`: a running plugin would not take these files, whose right part this is.
+    `labels` is empty where nobody asks for labels; the time of a start is no part of it. `refused`: a running plugin
+    would not take these files, whose right part this is.
     """
 
     node: str
@@ -32,6 +37,7 @@ class Preview:
     problems: tuple[Problem, ...]
     faults: FaultSpec = NO_RULES
     refused: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
 
 
 def preview(
@@ -55,10 +61,14 @@ def preview(
         entry.name: discovery.discover(entry, host, node=node, numbering=discovery.Numbering())
         for entry in loaded.spec.on_node(node)
     }
-    stock = arrange(loaded.spec, node, {name: each.devices for name, each in found.items()})
-    problems = (*loaded.problems, *(problem for each in found.values() for problem in each.problems), *stock.problems)
+    devices = {name: each.devices for name, each in found.items()}
+    stock = arrange(loaded.spec, node, devices)
+    asked = loaded.spec.node.labels is not LabelOutput.OFF
+    labels = node_labels(loaded.spec, node, devices, stock, Machine(machine_type(host))) if asked else NO_LABELS
+    of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *labels.problems)
     refused = bool(loaded.errors or errors(stock.problems))
-    return Preview(node, stock, found, tuple(dict.fromkeys(problems)), loaded.spec.faults, refused)
+    problems = tuple(dict.fromkeys((*loaded.problems, *of_node)))
+    return Preview(node, stock, found, problems, loaded.spec.faults, refused, labels.values)
 
 
 def _problems(bad: ConfigError) -> tuple[Problem, ...]:

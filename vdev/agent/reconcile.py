@@ -19,13 +19,15 @@ import structlog
 from ..config import Loaded
 from ..core.decide import Decider, Plan, World
 from ..core.inventory.resources import EMPTY, Inventory
+from ..core.labels.hardware import Machine
 from ..core.model.device import Health, Key
 from ..core.model.problem import Problem, errors
 from ..core.retention.holders import Holdings
 from ..core.retention.retain import Dropped, Retired, dropped
-from ..core.spec import Spec
+from ..core.spec import LabelOutput, Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
+from ..hostfs.machine_type import machine_type
 from ..observe.metrics import Metrics
 from .fault_control import FaultControl
 from .inputs.config_files import ConfigSource
@@ -86,6 +88,7 @@ class Reconciler:
         self._steps = steps
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
+        self._machine: Machine | None = None  # read when it is first asked for
         self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
 
@@ -94,8 +97,9 @@ class Reconciler:
         """Everything wrong or doubtful at the moment."""
         of_files = (*self.warnings, *self._config.status.problems)
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
+        of_plan = self._plan.problems if self._plan else ()
         of_outputs = (problem for output in self.outputs for problem in output.problems)
-        return tuple(dict.fromkeys((*of_files, *of_node, *of_outputs, *self._steps.problems)))
+        return tuple(dict.fromkeys((*of_files, *of_node, *of_plan, *of_outputs, *self._steps.problems)))
 
     async def start(self, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time.
@@ -250,17 +254,25 @@ class Reconciler:
         return None
 
     async def _decide(self) -> None:
-        world = self._observe()
+        if self._machine is None and self.spec.node.labels is not LabelOutput.OFF:
+            product = await asyncio.to_thread(machine_type, self._options.host)
+            self._machine = Machine(product, int(self._clock.wall()))
+        world, before = self._observe(), self._plan
         if sum(len(resource.slots) for resource in self.base.resources.values()) < _LONG:
             self._plan = self._decider.decide(world)
         else:
             self._plan = await asyncio.to_thread(self._decider.decide, world)
+        for problem in self._plan.problems:
+            if before is None or problem not in before.problems:
+                _log("problem of the node's labels", problem)
 
     def _observe(self) -> World:
         last = self._plan
         return World(
             spec=self.spec,
             node=self._options.node,
+            machine=self._machine or Machine(),
+            found=self.scan.devices if self._machine else {},
             base=self.base,
             verdicts=self.verdicts.current(),
             undeliverable=self._undeliverable(),
@@ -314,8 +326,12 @@ class Reconciler:
         told, self._told = self._told, frozenset(self.problems)
         for problem in self.problems:
             if problem not in told and problem not in self._config.left_out:
-                write = log.error if problem.is_error else log.warning
-                write("problem in the configuration", where=problem.where, problem=problem.message, hint=problem.hint)
+                _log("problem in the configuration", problem)
+
+
+def _log(event: str, problem: Problem) -> None:
+    write = log.error if problem.is_error else log.warning
+    write(event, where=problem.where, problem=problem.message, hint=problem.hint)
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

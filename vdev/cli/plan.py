@@ -68,10 +68,20 @@ def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
     return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
 
 
+def _label_changes(new: Preview, old: Preview) -> tuple[tuple[str, str | None, str | None], ...]:
+    """Which labels a reload would change: the key, and the values before and after; None where there is none."""
+    if new.refused or old.refused:
+        return ()
+    keys = sorted({*old.labels, *new.labels})
+    changes = ((key, old.labels.get(key), new.labels.get(key)) for key in keys)
+    return tuple(change for change in changes if change[1] != change[2])
+
+
 def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "node": new.node,
         "resources": [_resource(resource) for resource in new.inventory.resources.values()],
+        "nodeLabels": dict(new.labels),
         "problems": [problem_document(problem) for problem in _problems(new, old)],
         "candidates": {
             name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
@@ -81,6 +91,9 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
     }
     if old is not None:
         document["changes"] = [_change(change) for change in _changes(new, old)]
+        document["labelChanges"] = [
+            {"label": key, "old": before, "new": after} for key, before, after in _label_changes(new, old)
+        ]
     return document
 
 
@@ -117,6 +130,9 @@ def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
         print(f"\na running vdev would refuse this configuration as a whole{more}")
     elif not new.inventory.resources:
         print("  advertises nothing")
+    if new.labels:
+        print("\nlabels of the node")
+        common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
     if explain:
         for name, found in new.found.items():
             print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
@@ -155,13 +171,13 @@ def _row(slot: Slot) -> tuple[str, ...]:
 
 
 def _print_changes(old: Preview, new: Preview) -> None:
-    changes = _changes(new, old)
+    changes, labels = _changes(new, old), _label_changes(new, old)
     if new.refused:
         print("\na reload would change nothing: it would be refused")
     elif old.refused:
         print("\nwhat a reload would change is unknown: OLD has errors")
     else:
-        print("\na reload would change:" if changes else "\na reload would change nothing")
+        print("\na reload would change:" if changes or labels else "\na reload would change nothing")
     for change in changes:
         match change:
             case Added(resource):
@@ -170,6 +186,11 @@ def _print_changes(old: Preview, new: Preview) -> None:
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
             case Changed():
                 _print_changed(change)
+    for key, before, after in labels:
+        if before is None:
+            print(f"  + label {key}: {after}")
+        else:
+            print(f"  - label {key}" if after is None else f"  ~ label {key}: {before} -> {after}")
 
 
 def _print_changed(change: Changed) -> None:

@@ -20,9 +20,12 @@ from .inventory import resources
 from .inventory.arrange import arrange
 from .inventory.difference import diff, settled
 from .inventory.resources import EMPTY, Inventory
+from .labels.hardware import Machine
+from .labels.node_labels import NO_LABELS, Labels, node_labels
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
 from .model.fault_effects import CdiFault
+from .model.problem import Problem
 from .node import capacity, conditions
 from .node.capacity import Amount
 from .node.conditions import NodeCondition
@@ -30,16 +33,17 @@ from .node.losses import NONE, Losses, losses
 from .retention import retain
 from .retention.holders import Holdings
 from .retention.retain import Dropped, Retired
-from .spec import NodeSpec, Spec
+from .spec import LabelOutput, NodeSpec, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Everything that a decision depends on, at one moment.
 
-    `spec` is the configuration of the node of this name. `base` is what it and the host say, as `arrange` puts it.
-    `verdicts` are those of probes and of
-    flapping, by raw device id; `undeliverable` are devices that an output cannot bring to containers, and why.
+    `spec` is the configuration of the node of this name, on this `machine`. `found` are the devices by entry, given
+    where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
+    `base`. `verdicts` are those of probes and of flapping, by raw device id; `undeliverable` are devices that an output
+    cannot bring to containers, and why.
     `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `listed` is what the kubelet was told
     last, by this process or the one before, and `retired` what of that only pods keep in the list; `dropped` are ids
     that left a list lately. `devices` and `lost` are those of the last plan. `now` is monotonic.
@@ -47,6 +51,8 @@ class World:
 
     spec: Spec = Spec()  # noqa: RUF009 - frozen
     node: str = ""
+    machine: Machine = Machine()  # noqa: RUF009 - frozen
+    found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
     base: Inventory = EMPTY
     verdicts: Mapping[str, Health] = field(default_factory=dict)
     undeliverable: Mapping[str, Health] = field(default_factory=dict)
@@ -71,7 +77,8 @@ class Plan:
 
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
     that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
-    `labels` are for the Node object, `features` for Node Feature Discovery (None: no file).
+    `labels` are for the Node object, `features` for Node Feature Discovery (None: no file); they stay the same object
+    while nothing that they depend on changes. `problems` are those of the decision itself.
     """
 
     base: Inventory
@@ -89,6 +96,7 @@ class Plan:
     features: Mapping[str, str] | None = None
     capacity: Mapping[str, Amount] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     @property
     def served(self) -> Inventory:
@@ -121,7 +129,8 @@ class Decider:
 
     def __init__(self, intervals: Intervals = PRODUCTION) -> None:
         self._intervals = intervals
-        self._arranged, self._judged, self._specified = Memory(), Memory(), Memory()
+        self._arranged, self._judged, self._specified, self._labelled = Memory(), Memory(), Memory(), Memory()
+        self._away: frozenset[Key] = frozenset()
 
     def arrange(self, spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
         """What the configuration and the devices that were found (by entry) come to on this node."""
@@ -148,6 +157,7 @@ class Decider:
         devices = targets.drop(fresh, world.afflictions.dropped)
         entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
         lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
+        labels = NO_LABELS if node.labels is LabelOutput.OFF else self._labels(world)
         return Plan(
             base=world.base,
             inventory=listed,
@@ -160,6 +170,9 @@ class Decider:
             node=node,
             devices=devices,
             lost=lost,
+            labels=labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values,
+            features=labels.values if node.labels is LabelOutput.NFD else None,
+            problems=labels.problems,
             capacity=capacity.capacity(listed) if node.status else {},
             conditions=conditions.conditions(entries, lost) if node.conditions else (),
         )
@@ -169,6 +182,32 @@ class Decider:
         self._specified.begin()
         of = tuple(inventory.resources.values())
         return self._specified.recall("cdi", "", of, lambda _last: edits.cdi_documents(inventory))
+
+    def _labels(self, world: World) -> Labels:
+        """The same object while the configuration, the devices and what faults take away are; health is none of it."""
+        away = world.afflictions.removed | world.afflictions.dropped
+        self._away = away = self._away if away == self._away else away
+
+        def made(last: Labels | None) -> Labels:
+            there = targets.drop(world.base, away)
+            found = _found(world.found, world.base, there) if away else world.found
+            labels = node_labels(world.spec, world.node, found, there, world.machine)
+            return last if labels == last and last is not None else labels
+
+        self._labelled.begin()
+        return self._labelled.recall("labels", world.node, (world.spec, world.machine, world.base, away), made)
+
+
+def _found(
+    found: Mapping[str, Sequence[RawDevice]], base: Inventory, there: Inventory
+) -> Mapping[str, Sequence[RawDevice]]:
+    """The raw devices without those of which nothing is left."""
+    gone = _raws(base) - _raws(there)
+    return {entry: [raw for raw in raws if raw.id not in gone] for entry, raws in found.items()}
+
+
+def _raws(inventory: Inventory) -> frozenset[str]:
+    return frozenset[str]().union(*(resource.raws for resource in inventory.resources.values()))
 
 
 def _devices(keys: Iterable[Key]) -> frozenset[str]:

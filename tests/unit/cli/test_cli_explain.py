@@ -134,3 +134,63 @@ def test_a_plan_with_errors_is_not_called_empty(vdev, bad, is_there):
     assert 2 == code
     assert "advertises nothing" not in out
     assert "a running vdev would refuse this configuration" in out
+
+
+# --- labels of the node ----------------------------------------------------------------------------------------------
+
+LABELLED = """
+node: {labels: %s}
+devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}, labels: {acme.dev/b: %s, acme.dev/%s: "1"}}]
+"""
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """Writes a configuration with labels."""
+
+    def written(name, *values):
+        file = tmp_path / name
+        file.write_text(LABELLED % values)
+        return file
+
+    return written
+
+
+def test_a_plan_shows_labels(vdev, labelled):
+    """Sorted and in columns, wherever they go; in JSON there is always such a key."""
+    for where in ("true", "nfd"):
+        file = labelled("a.yaml", where, "two", "long-name")
+        code, out, _ = vdev("plan", file)
+        assert 0 == code
+        assert (
+            "labels of the node\n  LABEL               VALUE\n  acme.dev/b          two\n  acme.dev/long-name  1\n"
+            in out
+        )
+        document = json.loads(vdev("plan", file, "-o", "json")[1])
+        assert {"acme.dev/b": "two", "acme.dev/long-name": "1"} == document["nodeLabels"]
+    file = labelled("off.yaml", "false", "two", "a")
+    assert "labels of the node" not in vdev("plan", file)[1]
+    assert {} == json.loads(vdev("plan", file, "-o", "json")[1])["nodeLabels"]
+
+
+def test_a_plan_says_what_is_wrong_with_labels(vdev, labelled):
+    """As a problem that stops nothing."""
+    file = labelled("a.yaml", "true", "'{index}'", "a")
+    code, _, err = vdev("plan", file)
+    assert (0, True) == (code, "want different values for the label acme.dev/b: '0', which is used, and '1'" in err)
+    assert "warning" == json.loads(vdev("plan", file, "-o", "json")[1])["problems"][0]["severity"]
+
+
+def test_a_reload_changes_labels(vdev, labelled):
+    """And no resource, where only labels differ."""
+    old, new = labelled("old.yaml", "true", "one", "x"), labelled("new.yaml", "true", "two", "y")
+    out = vdev("plan", new, "--against", old)[1]
+    lines = out.partition("a reload would change:\n")[2].splitlines()
+    assert ["  ~ label acme.dev/b: one -> two", "  - label acme.dev/x", "  + label acme.dev/y: 1"] == lines
+    document = json.loads(vdev("plan", new, "--against", old, "-o", "json")[1])
+    assert [] == document["changes"]
+    assert [
+        {"label": "acme.dev/b", "old": "one", "new": "two"},
+        {"label": "acme.dev/x", "old": "1", "new": None},
+        {"label": "acme.dev/y", "old": None, "new": "1"},
+    ] == document["labelChanges"]

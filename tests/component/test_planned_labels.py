@@ -1,0 +1,91 @@
+"""The agent's plan has the labels of the node: of its machine, its devices, its file and its faults."""
+
+from vdev.agent.outputs.base import Output, Stage
+from vdev.hostfs import HostRoot
+
+GPU, COUNT = "nvidia.com/gpu", "nvidia.com/gpu.count"
+CONFIG = f"""
+node: {{labels: true}}
+devices:
+- {{name: t4, resource: {GPU}, virtual: {{preset: t4, count: 3}}, labels: {{a.b/x: warm}}}}
+"""
+
+
+class Seen(Output):
+    """What the plans said."""
+
+    name = "watching the plan"
+    stage = Stage.FOLLOW
+
+    def __init__(self):
+        self.labels = {}
+        self.objects = []
+
+    async def settle(self, plan):
+        """Remember each object once."""
+        self.labels = plan.labels
+        if not any(plan.labels is each for each in self.objects):
+            self.objects.append(plan.labels)
+
+
+async def test_labels_follow_the_file_and_the_devices(kubelet, start_agent, shows, tmp_path):
+    (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
+    (tmp_path / "sys/class/dmi/id/product_name").write_text("Acme Box (1)\n")
+    seen = Seen()
+    agent = await start_agent(CONFIG, outputs=[seen], host=HostRoot(tmp_path), fault_injection=True)
+    assert ("3", "Acme-Box-1", "warm") == tuple(seen.labels[key] for key in (COUNT, "nvidia.com/gpu.machine", "a.b/x"))
+    started = seen.labels["nvidia.com/gfd.timestamp"]
+    agent.edit(CONFIG.replace("warm", "cold"))
+    await kubelet.wait_until(lambda: seen.labels.get("a.b/x") == "cold", what="the edited label")
+    agent.edit(CONFIG.replace("count: 3", "count: 2"))
+    await kubelet.wait_until(lambda: seen.labels[COUNT] == "2", what="one device less")
+    assert started == seen.labels["nvidia.com/gfd.timestamp"]
+    agent.edit(CONFIG.replace("labels: true", "labels: false"))
+    await kubelet.wait_until(lambda: seen.labels == {}, what="no labels")
+
+
+async def test_a_new_label_is_no_news_for_the_kubelet(kubelet, start_agent, shows):
+    """What an entry says of the node is not sent to the kubelet."""
+    seen = Seen()
+    agent = await start_agent(CONFIG, outputs=[seen])
+    await shows(GPU, 3, 3)
+    service = agent.agent.lists.services[GPU]
+    before = service.resource
+    agent.edit(CONFIG.replace("warm", "cold"))
+    await kubelet.wait_until(lambda: seen.labels.get("a.b/x") == "cold", what="the edited label")
+    assert service.resource is before
+
+
+async def test_a_device_that_fails_changes_no_label(kubelet, start_agent, shows):
+    seen = Seen()
+    text = CONFIG + "faults: {rules: [{name: hot, devices: [t4/1], health: Unhealthy, at: 2s}]}"
+    await start_agent(text, outputs=[seen])
+    await shows(GPU, 3, 2)
+    assert 1 == len(seen.objects)
+
+
+async def test_a_device_that_is_unplugged_is_not_counted(kubelet, start_agent, shows):
+    seen = Seen()
+    text = CONFIG + "faults: {rules: [{name: gone, devices: [t4/1], remove: true, at: 2s, for: 5s}]}"
+    await start_agent(text, outputs=[seen])
+    await kubelet.wait_until(lambda: seen.labels.get(COUNT) == "2", what="one device less")
+    await kubelet.wait_until(lambda: seen.labels.get(COUNT) == "3", what="the device again")
+
+
+async def test_what_is_doubtful_is_a_problem(kubelet, start_agent):
+    """It is shown, logged once, and goes when its cause goes."""
+    bad = CONFIG.replace("warm", '"{index}"')
+    seen = Seen()
+    agent = await start_agent(bad, outputs=[seen])
+
+    def said():
+        return [problem.message for problem in agent.agent.reconciler.problems]
+
+    expected = "the devices of 't4' want different values for the label a.b/x: '0', which is used, and '1', '2'"
+    assert [expected] == said()
+    agent.edit(bad.replace("count: 3", "count: 2"))
+    await kubelet.wait_until(lambda: "'0', which is used, and '1'" in said()[0][-30:], what="the edit")
+    agent.edit(CONFIG)
+    await kubelet.wait_until(lambda: said() == [], what="no problem")
+    logged = [each["problem"] for each in agent.logs if each["event"] == "problem of the node's labels"]
+    assert [expected, expected.removesuffix(", '2'")] == logged
