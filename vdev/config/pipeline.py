@@ -1,9 +1,10 @@
 """A document to a checked `Spec`: validate, check, compile; what has errors is refused or left out."""
 
+import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,16 +36,20 @@ from .validation import Validated, validate
 class Loaded:
     """A configuration that can be served.
 
-    `problems` holds warnings and, when loaded in part, the errors of what was left out. `origins` tells for each value
-    where it came from. `fingerprint` is equal for files of equal content under equal overrides. `texts` is what it was
-    read from.
+    `problems` holds warnings and, when loaded in part, the errors of what was left out. `fingerprint` is equal for
+    files of equal content under equal overrides. `texts` is what it was read from. `find_origins` makes `origins`.
     """
 
     spec: Spec
     problems: tuple[Problem, ...] = ()
-    origins: tuple[Origin, ...] = ()
     fingerprint: str = ""
     texts: Texts = field(default_factory=Texts)
+    find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """For each value where it came from; found when it is asked for, which the running plugin never does."""
+        return self.find_origins()
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -110,7 +115,8 @@ def built(
         raise ConfigError(problems)
     served = replace(spec(broken), faults=faults)
     texts = Texts(document.texts, presets.own)
-    return Loaded(served, problems, origins(validated, document, over), _fingerprint(document), texts)
+    find_origins = functools.partial(origins, validated, document, over)
+    return Loaded(served, problems, _fingerprint(document), texts, find_origins)
 
 
 def built_rules(document: Document, spec: Spec) -> FaultSpec:
