@@ -88,18 +88,40 @@ async def test_status(address):
     assert (304, "") == (again.status, again.text)
 
 
-async def test_metrics(address):
-    """Prometheus reads the metrics; the streams are counted when asked."""
+async def samples_of(address):
+    """The samples that Prometheus reads, by name and labels."""
     answer = await get(address, "/metrics")
-    samples = {
+    return {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
+
+
+async def test_metrics(address):
+    """Prometheus reads the metrics; devices and streams are counted when asked."""
+    samples = await samples_of(address)
     assert 2 == samples["vdev_devices", "Healthy", NPU]
     assert 1 == samples["vdev_streams", NPU]
     assert 1 == samples["vdev_registrations_total", NPU]
     assert 1 == samples["vdev_config_last_reload_successful",]
+
+
+async def test_metrics_of_a_removed_resource(kubelet, start_agent):
+    """A resource that was measured and then removed is in the metrics no more."""
+    more = "  - {name: other, resource: acme.dev/other, virtual: {count: 3}}\n"
+    both = CONFIG.replace("devices: [", "devices:\n  - ").replace("]\n", "\n") + more
+    agent = await start_agent(both, http_address=ANY_PORT)
+    assert 3 == (await samples_of(served(agent)))["vdev_devices", "Healthy", "acme.dev/other"]
+    agent.edit(CONFIG)
+    await kubelet.wait_until(
+        lambda: ("stopped", "acme.dev/other") in [(each["event"], each.get("resource")) for each in agent.logs]
+    )
+    samples = await samples_of(served(agent))
+    assert 2 == samples["vdev_devices", "Healthy", NPU]
+    gauges = {"vdev_devices", "vdev_list_bytes", "vdev_retired_devices", "vdev_held_devices", "vdev_streams"}
+    assert gauges <= {name for name, *labels in samples if NPU in labels}
+    assert not gauges & {name for name, *labels in samples if "acme.dev/other" in labels}
 
 
 async def test_openmetrics(address):

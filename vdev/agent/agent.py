@@ -140,10 +140,10 @@ class Agent:
                 self.nodes,
                 self.cdi,
                 self.record,
+                self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
                 self.handovers,
                 self.lists,
                 self.last_good,
-                self.measures,
                 *self.node_api.outputs,
                 *outputs,
             ),

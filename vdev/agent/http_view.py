@@ -31,7 +31,8 @@ class HttpView:
         return status(self._agent)
 
     def registry(self) -> CollectorRegistry:
-        """The metrics; the streams are counted now."""
+        """The metrics; devices and streams are counted now."""
+        self._agent.measures.measure()
         for name, service in tuple(self._agent.lists.services.items()):
             self._agent.metrics.streams.labels(name).set(service.streams)
         return self._agent.metrics.registry

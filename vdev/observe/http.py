@@ -45,7 +45,7 @@ _PAGE_HEADERS = {
 
 
 class Watched(Protocol):
-    """What the HTTP side asks. `status` and `registry` are asked from a thread, the rest from the loop."""
+    """What the HTTP side asks. `status` is asked from a thread, the rest from the loop."""
 
     def status(self) -> Mapping[str, Any]:
         """The status document."""
@@ -89,7 +89,7 @@ def application(watched: Watched) -> Starlette:
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         async with one:
-            body = await asyncio.to_thread(lambda: encode(watched.registry()))
+            body = await asyncio.to_thread(encode, watched.registry())
         return _InPieces(body, headers={"Content-Type": content_type})
 
     async def failed(request: Request, error: Exception) -> Response:

@@ -70,7 +70,7 @@ class FileChooser:
         if directories and self._label is None:
             self._label = await asyncio.to_thread(self._label_of, self._node)
             await self._first_reading(self._label)
-        chosen = await asyncio.to_thread(self._choose, directories)
+        chosen = await asyncio.to_thread(self._choose, directories) if directories else Chosen(self.given)
         if chosen != self.chosen:
             for why in chosen.why:
                 log.info("configuration file chosen", file=why.file, by=why.reason)

@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping
 from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.inventory.difference import Added, Change, Changed, Removed, diff
-from ...core.inventory.resources import EMPTY, Inventory
+from ...core.inventory.resources import EMPTY
 from ...core.model.device import Key
 from ...observe.metrics import Metrics
 from .base import Output
 
 
 class Measures(Output):
-    """Counts what is listed; `changed_at` has the times of changes, in seconds since the epoch."""
+    """Counts what changes; `changed_at` has the times of changes, in seconds since the epoch.
+
+    What is so at a moment is measured when somebody looks, by `measure`.
+    """
 
     name = "measuring"
 
@@ -21,13 +24,12 @@ class Measures(Output):
         self.changed_at: dict[Key, float] = {}
         self._metrics = metrics
         self._clock = clock
-        self._seen: Inventory = EMPTY
+        self._plan: Plan | None = None
 
     async def settle(self, plan: Plan) -> None:
-        """Count what differs from the last plan, and measure this one."""
-        before, self._seen = self._seen, plan.inventory
-        self._stamp(diff(before, plan.inventory))
-        self._measure(plan)
+        """Count what differs from the last plan."""
+        before, self._plan = self._plan, plan
+        self._stamp(diff(before.inventory if before else EMPTY, plan.inventory))
 
     def _stamp(self, changes: Iterable[Change]) -> None:
         now = self._clock.wall()
@@ -52,7 +54,11 @@ class Measures(Output):
                 self._metrics.health_changes.labels(change.new.name, word).inc()
                 self._metrics.health_changed.labels(change.new.name).set(self._clock.wall())
 
-    def _measure(self, plan: Plan) -> None:
+    def measure(self) -> None:
+        """Bring the metrics of devices up to date."""
+        plan = self._plan
+        if plan is None:
+            return
         named: Mapping[Key, str] = plan.holdings.holders or {}
         held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
         for name, resource in plan.inventory.resources.items():
