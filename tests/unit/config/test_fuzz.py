@@ -76,7 +76,7 @@ PIECES = [
         "999999999999999999999",
     ),
 ]
-QUICK = settings(max_examples=150)
+QUICK = settings(max_examples=settings().max_examples * 3 // 2)
 
 
 def refusal(load: Callable[[], object]) -> ConfigError | None:

@@ -260,5 +260,5 @@ class Node(RuleBasedStateMachine):
         assert sorted(self.arrived) == sorted([*self.released, *owed])
 
 
-Node.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+Node.TestCase.settings = settings(max_examples=settings().max_examples * 3 // 2, stateful_step_count=30)
 TestNode = Node.TestCase
