@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from vdev.agent.inputs.discovered import Scanner
 from vdev.pb import podresources_v1_pb2 as pb
 from vdev.pb import podresources_v1_pb2_grpc as rpc
 from vdev.sim import manifest
@@ -126,6 +127,24 @@ async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent
     assert {(NPU, "acme-1"): "n/p"} == holders.holders
     agent.clock.advance(600)
     await shows(NPU, 1, 1)
+
+
+async def test_a_device_that_goes_before_its_directory_is_watched_is_missed(
+    kubelet, start_agent, shows, host, monkeypatch
+):
+    """A directory is watched once it is known from a look at the devices: what changed in between is seen as well."""
+    await asyncio.to_thread(host.node, "ttyUSB1")
+    find = Scanner.watched
+
+    def watched(self, scan):
+        found = find(self, scan)
+        host.remove("/dev/ttyUSB1")
+        monkeypatch.undo()
+        return found
+
+    monkeypatch.setattr(Scanner, "watched", watched)
+    await start_agent(GLOB, host=host.host, look_at_devices=3600.0)
+    await shows(UART, 1, 1)
 
 
 async def test_a_flapping_device_is_held_back_and_counted(kubelet, start_agent, shows, host):

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from ..health import HealthMonitor
-from ..hostfs import Watcher
+from ..hostfs import Changes, Watcher
 from ..plugin.kubelet_socket import KubeletSocket
 from .due import Due
 from .fault_control import FaultControl
@@ -79,6 +79,10 @@ class Events:
         changed = await watcher.changes()
         if self._link.directories & changed.keys():
             await self._steps.take(_KUBELET, self._see_kubelet)
+        self._mark(changed)
+
+    def _mark(self, changed: Changes) -> None:
+        """Mark what these directories make due."""
         self._health.wake(changed)
         for output in self._reconciler.outputs:
             if any(output.recheck(changed[each]) for each in output.directories & changed.keys()):
@@ -115,16 +119,11 @@ class Events:
         }
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
-        if not self._configured <= watcher.paths:
-            self._due.mark(reload=True)
-        if not self._faults.directories <= watcher.paths:
-            self._due.mark(faults=True)
-        for output in self._reconciler.outputs:
-            if not output.directories <= watcher.paths and output.recheck():
-                self._due.mark()
+        fresh = wanted - watcher.paths
         contents = self._configured | self._health.contents | self._faults.directories | of_outputs
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
+        self._mark(dict.fromkeys(fresh, frozenset[str]()))
         for limit in watcher.limits:
             if limit not in self._limits:
                 log.warning("file events are limited", reason=limit)
