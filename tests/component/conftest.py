@@ -59,9 +59,13 @@ class RunningAgent:
     async def serves(self, number: int, kubelet: Kubelet) -> None:
         """Wait until the configuration that it adopts as its `number`-th is served: the step that took it is over."""
         await kubelet.wait_until(lambda: self.agent.config.status.applied == number, what="the edit")
+        await self.settled(kubelet)
+
+    async def settled(self, kubelet: Kubelet) -> None:
+        """Wait for the end of the step that is being taken: the kubelet is told before everything else is settled."""
         before = self.agent.turned_at
         self.agent.due.mark()  # a step more, in case that one is over already
-        await kubelet.wait_until(lambda: self.agent.turned_at != before, what="the end of a step")
+        await kubelet.wait_until(lambda: self.task.done() or self.agent.turned_at != before, what="the end of a step")
 
     async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
         """Wait until it lists the device as Unhealthy for this reason, which it may know later than that it is."""
@@ -96,9 +100,10 @@ async def kubelet(directory):
 async def start_agent(kubelet, directory, _inotify):
     """Start a plugin beside the kubelet, with the text of its configuration.
 
-    With `wait` it returns once every resource is registered and listed. A second one of the same test finds what the
-    first left in the directory of CDI specifications. `overrides` are values that stand over the file's; `options`
-    those of `vdev.agent.Options`, and of its intervals; `outputs` are settled besides the agent's own.
+    With `wait` it returns once every resource is registered and listed, and all outputs are settled. A second one of
+    the same test finds what the first left in the directory of CDI specifications. `overrides` are values that stand
+    over the file's; `options` those of `vdev.agent.Options`, and of its intervals; `outputs` are settled besides the
+    agent's own.
     """
     started = []
 
@@ -128,6 +133,7 @@ async def start_agent(kubelet, directory, _inotify):
             await kubelet.wait_until(lambda: running.task.done() or _is_up(agent, kubelet), what="the agent")
             if running.task.done():
                 await running.task  # raises what stopped it
+            await running.settled(kubelet)
         return running
 
     with structlog.testing.capture_logs() as logs, blockbuster_ctx([vdev], excluded_modules=[vdev.sim]) as blocking:

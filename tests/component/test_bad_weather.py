@@ -74,6 +74,7 @@ async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, 
     await shows(NPU, 3, 1)
     asked = lister.asked
     await kubelet.wait_until(lambda: lister.asked > asked + 5, what="more questions")
+    await agent.settled(kubelet)
     assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.reconciler.retired)
     lister.refusal = None
     await shows(NPU, 2, 1)
@@ -93,6 +94,7 @@ async def test_a_stale_socket_is_no_answer(kubelet, start_agent, shows, director
     agent.edit(virtual(1))
     await shows(NPU, 2, 1)
     await kubelet.wait_until(lambda: agent.agent.holders.knowledge.silent_since, what="a reading")
+    await agent.settled(kubelet)
     assert {(NPU, "acme-1")} == set(agent.agent.reconciler.retired)
 
 

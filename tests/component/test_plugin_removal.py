@@ -20,6 +20,7 @@ async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, s
     shown = kubelet.pod("a").container().allocated_resources_status
     health = {each["resourceID"]: each["health"] for each in shown[0]["resources"]}
     assert {"acme-0": "Healthy", "acme-1": "Unhealthy", "acme-2": "Unhealthy"} == health
+    await agent.settled(kubelet)
     assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.reconciler.retired}
     await kubelet.delete_pod("a")
     await shows(NPU, 1, 1)
@@ -48,6 +49,7 @@ async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent,
     await shows(NPU, 2, 1)
     agent.edit(config(2))
     await shows(NPU, 2, 2)
+    await agent.settled(kubelet)
     assert {} == dict(agent.agent.reconciler.retired)
     assert [] == kubelet.errors
 
