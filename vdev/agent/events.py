@@ -73,7 +73,7 @@ class Events:
 
     async def watch(self, watcher: Watcher) -> None:
         """Wait for changes of files, and mark what they make due."""
-        files = {*self._options.files, *self._config.chooser.chosen.files}
+        files = {*self._options.files, *self._config.chooser.chosen.files, *self._config.files}
         self._configured = await asyncio.to_thread(config_files.directories, files)
         self.arm(watcher)
         changed = await watcher.changes()

@@ -78,7 +78,7 @@ def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES
     """As `load`, from the texts of what was loaded once; nothing is read. Raises ConfigError."""
     several = len(texts.files) > 1
     documents = [read_text(each.text, each.file, may_be_empty=several) for each in texts.files]
-    return built(join(documents), overrides, (), partial=False, own_presets=texts.presets)
+    return built(join(documents), overrides, (), partial=False, known=texts)
 
 
 def load_text(

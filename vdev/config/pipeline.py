@@ -24,7 +24,8 @@ from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
 from .document.loader import Document, overlaid
 from .document.position import in_order
-from .document.texts import Text, Texts
+from .document.texts import Texts
+from .layouts.layout_files import LayoutFiles
 from .messages import MAX_PROBLEMS
 from .origins import Origin, origins
 from .presets.preset_texts import PresetTexts
@@ -68,11 +69,11 @@ def built(
     preset_dirs: Sequence[Path],
     *,
     partial: bool,
-    own_presets: Mapping[str, Text] | None = None,
+    known: Texts | None = None,
 ) -> Loaded:
     """The configuration of a document. Raises ConfigError with every problem found.
 
-    `own_presets` are the user's presets as an earlier reading found them; without it they are looked for.
+    `known` has what an earlier reading found of the user's presets and layouts; without it they are looked for.
     """
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
     document = overlaid(document, over)
@@ -82,11 +83,12 @@ def built(
     for path, model in entries:
         check_entry(model, path, report)
     check_entries(entries, report)
-    if own_presets is None:
+    if known is None:
         presets = PresetTexts([*preset_dirs, *_presets_dir(validated.file.presets_dir, report)])
+        layouts = LayoutFiles()
     else:
-        presets = PresetTexts(known=own_presets)
-    compiled = {path: entry_spec(model, path, presets, report) for path, model in entries}
+        presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
+    compiled = {path: entry_spec(model, path, presets, layouts, report) for path, model in entries}
     flags = whole_spec.flags(validated.file.flags)
     whole_file.check_flags(validated, entries, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
@@ -106,7 +108,7 @@ def built(
         )
 
     faults = _faults(validated, spec(frozenset()), report)
-    problems = in_order(report.problems, document.files)
+    problems = in_order((*report.problems, *report.elsewhere), (*document.files, *layouts.texts))
     if len(problems) > MAX_PROBLEMS:
         more = error(document.files[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
         problems = (*problems[:MAX_PROBLEMS], more)
@@ -114,7 +116,7 @@ def built(
     if broken and not (partial and all(stands_alone(unit) for unit in broken)):
         raise ConfigError(problems)
     served = replace(spec(broken), faults=faults)
-    texts = Texts(document.texts, presets.own)
+    texts = Texts(document.texts, presets.own, layouts.texts)
     find_origins = functools.partial(origins, validated, document, over)
     return Loaded(served, problems, _fingerprint(document), texts, find_origins)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ..core.model.place import KeyPath, Place, show
 from ..core.model.problem import Problem, Severity
+from ..errors import ConfigError
 from .document.loader import Document
 from .document.position import problem_at
 
@@ -28,6 +29,8 @@ class Report:
 
     document: Document
     problems: list[Problem] = field(default_factory=list)
+    elsewhere: list[Problem] = field(default_factory=list)  # in files that the document takes
+    _broken_elsewhere: set[KeyPath] = field(default_factory=set)
 
     def error(self, path: KeyPath, message: str, hint: str = "") -> None:
         """An error at the value of `path`."""
@@ -43,6 +46,12 @@ class Report:
         """A warning at the key of `path`."""
         known = self.document.known(path)
         self._add(self.document.key_place(known), known, message, hint, Severity.WARNING)
+
+    def errors_elsewhere(self, path: KeyPath, bad: ConfigError) -> None:
+        """Errors of a file that the value at `path` names; they are at their places in that file."""
+        found = (problem for problem in bad.problems if isinstance(problem, Problem))
+        self.elsewhere += (problem for problem in found if problem not in self.elsewhere)
+        self._broken_elsewhere.add(unit_of(path))
 
     def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:
         """The only key of `values` that is given: neither None nor False. An error and "" if it is not exactly one.
@@ -62,7 +71,7 @@ class Report:
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""
-        return frozenset(unit_of(each.path) for each in self.problems if each.is_error)
+        return frozenset(unit_of(each.path) for each in self.problems if each.is_error) | self._broken_elsewhere
 
     def _add(self, place: Place, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
         self.problems.append(problem_at(place, path, message, hint=hint, severity=severity))

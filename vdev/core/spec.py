@@ -13,7 +13,8 @@ from .model.device import EMPTY, IdStyle
 from .model.fault_rules import NO_RULES, FaultSpec
 from .model.template import Template
 from .model.virtual_node import StandIn
-from .partitions.placement import Geometry
+from .partitions.choice import PartitionChoice
+from .partitions.geometry import PIN, Geometry
 
 
 class MigStrategy(StrEnum):
@@ -378,7 +379,8 @@ class EntrySpec:
     geometry: Geometry | None = None
     partitions: Mapping[int, tuple[str, ...]] = field(
         default_factory=dict
-    )  # device index -> profiles, layouts resolved
+    )  # device index -> profiles, layouts resolved; with a choice, those of a node without the label
+    choice: PartitionChoice | None = None  # a label of the node says how the devices are cut
     exclude_topology: bool = False
     shared: bool = False  # its devices may be nodes that devices of other entries are, too
     pre_start: tuple[ActionSpec, ...] = ()
@@ -403,6 +405,14 @@ class EntrySpec:
     def without_node(self) -> "EntrySpec":
         """The entry without what the node says of it, which changes no device and nothing that a container gets."""
         return replace(self, labels=(), conditions=()) if self.labels or self.conditions else self
+
+    @property
+    def possible_profiles(self) -> frozenset[str]:
+        """The profiles that its devices have, or may be given by a label of the node."""
+        cut = [*self.partitions.values(), (self.geometry.first_mode,) if self.geometry else ()]
+        layouts = self.choice.layouts.values() if self.choice else ()
+        cut += (parts for layout in layouts if not layout.refusal for parts in layout.parts.values() if parts)
+        return frozenset(profile.partition(PIN)[0] for parts in cut for profile in parts) - {""}
 
     def parts(self, index: int) -> tuple[str, ...] | None:
         """The profiles that a device is cut into, or None for a device that stays whole."""

@@ -73,6 +73,7 @@ class ConfigSource:
         self.status = ReloadStatus()
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
+        self.files: set[Path] = set()  # all that the last reading read, presets and layouts as well
         self.good: Texts | None = None  # of the last good reading; None while none was good as a whole
         self.left_out: tuple[Problem, ...] = ()  # why only a part of the first reading is in force, while it is
         self._load = load
@@ -84,12 +85,22 @@ class ConfigSource:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
         chosen = await self.chooser.choose()
         try:
-            return await asyncio.to_thread(self._load, chosen.files, partial=partial)
+            return await self._read(chosen, partial=partial)
         except ConfigError:
             again = await self.chooser.choose()
             if again == chosen:
                 raise
-        return await asyncio.to_thread(self._load, again.files, partial=partial)  # they were swapped in between
+        return await self._read(again, partial=partial)  # they were swapped in between
+
+    async def _read(self, chosen: Chosen, *, partial: bool) -> Loaded:
+        try:
+            loaded = await asyncio.to_thread(self._load, chosen.files, partial=partial)
+        except ConfigError as bad:
+            named = (each.place.file for each in bad.problems if isinstance(each, Problem) and each.place)
+            self.files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
+            raise
+        self.files = {*chosen.files, *map(Path, loaded.texts.taken)}
+        return loaded
 
     async def read_again(self, texts: Texts) -> Loaded:
         """Load what an earlier process read. Raises ConfigError, in a sentence: its places are not in today's files."""

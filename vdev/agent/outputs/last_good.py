@@ -8,7 +8,7 @@ is no answer to that; which file is chosen from a directory is part of what is k
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,9 +42,11 @@ class _Row:
     at: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     files: Annotated[tuple[Text, ...], Field(min_length=1)]
     presets: dict[str, Text]
+    layouts: dict[str, Text]
 
 
 _ROW: TypeAdapter[_Row] = TypeAdapter(_Row)
+_ROW_KEYS = tuple(field.name for field in fields(_Row))
 
 
 class LastGood(Output):
@@ -109,13 +111,15 @@ class LastGood(Output):
         if self._is_there(file, texts):
             return False
         presets = {name: _encoded(preset) for name, preset in texts.presets.items()}
-        fields = {
+        layouts = {path: _encoded(layout) for path, layout in texts.layouts.items()}
+        row = {
             "given": self._given,
             "at": self._clock.wall(),
             "files": [*map(_encoded, texts.files)],
             "presets": presets,
+            "layouts": layouts,
         }
-        file.write({name: json.dumps(value) for name, value in fields.items()})
+        file.write({name: json.dumps(value) for name, value in row.items()})
         return True
 
     def _is_there(self, file: StateFile, texts: Texts) -> bool:
@@ -127,12 +131,13 @@ class LastGood(Output):
 
     def _decoded(self, found: dict[str, Any]) -> Kept:
         try:
-            row = _ROW.validate_python({name: found.get(name) for name in ("given", "at", "files", "presets")})
+            kept = {"layouts": {}} | found  # which older versions did not know
+            row = _ROW.validate_python({name: kept.get(name) for name in _ROW_KEYS})
         except ValidationError as wrong:
             raise RecordError("it is spoilt") from wrong
         if row.given != self._given:
             raise RecordError(f"it was kept for --config-file {', '.join(row.given)}")
-        return Kept(Texts(row.files, row.presets), row.at)
+        return Kept(Texts(row.files, row.presets, row.layouts), row.at)
 
 
 def _encoded(text: Text) -> dict[str, str]:

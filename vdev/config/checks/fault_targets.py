@@ -66,9 +66,7 @@ def _declared(spec: Spec, rules: Sequence[FaultRuleSpec]) -> Declared:
     resources |= {pattern.name for pattern in (*spec.gpu_patterns, *spec.mig_patterns)}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
-    profiles = {
-        profile.partition("@")[0] for entry in spec.entries for each in entry.partitions.values() for profile in each
-    }
+    profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}
     profiles |= {each.name for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
     return Declared(spec.entries, frozenset(resources), frozenset(profiles), imagined(spec, rules))
 

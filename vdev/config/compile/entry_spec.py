@@ -4,17 +4,25 @@ from dataclasses import replace
 
 from ...core import spec
 from ...core.model.place import KeyPath
-from ...core.spec import EntrySpec
+from ...core.partitions.choice import PartitionChoice
+from ...core.spec import EntrySpec, VirtualSource
+from ..layouts.layout_files import LayoutFiles
+from ..layouts.subject import Subject
 from ..presets.preset_texts import PresetTexts
 from ..report import Report
 from ..schema import sources
 from ..schema.entry import Entry
+from ..schema.partitions import FromLabel
+from .partition_choice import partition_choice
 from .templated import actions, container, health, labels, parser, virtual_node
-from .virtual_block import Resolved, partitions, virtual
+from .virtual_block import Resolved, cannot_be_cut, partitions, virtual
 
 
-def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, report: Report) -> EntrySpec:
-    """One entry, whose preset is one of `presets`. With errors in the report, the value is of no use."""
+def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, layouts: LayoutFiles, report: Report) -> EntrySpec:
+    """One entry, whose preset is one of `presets`, and whose file of layouts is read from `layouts`.
+
+    With errors in the report, the value is of no use.
+    """
     resolved = _resolved(model, path, presets, report)
     parse = parser(report, resolved.attributes)
     source, count = resolved.source, 0
@@ -22,7 +30,13 @@ def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, report: Report
         count = source.count
         if model.virtual.node:
             source = replace(source, node=virtual_node(model.virtual.node, parse, (*path, "virtual", "node")))
-    wanted = {} if resolved.lacks_preset else model.partitions
+    at = (*path, "partitions")
+    choice = _choice(model, resolved, at, layouts, report)
+    if choice:
+        cut = choice.initial
+    else:
+        wanted = {} if resolved.lacks_preset or isinstance(model.partitions, FromLabel) else model.partitions
+        cut = partitions(wanted, resolved.geometry, count, at, report)
     return EntrySpec(
         name=model.name,
         resource=model.resource,
@@ -33,7 +47,8 @@ def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, report: Report
         health=health(model.health, parse, (*path, "health")) if model.health else None,
         visible_devices_env=model.visible_devices_env or resolved.visible_devices_env,
         geometry=resolved.geometry,
-        partitions=partitions(wanted, resolved.geometry, count, (*path, "partitions"), report),
+        partitions=cut,
+        choice=choice,
         exclude_topology=model.exclude_topology,
         shared=model.shared,
         on_allocate=actions(model.on_allocate, parse, (*path, "onAllocate")),
@@ -59,6 +74,20 @@ def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: Report)
     if model.sysfs:
         return Resolved(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
     return Resolved(_usb(model.usb or sources.Usb()))
+
+
+def _choice(
+    model: Entry, resolved: Resolved, path: KeyPath, layouts: LayoutFiles, report: Report
+) -> PartitionChoice | None:
+    """What a label may make of the devices, where one is named and they can be partitioned."""
+    if resolved.lacks_preset or not isinstance(model.partitions, FromLabel):
+        return None
+    if resolved.geometry is None or not isinstance(resolved.source, VirtualSource):
+        cannot_be_cut(path, report)
+        return None
+    pci_id = resolved.source.attributes.get("pciDeviceId", "")
+    subject = Subject(resolved.geometry, resolved.source.count, pci_id)
+    return partition_choice(model.partitions, subject, path, layouts, report)
 
 
 def _glob(model: Entry) -> spec.GlobSource:

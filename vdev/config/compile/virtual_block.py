@@ -99,8 +99,7 @@ def partitions(
     """Profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
     if geometry is None:
         if wanted:
-            hint = "give virtual.partitioning, or a preset that has partitions"
-            report.key_error(path, "these devices cannot be partitioned", hint)
+            cannot_be_cut(path, report)
         return {}
     result: dict[int, tuple[str, ...]] = {}
     named: dict[int, str] = {}
@@ -125,6 +124,12 @@ def partitions(
             named[index] = key
             result[index] = profiles
     return result
+
+
+def cannot_be_cut(path: KeyPath, report: Report) -> None:
+    """Report `partitions` at `path` of devices that have none."""
+    hint = "give virtual.partitioning, or a preset that has partitions"
+    report.key_error(path, "these devices cannot be partitioned", hint)
 
 
 def _profiles(geometry: Geometry, value: str | tuple[str, ...], path: KeyPath, report: Report) -> tuple[str, ...]:

@@ -53,11 +53,10 @@ def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str
     if over.mig_strategy is not spec.MigStrategy.MIXED:
         return frozenset()
     return frozenset(
-        f"{domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile.partition('@')[0])}"
+        f"{domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile)}"
         for each in compiled
         if each.geometry
-        for profiles in (*each.partitions.values(), [each.geometry.first_mode] * bool(each.geometry.first_mode))
-        for profile in profiles
+        for profile in each.possible_profiles
     )
 
 

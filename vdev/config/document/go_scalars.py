@@ -10,6 +10,9 @@ import re
 SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 """The sections that NVIDIA's plugin knows. A file with no other is read as that plugin reads it."""
 
+MIG_PARTED = frozenset({"version", "mig-configs"})
+"""What a file of NVIDIA's mig-parted has, which reads it by the same package."""
+
 _TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
 _FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
 _WHOLE = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]{1,16})|0[bB]([01]{1,64})|0[oO]?([0-7]{1,22})|(0|[1-9][0-9]{0,19}))")

@@ -147,7 +147,8 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
         message = f"expected a mapping at the top of the file, got {what}"
         raise refusal(node.place, message, "it starts with 'version: v1'")
     keys = {str(key.content) for key, _ in node.content.nodes}
-    expand = Expansion(go_scalars.number_or_boolean) if keys <= go_scalars.SECTIONS else Expansion()
+    is_go = keys <= go_scalars.SECTIONS or keys <= go_scalars.MIG_PARTED
+    expand = Expansion(go_scalars.number_or_boolean) if is_go else Expansion()
     root = expand.mapping(node.content, ())
     _refuse_config_map(root, node.place)
     values = {(): node.place} | expand.values

@@ -14,7 +14,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The configuration files, in order, and by name the preset files of the user's own that they took."""
+    """The configuration files, in order, and what they took of the user's own: presets by name, layouts by path."""
 
     files: tuple[Text, ...] = ()
     presets: Mapping[str, Text] = field(default_factory=dict)
+    layouts: Mapping[str, Text] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """The paths of the files that the configuration files took."""
+        return frozenset(each.file for each in (*self.presets.values(), *self.layouts.values()))

@@ -6,7 +6,7 @@ from ...core.model.names import ENTRY_NAME
 from ...core.spec import GroupBy, OnFailure, Probe
 from .lifecycle_actions import Action
 from .node_section import Condition, LabelKey, LabelValue
-from .partitions import DeviceRange, Layout
+from .partitions import Partitions
 from .scalars import (
     PATH,
     STRING,
@@ -134,8 +134,9 @@ class Entry(Section):
     """What each container gets besides the device list."""
     health: Health | None = None
     """How a device's health is checked. Default: a device that exists is healthy."""
-    partitions: dict[DeviceRange, Layout] = {}
-    """How devices are partitioned: by index "0", range "1-2" or "all", a list of profiles or the name of a layout."""
+    partitions: Partitions = {}
+    """How devices are partitioned: by index "0", range "1-2" or "all", a list of profiles or a layout's name; or as a
+    label of the node says."""
     visible_devices_env: EnvName | None = None
     """Environment variable with the list of devices. Default: made from the resource's name."""
     labels: dict[LabelKey, LabelValue] = {}

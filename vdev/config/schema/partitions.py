@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter, WithJsonSchema
+from pydantic import BeforeValidator, TypeAdapter, ValidatorFunctionWrapHandler, WithJsonSchema, WrapValidator
 
 from ...core.partitions.geometry import repeated
 from ..document.parser import Plain
-from .scalars import Text, Whole, between, matching
-from .section import described, refuse, refuse_items
+from .node_section import LabelKey
+from .scalars import Text, Whole, Word, between, matching
+from .section import Section, described, refuse, refuse_items
 
 MAX_PARTS = 256  # of one profile on a device: as many as it may have slices
 
@@ -65,3 +66,30 @@ Layout = Annotated[
 DeviceRange = Annotated[
     Text, matching(r"\*|all|(0|[1-9]\d{0,5})(-(0|[1-9]\d{0,5}))?", 'an index "0", a range "1-2", or "all"')
 ]
+
+
+class FromLabel(Section):
+    """Layouts that a label of the node chooses among."""
+
+    from_label: LabelKey
+    """The label whose value names a layout, such as nvidia.com/mig.config."""
+    default: Word | None = None
+    """The layout of a node without the label. Default: devices are whole."""
+    file: Word | None = None
+    """A file of layouts, of mig-parted's form or device-config-manager's, relative to this one. Default: the layouts of
+    the devices themselves, all-disabled and all-enabled."""
+
+
+_BY_DEVICE: TypeAdapter[dict[str, str | tuple[str, ...]]] = TypeAdapter(dict[DeviceRange, Layout])
+_BY_LABEL = frozenset(field.alias or name for name, field in FromLabel.model_fields.items())
+
+
+def _partitions(value: object, _: ValidatorFunctionWrapHandler) -> dict[str, str | tuple[str, ...]] | FromLabel:
+    """One form or the other, and errors of that alone."""
+    if isinstance(value, FromLabel) or (isinstance(value, dict) and _BY_LABEL & value.keys()):
+        return FromLabel.model_validate(value)
+    return _BY_DEVICE.validate_python(value)
+
+
+Partitions = Annotated[dict[DeviceRange, Layout] | FromLabel, WrapValidator(_partitions)]
+"""How devices are cut."""

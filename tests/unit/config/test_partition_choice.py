@@ -1,0 +1,329 @@
+"""Layouts that a label of the node chooses among: where they come from, and which files are taken."""
+
+import json
+import shutil
+
+import pytest
+
+from vdev import config
+from vdev.core.partitions.choice import NamedLayout
+from vdev.errors import ConfigError
+
+CONFIG = """\
+version: v1
+flags: {migStrategy: mixed}
+devices:
+  - name: gpu
+    resource: nvidia.com/gpu
+    virtual: {preset: %s, count: 2}
+    partitions: {fromLabel: nvidia.com/mig.config, %s}
+"""
+HEAD = "version: v1\nmig-configs:\n"
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load a configuration with a file of layouts beside it; without a text, with those of the preset."""
+
+    def load(layouts=None, *, preset="a100-sxm4-40gb", more="file: layouts.yaml", partial=False):
+        if layouts is not None:
+            (tmp_path / "layouts.yaml").write_text(layouts)
+        (tmp_path / "vdev.yaml").write_text(CONFIG % (preset, more))
+        return config.load([tmp_path / "vdev.yaml"], partial=partial)
+
+    return load
+
+
+@pytest.fixture
+def layouts(load):
+    """The layouts that the label can choose."""
+
+    def layouts(text=None, **more):
+        (entry,) = load(text, **more).spec.entries
+        return entry.choice.layouts
+
+    return layouts
+
+
+def parts(first, *others):
+    """A layout of two devices, both alike where one is given."""
+    return NamedLayout(dict(enumerate([first, *(others or [first])])))
+
+
+# --- without a file ---------------------------------------------------------------------------------------------------
+
+
+def test_without_a_file_the_names_are_those_that_mig_parted_makes_up(layouts):
+    """With as many of each profile as fit; what an A100 is cut into."""
+    found = layouts(more="default: all-balanced")
+    assert {
+        "all-disabled": parts(None),
+        "all-enabled": parts(()),
+        "all-1g.5gb": parts(("1g.5gb",) * 7),
+        "all-1g.5gb.me": parts(("1g.5gb+me",)),
+        "all-1g.10gb": parts(("1g.10gb",) * 4),
+        "all-2g.10gb": parts(("2g.10gb",) * 3),
+        "all-3g.20gb": parts(("3g.20gb",) * 2),
+        "all-4g.20gb": parts(("4g.20gb",)),
+        "all-7g.40gb": parts(("7g.40gb",)),
+        "all-balanced": parts(("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")),
+    } == {name: layout for name, layout in found.items() if "+" not in name}
+
+
+def test_devices_that_are_always_in_a_mode_have_no_layout_without_one(layouts):
+    """`all-disabled` is the first mode of AMD's."""
+    found = layouts(preset="mi300x", more="default: cpx_nps4")
+    assert parts(("cpx_nps4",) * 8) == found["cpx_nps4"]
+    assert "all-enabled" not in found
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("default: all-disabled", {}),
+        ("", {}),
+        ("default: all-enabled", {0: (), 1: ()}),
+        ("default: all-3g.20gb", {0: ("3g.20gb",) * 2, 1: ("3g.20gb",) * 2}),
+    ],
+)
+def test_a_node_without_the_label_has_the_default(load, more, expected):
+    """Whole devices, where none is given."""
+    (entry,) = load(more=more).spec.entries
+    assert expected == entry.partitions
+
+
+def test_an_unknown_default_is_an_error_at_its_place(load):
+    """With what was probably meant."""
+    with pytest.raises(
+        ConfigError, match=r"7:61: devices\[0\].partitions.default: unknown .* did you mean 'all-1g.5gb'"
+    ):
+        load(more="default: all-1g.5g")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{default: all-disabled}", "'fromLabel' is missing"),
+        ("{fromLabel: nvidia.com/mig.config, defualt: x}", "unknown key 'defualt'"),
+        ("{fromLabel: kubernetes.io/hostname}", "belongs to Kubernetes"),
+        ("{fromLabel: not a key}", "is not a valid label key"),
+        (f"{{fromLabel: example.com/{'x' * 60}}}", "use a shorter label"),
+        ("{fromLabel: nvidia.com/mig.config, 0: [1g.5gb]}", "unknown key '0'"),
+        ("{fromLabel: nvidia.com/mig.config, file: nowhere/at/all.yaml}", "all.yaml: cannot be read: No such file"),
+        ("{fromLabel: nvidia.com/mig.config, file: 5}", "write it in quotes"),
+    ],
+)
+def test_mistakes_in_the_mapping_itself(text, expected):
+    """Each error is of the form that was meant."""
+    text = CONFIG.replace("{fromLabel: nvidia.com/mig.config, %s}", "%s") % ("a100-sxm4-40gb", text)
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(text)
+    assert expected in str(caught.value)
+
+
+def test_devices_without_partitions_have_no_layouts(load):
+    """A T4 cannot be cut."""
+    with pytest.raises(ConfigError, match="these devices cannot be partitioned"):
+        load(preset="t4", more="default: all-disabled")
+
+
+# --- mig-parted's file ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_mig_parted(layouts):
+    """Specifications match by index and model, the last that matches stays, and what none matches stays as it is."""
+    found = layouts(
+        HEAD
+        + """\
+  none:
+    - {devices: all, mig-enabled: false}
+  empty:
+    - {devices: all, mig-enabled: true, mig-devices: {}}
+  mixed:
+    - devices: [0, 9]
+      mig-enabled: true
+      mig-devices: {"1g.5gb": 2, "3g.20gb": 1, "2g.10gb": 0}
+  by-model:
+    - {device-filter: ["0x233010DE", "0x20b010de"], devices: all, mig-enabled: true, mig-devices: {"1g.10gb": 4}}
+    - {device-filter: "0x233110DE", devices: all, mig-enabled: true, mig-devices: {"1g.10gb": 7}}
+    - {device-filter: "", devices: [1], mig-enabled: true, mig-devices: {"7g.40gb": 1}}
+  by-board:
+    - {device-filter: "0x20B010DE:0x134F10DE", devices: all, mig-enabled: false}
+  unreadable-model:
+    - {device-filter: "A100", devices: all, mig-enabled: false}
+"""
+    )
+    assert {
+        "none": parts(None),
+        "empty": parts(()),
+        "mixed": NamedLayout({0: ("1g.5gb", "1g.5gb", "3g.20gb")}),
+        "by-model": parts(("1g.10gb",) * 4, ("7g.40gb",)),
+        "by-board": NamedLayout({}),
+        "unreadable-model": NamedLayout({}),
+    } == found
+
+
+def test_scalars_are_those_of_the_tool(layouts):
+    """It reads YAML 1.1, as NVIDIA's plugin does."""
+    assert {"a": parts(None)} == layouts("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: no}]}")
+
+
+@pytest.mark.parametrize(
+    ("config_", "why"),
+    [
+        ('{devices: all, mig-enabled: true, mig-devices: {"1g.24gb+gfx": 4}}', "unknown profile '1g.24gb+gfx'"),
+        ('{devices: all, mig-enabled: true, mig-devices: {"1c.3g.20gb": 1}}', "compute instance"),
+        ('{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 8}}', "at most 7 of 1g.5gb"),
+        (
+            "{devices: all, mig-enabled: false}, {devices: [1], mig-enabled: true, mig-devices: {}}",
+            "device 1 would be both with MIG and without",
+        ),
+    ],
+)
+def test_a_layout_that_does_not_fit_is_a_warning_and_is_kept(load, config_, why):
+    """One file serves many models; what is chosen decides."""
+    loaded = load(HEAD + f"  good: [{{devices: all, mig-enabled: false}}]\n  odd: [{config_}]\n")
+    assert why in loaded.spec.entries[0].choice.layouts["odd"].refusal
+    (warning,) = loaded.warnings
+    assert "1 of the 2 layouts" in warning.message
+    assert why in warning.message
+    with pytest.raises(ConfigError, match="the layout 'odd' does not fit"):
+        load(more="file: layouts.yaml, default: odd")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mig-configs: {a: [{devices: all, mig-enabled: false}]}", "layouts.yaml:1:1: 'version' is missing"),
+        ("version: v2\nmig-configs: {a: [{devices: all, mig-enabled: false}]}", ":1:10: version: unknown version"),
+        ("version: v1", "'mig-configs' is missing"),
+        (HEAD + "  {}", ":3:3: mig-configs: there is no configuration"),
+        (HEAD + "  a: []", ":3:6: mig-configs.a: the list is empty"),
+        (HEAD + "  a: [{mig-enabled: false}]", ":3:7: mig-configs.a[0]: 'devices' is missing"),
+        (HEAD + "  a: [{devices: all}]", "'mig-enabled' is missing"),
+        (HEAD + "  a: [{devices: all, mig-enabled: true}]", ":3:7: mig-configs.a[0]: 'mig-devices' is missing"),
+        (
+            HEAD + "  a: [{devices: some, mig-enabled: false}]",
+            ":3:17: mig-configs.a[0].devices: expected all, or a list",
+        ),
+        (HEAD + "  a: [{devices: [x], mig-enabled: false}]", "mig-configs.a[0].devices[0]: expected a whole number"),
+        (HEAD + "  a: [{devices: all, mig-enabled: maybe}]", "mig-enabled: expected true or false"),
+        (
+            HEAD + "  a: [{devices: all, mig-enabled: false, migdevices: {}}]",
+            "unknown key 'migdevices'; allowed: devices",
+        ),
+        (HEAD + "  a: [{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}]", "mig-enabled is false"),
+        (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: [1g.5gb]}]", "expected profiles and how many"),
+        (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}}]", "all of these are 0"),
+        (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}]", "-1 is out of range"),
+        (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb.me: 1}}]", "'1g.5gb.me' is no profile"),
+        (HEAD + "  a: [{devices: all, mig-enabled: false, device-filter: 0x20B010DE}]", "write it in quotes"),
+        (HEAD + "  a: [{devices: all, mig-enabled: false, device-filter: {}}]", "device-filter: expected a string"),
+        (HEAD + "  a: [{devices: all, mig-enabled: false}]\nmore: 1", "unknown key 'more'"),
+        (HEAD + "  a: [{devices: all, mig-enabled: false}]\n  a: [{devices: all, mig-enabled: false}]", "given twice"),
+        ("kind: ConfigMap\napiVersion: v1\ndata: {config.yaml: x}", "this is a Kubernetes object of kind ConfigMap"),
+        ("[", "is not YAML"),
+        ("", "is empty"),
+    ],
+)
+def test_a_file_that_mig_parted_refuses_is_an_error_at_its_place(load, text, expected):
+    """All at once, with the configuration's own."""
+    with pytest.raises(ConfigError) as caught:
+        load(text, more="file: layouts.yaml, defualt: x" if text == "[" else "file: layouts.yaml")
+    assert "layouts.yaml" in str(caught.value) or "defualt" in str(caught.value)
+    if text != "[":
+        assert expected in str(caught.value)
+
+
+def test_a_bad_file_leaves_out_the_entry_that_names_it(load, tmp_path):
+    """Where a start may go on with the good part; two entries with one file have its errors once."""
+    (tmp_path / "layouts.yaml").write_text("version: v2")
+    entry = (
+        "  - {name: %s, resource: a.b/%s, virtual: {preset: a30}, partitions: {fromLabel: a.b/c, file: layouts.yaml}}\n"
+    )
+    text = "devices:\n  - {name: good, resource: a.b/c, virtual: {}}\n" + entry % ("x", "x") + entry % ("y", "y")
+    (tmp_path / "vdev.yaml").write_text(text)
+    loaded = config.load([tmp_path / "vdev.yaml"], partial=True)
+    assert ["good"] == [each.name for each in loaded.spec.entries]
+    assert ["'mig-configs' is missing", "unknown version, got the string 'v2'"] == sorted(
+        each.message for each in loaded.errors
+    )
+
+
+# --- device-config-manager's file -------------------------------------------------------------------------------------
+
+
+def profile(*modes, skipped=()):
+    """A profile of device-config-manager."""
+    keys = ("computePartition", "memoryPartition", "numGPUsAssigned")
+    modes = [dict(zip(keys, mode, strict=False)) for mode in modes]
+    return {"skippedGPUs": {"ids": list(skipped)}, "profiles": modes}
+
+
+def test_a_file_of_device_config_manager(load):
+    """Modes are given in order to the GPUs that are not skipped; what it would refuse fails when it is chosen."""
+    profiles = {
+        "default": profile(("CPX", "NPS4", 2)),
+        "mixed": profile(("SPX", "NPS1", 1), ("CPX", "NPS1", 1)),
+        "one": profile(("CPX", "NPS1", 1), skipped=[0]),
+        "beyond": profile(("CPX", "NPS1", 1), skipped=[2]),
+        "few": profile(("CPX", "NPS1")),
+        "memory": profile(("CPX", "NPS4", 1), ("SPX", "NPS1", 1)),
+        "unknown": profile(("CPX", "NPS3", 2)),
+        "together": profile(("CPX", "NPS2", 2)),
+    }
+    services = {"names": ["amd-metrics-exporter"]}
+    text = json.dumps({"gpu-config-profiles": profiles, "gpuClientSystemdServices": services}, indent=2)
+    loaded = load(text, preset="mi300x", more="file: layouts.yaml, default: default")
+    (entry,) = loaded.spec.entries
+    found = entry.choice.layouts
+    assert {0: ("cpx_nps4",) * 8, 1: ("cpx_nps4",) * 8} == entry.partitions
+    assert parts(("spx_nps1",), ("cpx_nps1",) * 8) == found["mixed"]
+    assert NamedLayout({1: ("cpx_nps1",) * 8}) == found["one"]
+    refusals = {name: layout.refusal.partition(";")[0] for name, layout in found.items() if layout.refusal}
+    assert {
+        "beyond": "it skips GPU 2, and there are 2",
+        "few": "it assigns 0 GPUs, and there are 2",
+        "memory": "it mixes memory modes, and all GPUs of a node have the same",
+        "unknown": "unknown layout 'cpx_nps3'",
+        "together": "unknown layout 'cpx_nps2'",
+    } == refusals
+    assert "5 of the 8 layouts" in loaded.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"gpu-config-profiles": {"a": {"profile": []}}}', "unknown key 'profile'"),
+        ('{"gpu-config-profiles": []}', "expected a mapping, got a list"),
+        ('{"gpu-config-profiles": {"a": {"skippedGPUs": {"ids": [-1]}}}}', "-1 is out of range"),
+    ],
+)
+def test_mistakes_in_a_file_of_device_config_manager(load, text, expected):
+    """Its shape must be right."""
+    with pytest.raises(ConfigError, match=expected):
+        load(text, preset="mi300x")
+
+
+# --- kept with the configuration --------------------------------------------------------------------------------------
+
+
+def test_the_file_belongs_to_what_was_loaded(load, tmp_path):
+    """It is loaded once more without anything being there, the same in every respect."""
+    loaded = load(
+        HEAD + '  a: [{devices: all, mig-enabled: true, mig-devices: {"7g.40gb": 1, "9g.80gb": 0}}]\n  b: []'[:-7]
+    )
+    shutil.rmtree(tmp_path)
+    again = config.load_again(loaded.texts)
+    assert (loaded.spec, loaded.problems, loaded.texts) == (again.spec, again.problems, again.texts)
+    assert [str(tmp_path / "layouts.yaml")] == list(loaded.texts.layouts)
+
+
+def test_names_of_partitions_in_any_layout_are_taken(load, tmp_path):
+    """A rename must not collide with what a label may bring."""
+    sharing = (
+        "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: nvidia.com/mig-1g.5gb, replicas: 2}]}}"
+    )
+    (tmp_path / "vdev.yaml").write_text(CONFIG % ("a100-sxm4-40gb", "default: all-disabled") + sharing)
+    with pytest.raises(ConfigError, match=r"nvidia.com/mig-1g.5gb"):
+        config.load([tmp_path / "vdev.yaml"])

@@ -1,0 +1,66 @@
+"""A file of named layouts, for the devices of an entry: which form it has, and what it says of them.
+
+A file is read once for all entries of one reading, and its text remembered, as those of presets are.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ...core.model.problem import Problem
+from ...core.partitions.choice import NamedLayout
+from ...errors import ConfigError
+from ..document.loader import Document, read_file, read_text
+from ..document.texts import Text
+from ..messages import explained
+from ..report import Report
+from . import device_config, mig_parted
+from .subject import Subject
+
+_Form = mig_parted.File | device_config.File
+_NONE: Mapping[str, Text] = {}
+
+
+class LayoutFiles:
+    """The files that one reading of the configuration takes, by path. `known` are texts that stand for files."""
+
+    def __init__(self, *, known: Mapping[str, Text] = _NONE) -> None:
+        self.texts = dict(known)  # those that were asked for
+        self._read: dict[str, _Form | ConfigError] = {}
+
+    def layouts(self, path: Path, subject: Subject) -> dict[str, NamedLayout]:
+        """What the file says of these devices. Raises ConfigError with every problem of the file, and HostError."""
+        name = str(path)
+        if name not in self._read:
+            try:
+                self._read[name] = self._validated(name)
+            except ConfigError as bad:
+                self._read[name] = bad
+        form = self._read[name]
+        if isinstance(form, ConfigError):
+            raise form
+        return form.layouts(subject)
+
+    def _validated(self, name: str) -> _Form:
+        known = self.texts.get(name)
+        document = read_text(known.text, known.file) if known else read_file(Path(name))
+        (self.texts[name],) = document.texts
+        model: type[_Form] = device_config.File if device_config.KEY in document.root else mig_parted.File
+        problems: list[Problem] = [*document.problems]
+        try:
+            form = model.model_validate(document.root)
+        except ValidationError as error:
+            problems += explained(error, document, model)
+        else:
+            problems += _flaws(form, document)
+            if not problems:
+                return form
+        raise ConfigError(tuple(problems))
+
+
+def _flaws(form: _Form, document: Document) -> list[Problem]:
+    """What is wrong with the file though each value is right in itself."""
+    report = Report(document)
+    form.check(report)
+    return report.problems

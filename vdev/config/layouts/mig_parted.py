@@ -1,0 +1,136 @@
+"""mig-parted's file: named configurations for the GPUs of a node.
+
+It is read as strictly as NVIDIA's tool reads it (api/spec/v1/spec.go), and means the same: specifications that match a
+GPU are applied in order, the last one stays, and a GPU that none matches is left as it is.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, model_validator
+
+from ...core.partitions.choice import NamedLayout, Parts
+from ...core.partitions.geometry import repeated
+from ..report import Report
+from ..schema.partitions import counts_of
+from ..schema.scalars import STRING, Flag, Text, Whole, one_or_many
+from ..schema.section import Flaw, Section, described, refuse, refuse_all
+from .subject import Subject
+
+_WORD = r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?"
+_PROFILE = re.compile(rf"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-]{_WORD}(,{_WORD})*)?")
+_PCI_ID = re.compile(r"(0x[0-9a-f]{1,8}|0b[01]{1,32}|[0-9]{1,10})", re.IGNORECASE)
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _version(value: object) -> object:
+    if value != "v1":
+        refuse(f"unknown version, got {described(value)}", "expected v1")
+    return value
+
+
+def _devices(value: object) -> object:
+    if value == "all" or isinstance(value, (list, tuple)):
+        return None if value == "all" else value
+    return refuse(f"expected all, or a list of indices, got {described(value)}")
+
+
+def _profile_problem(name: str) -> str:
+    return "" if _PROFILE.fullmatch(name) else f"{name!r} is no profile as NVIDIA names them"
+
+
+def _mig_devices(value: object) -> object:
+    if not isinstance(value, dict):
+        refuse(f"expected profiles and how many of each, got {described(value)}", "such as {1g.5gb: 7}")
+    hint = "expected a name such as 1g.5gb or 1g.10gb+me"
+    if flaws := [Flaw((name, "[key]"), text, hint) for name in value if (text := _profile_problem(name))]:
+        refuse_all("mig-devices", flaws)
+    return counts_of(value)
+
+
+class GpuConfig(Section):
+    """What some GPUs of a node are to be."""
+
+    model_config = ConfigDict(alias_generator=_kebab)
+
+    devices: Annotated[tuple[Whole, ...] | None, BeforeValidator(_devices)]
+    """Which GPUs: all (kept as None), or a list of indices."""
+    mig_enabled: Flag
+    """Whether MIG is on."""
+    mig_devices: Annotated[dict[str, int], BeforeValidator(_mig_devices)] | None = None
+    """Profiles, and how many of each."""
+    device_filter: Annotated[list[Text], one_or_many(STRING)] = []
+    """PCI device ids of the models that are meant, such as 0x20B010DE."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "GpuConfig":
+        if self.mig_enabled and self.mig_devices is None:
+            refuse("'mig-devices' is missing, and mig-enabled is true", "write mig-devices: {} for a GPU without any")
+        if not self.mig_enabled and self.mig_devices:
+            refuse("mig-devices are given, and mig-enabled is false", "remove one of them")
+        return self
+
+    @property
+    def parts(self) -> Parts:
+        """What each of these GPUs is cut into."""
+        return repeated(self.mig_devices or {}) if self.mig_enabled else None
+
+    def indices(self, subject: Subject) -> Iterable[int]:
+        """Which of these devices are meant."""
+        filters = [each for each in self.device_filter if each]
+        if filters and not (subject.pci_id and any(_matches(each, subject.pci_id) for each in filters)):
+            return ()
+        return [index for index in range(subject.count) if self.devices is None or index in self.devices]
+
+
+class File(Section):
+    """mig-parted's file."""
+
+    model_config = ConfigDict(alias_generator=_kebab)
+
+    version: Annotated[Literal["v1"], BeforeValidator(_version)]
+    """Version of the form: v1."""
+    mig_configs: dict[str, list[GpuConfig]]
+    """Configurations by name."""
+
+    def check(self, report: Report) -> None:
+        """What must not be empty."""
+        if not self.mig_configs:
+            report.error(("mig-configs",), "there is no configuration", "name at least one")
+        for name, configs in self.mig_configs.items():
+            if not configs:
+                report.error(("mig-configs", name), "the list is empty", "write at least one entry with devices")
+
+    def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
+        """What each configuration makes of these devices."""
+        return {name: _layout(configs, subject) for name, configs in self.mig_configs.items()}
+
+
+def _layout(configs: Iterable[GpuConfig], subject: Subject) -> NamedLayout:
+    parts: dict[int, Parts] = {}
+    for config in configs:
+        for index in config.indices(subject):
+            if index in parts and (parts[index] is None) is not (config.parts is None):
+                return NamedLayout({}, f"device {index} would be both with MIG and without")
+            parts[index] = config.parts
+    return NamedLayout(parts, subject.refusal(parts.values()))
+
+
+def _matches(wanted: str, pci_id: str) -> bool:
+    """Whether a filter, device and vendor and perhaps those of the board, means the model of that id.
+
+    An id that nobody can read matches nothing, as with NVIDIA's tool.
+    """
+    model, _, board = wanted.partition(":")
+    has_model, _, has_board = pci_id.partition(":")
+    return _number(model) == _number(has_model) is not None and (
+        not board or _number(board) == _number(has_board) is not None
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text, 0) if _PCI_ID.fullmatch(text) else None
