@@ -1,0 +1,90 @@
+"""`vdev node`: what vdev wrote on a Node, shown and taken away."""
+
+import asyncio
+import json
+
+import pytest
+import yaml
+
+from vdev import kube
+from vdev.cli import main
+from vdev.kube import NODES
+
+
+@pytest.fixture
+def kubeconfig(api_server, directory):
+    """A kubeconfig for the API server."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": api_server.address}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file = directory / "kubeconfig"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+@pytest.fixture
+async def node(api_server, api):
+    """A Node with labels, a resource and a condition of vdev's beside those of others."""
+    status = {"capacity": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"a/b": "c"}}}, manager="kubelet", status=status)
+    await api_server.add("nodes", {"metadata": {"name": "other"}}, manager="kubelet")
+    await api.apply(NODES, "n", {"metadata": {"labels": {"acme.dev/x": "1", "acme.dev/y": "2"}}})
+    ours = {"capacity": {"acme.dev/npu": "4"}, "conditions": [{"type": "NpuHealthy", "status": "True"}]}
+    return await api.apply(NODES, "n", {"status": ours}, force=True, subresource="status")
+
+
+async def command(*arguments):
+    """The command, in a thread, since the API server is in this loop."""
+    return await asyncio.to_thread(main, ["node", *map(str, arguments)])
+
+
+async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
+    """And nothing else."""
+    assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
+    out = capsys.readouterr().out
+    assert (
+        "n: taken away\n  label acme.dev/x\n  label acme.dev/y\n  resource acme.dev/npu\n  condition NpuHealthy\n"
+        == out
+    )
+    found = api_server.object("nodes", "n")
+    assert {"a/b": "c"} == found["metadata"]["labels"]
+    assert {"cpu": "8"} == found["status"]["capacity"]
+    assert ["Ready"] == [each["type"] for each in found["status"]["conditions"]]
+    assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
+    assert "n: vdev has written nothing\n" == capsys.readouterr().out
+
+
+async def test_all_nodes(api_server, node, kubeconfig, capsys):
+    """Those that have anything of ours; a dry run takes nothing."""
+    writes = api_server.writes
+    assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--all", "--dry-run", "--output", "json")
+    assert writes == api_server.writes
+    expected = {
+        "node": "n",
+        "labels": ["acme.dev/x", "acme.dev/y"],
+        "resources": ["acme.dev/npu"],
+        "conditions": ["NpuHealthy"],
+    }
+    assert {"cleaned": False, "nodes": [expected]} == json.loads(capsys.readouterr().out)
+    assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--all")
+    assert {"a/b": "c"} == api_server.object("nodes", "n")["metadata"]["labels"]
+
+
+async def test_a_node_that_is_not_there(api_server, node, kubeconfig, capsys):
+    """Is an error, and is not made."""
+    assert 1 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "nowhere")
+    assert "there is no Node nowhere" in capsys.readouterr().err
+    assert 2 == len(api_server.all("nodes"))
+
+
+async def test_without_a_server(capsys, monkeypatch):
+    """It says what to give."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert 2 == await command("show", "--node-name", "n")
+    assert f"vdev: {kube.NO_SERVER}\n" == capsys.readouterr().err

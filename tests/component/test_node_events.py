@@ -1,0 +1,141 @@
+"""Events on the Node: what happened to its devices, its configuration and its registrations, each said once."""
+
+import pytest
+
+NPU = "acme.dev/npu"
+CONFIG = """
+version: v1
+node: {events: true}
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    virtual:
+      count: 4
+      memory: 16Gi
+      partitioning:
+        slices: 4
+        profiles: {1x.4gb: {slices: 1, memory: 4Gi}, 4x.16gb: {slices: 4, memory: 16Gi}}
+"""
+CUT = (
+    CONFIG
+    + """    partitions: {"0": [1x.4gb, 1x.4gb]}
+flags: {migStrategy: mixed}
+"""
+)
+
+
+@pytest.fixture
+async def node(api_server):
+    """The Node of the agent."""
+    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+
+
+@pytest.fixture
+def events(api_server, node):
+    """The Events about the node, by reason."""
+
+    def by_reason():
+        return {each["reason"]: each for each in api_server.all("events", "default")}
+
+    return by_reason
+
+
+async def set_health(agent, device, health):
+    do = agent.agent.faults.commands
+    if health == "Healthy":
+        await do["device-clear"]({"id": device})
+    else:
+        await do["device-set"]({"id": device, "health": health, "reason": "too hot", "for": None})
+
+
+async def test_a_device_lost_and_back(start_agent, account, api_server, events, node):
+    """As kubectl describe finds it: by the uid of the Node, in the namespace default."""
+    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
+    await set_health(agent, "npu-1", "Unhealthy")
+    await api_server.until(lambda: "DeviceUnhealthy" in events())
+    found = events()["DeviceUnhealthy"]
+    assert {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": node["metadata"]["uid"]} == found[
+        "involvedObject"
+    ]
+    assert ("Warning", 1, "vdev") == (found["type"], found["count"], found["source"]["component"])
+    assert f"{NPU}: npu-1 is unhealthy: too hot (fault rule 'device:npu-1')" == found["message"]
+    await set_health(agent, "npu-1", "Healthy")
+    await api_server.until(lambda: "DeviceHealthy" in events())
+    assert ("Normal", f"{NPU}: npu-1 is healthy again") == tuple(
+        events()["DeviceHealthy"][key] for key in ("type", "message")
+    )
+    await api_server.until(lambda: {"DrillStarted", "DrillEnded"} <= events().keys())
+
+
+async def test_the_same_again_is_counted(start_agent, account, api_server, events):
+    """One Event whose count grows, and not at each time."""
+    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
+    for _ in range(5):
+        await set_health(agent, "npu-1", "Unhealthy")
+        await api_server.until(lambda: not agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
+        await set_health(agent, "npu-1", "Healthy")
+        await api_server.until(lambda: agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
+    await api_server.until(lambda: "DeviceHealthy" in events())
+    agent.clock.advance(11.0)
+    await api_server.until(lambda: 5 == events()["DeviceUnhealthy"]["count"])
+    assert 1 == sum("DeviceUnhealthy" == each["reason"] for each in api_server.all("events", "default"))
+    writes = [each for each in api_server.asked if each.resource == "events" and each.verb in ("create", "patch")]
+    assert len(writes) <= 2 * len(events())
+
+
+async def test_configurations_applied_and_refused(start_agent, account, api_server, events):
+    """With what it holds, or what is wrong with it."""
+    agent = await start_agent(CONFIG, api_server=account)
+    await api_server.until(lambda: "ConfigurationApplied" in events())
+    assert "configuration applied: acme.dev/npu 4" == events()["ConfigurationApplied"]["message"]
+    agent.edit(CONFIG.replace("count: 4", "count: many"))
+    await api_server.until(lambda: "ConfigurationRefused" in events())
+    refused = events()["ConfigurationRefused"]
+    assert "Warning" == refused["type"]
+    assert "vdev.yaml:8:14: devices[0].virtual.count" in refused["message"]
+
+
+async def test_devices_cut_anew(start_agent, account, api_server, events):
+    """From what to what."""
+    agent = await start_agent(CONFIG, api_server=account)
+    agent.edit(CUT)
+    await api_server.until(lambda: "Repartitioned" in events())
+    assert "device npu-0: whole -> 2x 1x.4gb" == events()["Repartitioned"]["message"]
+    assert "DeviceLost" not in events()
+
+
+async def test_a_resource_that_the_kubelet_does_not_know(kubelet, start_agent, account, api_server, events):
+    """A kubelet's restart is no news, a kubelet that stays away is; and it is said when that is over."""
+    agent = await start_agent(CONFIG, api_server=account)
+    await api_server.until(lambda: "ConfigurationApplied" in events())
+    await kubelet.stop()
+    await api_server.until(lambda: any(each.trouble for each in agent.agent.lists.services.values()))
+    agent.agent.due.mark()
+    await api_server.until(lambda: agent.agent.node_api.events.again_at)
+    assert "ResourceNotRegistered" not in events()
+    agent.clock.advance(21.0)
+    await api_server.until(lambda: "ResourceNotRegistered" in events())
+    await kubelet.start()
+    await api_server.until(lambda: "ResourceRegistered" in events())
+
+
+async def test_what_happens_while_nobody_listens(start_agent, account, api_server, events):
+    """Is said when the API server is back; the device plugin never waits."""
+    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
+    await api_server.until(lambda: "ConfigurationApplied" in events())
+    api_server.fail(verb="create", resource="events")
+    await set_health(agent, "npu-2", "Unhealthy")
+    await api_server.until(lambda: any("writing events" in str(each) for each in agent.agent.reconciler.problems))
+    assert 3 == agent.agent.reconciler.served.resources[NPU].healthy
+    api_server.heal()
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: "DeviceUnhealthy" in events())
+
+
+async def test_nothing_is_asked_where_nothing_is_wanted(kubelet, start_agent, account, api_server, shows):
+    """No request, whatever happens."""
+    agent = await start_agent(CONFIG.replace("events: true", "events: false"), api_server=account, fault_injection=True)
+    await set_health(agent, "npu-2", "Unhealthy")
+    await shows(NPU, 4, 3)
+    assert [] == api_server.asked
+    assert 0 == api_server.connections

@@ -1,0 +1,158 @@
+"""The Node's status: extended resources in place of a device plugin, and conditions."""
+
+import pytest
+
+GPU = "nvidia.com/gpu"
+CONFIG = """
+version: v1
+node: {{status: {status}, conditions: {conditions}}}
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    virtual: {{count: {count}}}
+    conditions: [{{type: NpuHealthy}}, {{type: SysLogsNpuError, trueWhen: unhealthy, reason: NpuLost}}]
+"""
+NPU = "acme.dev/npu"
+
+
+def config(count=4, *, status="true", conditions="false"):
+    return CONFIG.format(count=count, status=status, conditions=conditions)
+
+
+@pytest.fixture
+async def node(api_server):
+    """The Node of the agent, as a kubelet made it."""
+    status = {
+        "capacity": {"cpu": "8"},
+        "allocatable": {"cpu": "8"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet", status=status)
+
+
+@pytest.fixture
+def status_of(api_server, node):
+    """The status of the Node as it is stored."""
+    return lambda: api_server.object("nodes", "node-1")["status"]
+
+
+def condition(status, name):
+    return next((each for each in status["conditions"] if each["type"] == name), None)
+
+
+async def sick(agent, device="npu-1"):
+    await agent.agent.faults.commands["device-set"](
+        {"id": device, "health": "Unhealthy", "reason": "too hot", "for": None}
+    )
+
+
+async def test_resources_are_written_instead_of_served(kubelet, start_agent, account, api_server, status_of):
+    """Capacity and what of it is healthy; the kubelet is told nothing."""
+    agent = await start_agent(config(), api_server=account, wait=False, fault_injection=True)
+    await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))
+    assert "4" == status_of()["allocatable"][NPU]
+    assert "8" == status_of()["capacity"]["cpu"]
+    assert [] == list(kubelet.node().capacity)
+    await sick(agent)
+    await api_server.until(lambda: "3" == status_of()["allocatable"][NPU])
+    assert "4" == status_of()["capacity"][NPU]
+    agent.edit(config().replace(NPU, "acme.dev/tpu"))
+    await api_server.until(lambda: NPU not in status_of()["capacity"])
+    assert "8" == status_of()["capacity"]["cpu"]
+
+
+async def test_a_kubelet_that_sets_it_to_zero(start_agent, account, api_server, status_of):
+    """As one does that starts without a checkpoint; it owns the fields then, and they are taken back."""
+    await start_agent(config(), api_server=account, wait=False)
+    await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))
+    zero = {"status": {"capacity": {NPU: "0"}, "allocatable": {NPU: "0"}}}
+    await api_server.edit("nodes", "node-1", zero, manager="kubelet", subresource="status")
+    await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))
+    assert "4" == status_of()["allocatable"][NPU]
+
+
+async def test_a_kubelet_that_computes_what_is_allocatable(start_agent, account, api_server, status_of):
+    """It is left to it: no race between the two."""
+    agent = await start_agent(config(), api_server=account, wait=False, fault_injection=True)
+    await api_server.until(lambda: "4" == status_of()["allocatable"].get(NPU))
+    await sick(agent)
+    await api_server.until(lambda: "3" == status_of()["allocatable"][NPU])
+    undone = {"status": {"allocatable": {NPU: "4"}}}
+    await api_server.edit("nodes", "node-1", undone, manager="kubelet", subresource="status")
+    await api_server.until(lambda: agent.agent.node_api.status.kubelet_decides)
+    writes = api_server.writes
+    agent.edit(config(5))
+    await api_server.until(lambda: "5" == status_of()["capacity"][NPU])
+    assert "4" == status_of()["allocatable"][NPU]
+    assert writes + 1 == api_server.writes
+
+
+async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, api_server, status_of):
+    """Writes nothing; nor does a quiet hour."""
+    agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
+    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
+    await agent.stop()
+    before = api_server.writes
+    again = await start_agent(config(conditions="true"), api_server=account, wait=False)
+    await api_server.until(lambda: again.agent.node_api.status.written)
+    for _ in range(60):
+        turned_at = again.agent.turned_at
+        again.clock.advance(60.0)
+        again.agent.due.mark()
+        await api_server.until(lambda: again.agent.turned_at != turned_at)  # noqa: B023 - awaited at once
+    assert before == api_server.writes
+
+
+async def test_conditions_follow_health(start_agent, account, api_server, status_of):
+    """In the polarity of each, with the time of the change; other people's conditions stay."""
+    agent = await start_agent(config(status="false", conditions="true"), api_server=account, fault_injection=True)
+    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
+    well = condition(status_of(), "NpuHealthy")
+    assert ("True", "AllDevicesHealthy", "all devices of npu are healthy") == tuple(
+        well[key] for key in ("status", "reason", "message")
+    )
+    assert "False" == condition(status_of(), "SysLogsNpuError")["status"]
+    agent.clock.advance(100.0)
+    await sick(agent)
+    await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])
+    ill = condition(status_of(), "NpuHealthy")
+    assert ("DeviceUnhealthy", "npu: npu-1: too hot") == (ill["reason"], ill["message"])
+    assert ill["lastTransitionTime"] > well["lastTransitionTime"]
+    assert ("True", "NpuLost") == tuple(condition(status_of(), "SysLogsNpuError")[key] for key in ("status", "reason"))
+    assert "True" == condition(status_of(), "Ready")["status"]
+
+
+async def test_conditions_that_leave_the_file_leave_the_node(start_agent, account, api_server, status_of):
+    """An edit that turns them off takes them away."""
+    agent = await start_agent(config(status="false", conditions="true"), api_server=account)
+    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
+    agent.edit(config(status="false", conditions="false"))
+    await api_server.until(lambda: not condition(status_of(), "NpuHealthy"))
+    assert "True" == condition(status_of(), "Ready")["status"]
+
+
+async def test_without_the_permission(kubelet, start_agent, account, api_server, node, shows):
+    """The device plugin serves; what is missing is said, and made up for once it is there."""
+    api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
+    agent = await start_agent(config(status="false", conditions="true"), api_server=account)
+    await shows(NPU, 4, 4)
+    await api_server.until(lambda: any("patch nodes/status" in str(each) for each in agent.agent.reconciler.problems))
+    api_server.permissions.add("patch nodes/status")
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: condition(api_server.object("nodes", "node-1")["status"], "NpuHealthy"))
+    await api_server.until(lambda: not agent.agent.reconciler.problems)
+
+
+async def test_without_a_node(kubelet, start_agent, account, api_server, shows):
+    """No Node is made up; the sentence says what to set."""
+    agent = await start_agent(config(status="false", conditions="true"), api_server=account)
+    await shows(NPU, 4, 4)
+    await api_server.until(lambda: any("--node-name" in str(each) for each in agent.agent.reconciler.problems))
+    assert 0 == api_server.writes
+
+
+async def test_without_an_api_server(kubelet, start_agent, shows, api_server):
+    """The device plugin serves, and status says what is missing."""
+    agent = await start_agent(config(status="false", conditions="true"))
+    await shows(NPU, 4, 4)
+    await api_server.until(lambda: any("no API server" in str(each) for each in agent.agent.reconciler.problems))
