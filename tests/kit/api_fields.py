@@ -188,8 +188,8 @@ class Owners:
 
 
 def _above(path, others):
-    """Whether something that others own is below an item of a list, which therefore stays."""
-    return path[-1].startswith("k:") and any(other[: len(path)] == path for other in others)
+    """Whether something that is owned is below an item of a list, or below what was an empty map; then it stays."""
+    return any(other[: len(path)] == path for other in others)
 
 
 def _compared(old, new):

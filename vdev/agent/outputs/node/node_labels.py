@@ -61,7 +61,7 @@ class NodeLabels(ApiOutput):
         kept_by: dict[str, str] = {}
         while True:
             try:
-                await self._apply(document, {"metadata": {"labels": asked}})
+                await self._apply(document, {"metadata": {"labels": asked} if asked else {}})
                 break
             except Conflict as conflict:
                 others = {each.field.removeprefix(_FIELD): each.manager for each in conflict.causes}

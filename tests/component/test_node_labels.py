@@ -1,0 +1,188 @@
+"""The labels of the Node, and the file for Node Feature Discovery: what becomes of them as things change."""
+
+import pytest
+
+from vdev import kube
+from vdev.kube import NODES
+from vdev.kube.ownership import owned
+
+CONFIG = """
+version: v1
+node: {labels: LABELS}
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    virtual: {count: 2, attributes: {model: X1}}
+    labels: {acme.dev/model: "{attributes.model}", acme.dev/tier: gold}
+"""
+OURS = {"acme.dev/model": "X1", "acme.dev/tier": "gold"}
+
+
+def config(labels="true", **changes):
+    text = CONFIG.replace("LABELS", labels)
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture
+async def node(api_server):
+    """The Node of the agent, with a label of the kubelet's."""
+    document = {"metadata": {"name": "node-1", "labels": {"kubernetes.io/os": "linux"}}}
+    return await api_server.add("nodes", document, manager="kubelet")
+
+
+@pytest.fixture
+def labels(api_server, node):
+    """The labels of the Node that are not the kubelet's."""
+
+    def current():
+        found = api_server.object("nodes", "node-1")["metadata"]["labels"]
+        return {label: value for label, value in found.items() if label != "kubernetes.io/os"}
+
+    return current
+
+
+async def test_they_follow_edits(start_agent, account, api_server, labels):
+    """A label that leaves the file leaves the Node; those of others stay."""
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == labels())
+    agent.edit(config(X1="X2", gold="silver"))
+    await api_server.until(lambda: {"acme.dev/model": "X2", "acme.dev/tier": "silver"} == labels())
+    agent.edit(config(**{", acme.dev/tier: gold": ""}))
+    await api_server.until(lambda: {"acme.dev/model": "X1"} == labels())
+    agent.edit(config("false"))
+    await api_server.until(lambda: {} == labels())
+    assert "linux" == api_server.object("nodes", "node-1")["metadata"]["labels"]["kubernetes.io/os"]
+
+
+async def test_they_stay_at_the_end_and_are_not_written_again(start_agent, account, api_server, labels):
+    """A restart unschedules no pod, and is no write."""
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == labels())
+    await agent.stop()
+    assert OURS == labels()
+    writes = api_server.writes
+    again = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == again.agent.node_api.labels.written)
+    assert writes == api_server.writes
+
+
+async def test_what_somebody_takes_away_is_written_again(start_agent, account, api_server, labels):
+    """At once; and slower the more often it happens."""
+    await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == labels())
+    await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": None}}}, manager="kubectl")
+    await api_server.until(lambda: OURS == labels())
+
+
+async def test_a_label_of_somebody_else(start_agent, account, api_server, labels, node):
+    """Stays as it is and is named; the rest is written. When its owner gives it up it is ours."""
+    await api_server.edit(
+        "nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": "bronze"}}}, manager="nfd-master"
+    )
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: {"acme.dev/model": "X1", "acme.dev/tier": "bronze"} == labels())
+    problem = "the label acme.dev/tier belongs to nfd-master, which keeps it at another value"
+    await api_server.until(lambda: [problem] == [each.message for each in agent.agent.reconciler.problems])
+    writes = api_server.writes
+    await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"x/y": "z"}}}, manager="kubectl")
+    await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"x/y": None}}}, manager="kubectl")
+    await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": None}}}, manager="nfd-master")
+    await api_server.until(lambda: OURS == labels())
+    assert writes + 1 == api_server.writes
+    await api_server.until(lambda: not agent.agent.reconciler.problems)
+
+
+async def test_a_label_that_somebody_takes_over(start_agent, account, api_server, labels):
+    """Kept by its new owner, and told."""
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == labels())
+    await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": "iron"}}}, manager="kubectl")
+    await api_server.until(lambda: {"acme.dev/tier": "kubectl"} == agent.agent.node_api.labels.kept_by)
+    assert {"acme.dev/model": "X1", "acme.dev/tier": "iron"} == labels()
+
+
+async def test_the_server_goes_and_comes(kubelet, start_agent, account, api_server, labels, shows):
+    """What was edited meanwhile is written then; the device plugin served all the time."""
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == labels())
+    await api_server.down()
+    agent.edit(config(X1="X2", **{"count: 2": "count: 3"}))
+    await shows("acme.dev/npu", 3, 3)
+    await api_server.until(lambda: agent.agent.reconciler.problems)
+    await api_server.up()
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: "X2" == labels()["acme.dev/model"])
+    await api_server.until(lambda: not agent.agent.reconciler.problems)
+
+
+async def test_another_node_of_the_same_name(start_agent, account, api_server, labels):
+    """Deleted and made again: it is another Node, and gets its labels."""
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == labels())
+    await api_server.remove("nodes", "node-1")
+    await api_server.until(lambda: any("--node-name" in str(each) for each in agent.agent.reconciler.problems))
+    await api_server.add("nodes", {"metadata": {"name": "node-1", "labels": {"a/b": "c"}}}, manager="kubelet")
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: {**OURS, "a/b": "c"} == labels())
+
+
+async def test_the_file_for_node_feature_discovery(start_agent, directory, api_server, account):
+    """Written whole, followed by edits, repaired, left at the end; and the API server is not asked."""
+    features = directory / "features.d"
+    features.mkdir()
+    agent = await start_agent(config("nfd"), api_server=account, features_dir=features)
+    file = features / "vdev"
+    await api_server.until(file.exists)
+    assert "acme.dev/model=X1\nacme.dev/tier=gold\n" == file.read_text()
+    agent.edit(config("nfd", X1="X2"))
+    await api_server.until(lambda: "X2" in file.read_text())
+    file.unlink()
+    await api_server.until(file.exists)
+    assert ["vdev"] == [each.name for each in features.iterdir()]
+    await agent.stop()
+    assert file.exists()
+    assert [] == api_server.asked
+
+
+async def test_a_features_directory_that_is_not_there(kubelet, start_agent, directory, shows, api_server):
+    """A problem that names it; the device plugin serves."""
+    agent = await start_agent(config("nfd"), features_dir=directory / "nowhere")
+    await shows("acme.dev/npu", 2, 2)
+    await api_server.until(lambda: any("nowhere/vdev" in str(each) for each in agent.agent.reconciler.problems))
+    (directory / "nowhere").mkdir()
+    agent.clock.advance(60.0)
+    agent.agent.due.mark()
+    await api_server.until((directory / "nowhere" / "vdev").exists)
+
+
+async def test_from_the_object_to_the_file(start_agent, directory, api_server, account, labels):
+    """An edit that changes the way takes the labels from where they were."""
+    features = directory / "features.d"
+    features.mkdir()
+    agent = await start_agent(config(), api_server=account, features_dir=features)
+    await api_server.until(lambda: OURS == labels())
+    agent.edit(config("nfd"))
+    await api_server.until((features / "vdev").exists)
+    await api_server.until(lambda: {} == labels())
+    agent.edit(config())
+    await api_server.until(lambda: OURS == labels())
+    await api_server.until(lambda: not (features / "vdev").exists())
+
+
+async def test_a_follower_that_may_only_get(start_agent, account, api_server, labels):
+    """The Node is read now and then, which is enough to write labels."""
+    api_server.permissions = {"get nodes", "patch nodes"}
+    await start_agent(config(), api_server=account)
+    await api_server.until(lambda: OURS == labels())
+
+
+async def test_ownership_is_by_manager(start_api, api_server, labels):
+    """Somebody else's apply of the same fields is not ours."""
+    api = await start_api()
+    await api.apply(NODES, "node-1", {"metadata": {"labels": {"a/b": "c"}}}, manager="another")
+    document = api_server.object("nodes", "node-1")
+    assert frozenset() == owned(document, "metadata", "labels")
+    assert frozenset({"a/b"}) == owned(document, "metadata", "labels", manager="another")
+    assert kube.MANAGER == "vdev"
