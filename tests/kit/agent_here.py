@@ -12,6 +12,8 @@ from vdev.core.intervals import Intervals
 from vdev.sim.scenarios.plugin_process import reasons_in
 from vdev.sim.scenarios.scenario import ScenarioError
 
+GRACE = 2.0  # seconds; longer than a kubelet with its real pauses needs to know its pods
+
 
 class AgentHere:
     """What `vdev run` with these flags makes, with shorter pauses. Start and end it from one task."""
@@ -20,7 +22,8 @@ class AgentHere:
         parser = argparse.ArgumentParser()
         options.add_all(parser)
         chosen = run.agent_options(options.read(parser.parse_args(flags), {}))
-        self._options = replace(chosen, intervals=Intervals(**quick.INTERVALS), clock=LeapClock())
+        intervals = quick.INTERVALS | {"kubelet_grace": GRACE}
+        self._options = replace(chosen, intervals=Intervals(**intervals), clock=LeapClock())
         self._agent = self._task = None
 
     @classmethod
