@@ -95,7 +95,7 @@ def built(
     whole_file.check_sizes(validated, compiled, report)
     check_node(validated.file.node, entries, report)
     whole_file.check_emptiness(validated, report)
-    whole_file.unused_keys(report)
+    whole_file.unused_keys(validated.file, report)
 
     def spec(left_out: frozenset[KeyPath]) -> Spec:
         return Spec(
@@ -104,7 +104,7 @@ def built(
             sharing=whole_spec.sharing(validated, report, left_out),
             gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
-            node=whole_spec.node(validated.file.node),
+            node=whole_spec.node(validated.file),
         )
 
     faults = _faults(validated, spec(frozenset()), report)

@@ -353,9 +353,13 @@ class ConditionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """What the plugin says about its node beside the device plugin API; nothing, unless it is asked for."""
+    """What the plugin says about its node beside the device plugin API; nothing, unless it is asked for.
+
+    `timestamp`: NVIDIA's labels tell when they were first made.
+    """
 
     labels: LabelOutput = LabelOutput.OFF
+    timestamp: bool = True
     events: bool = False
     conditions: bool = False
     status: bool = False

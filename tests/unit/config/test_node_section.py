@@ -113,6 +113,14 @@ def test_entries_that_share_a_condition_mean_the_same():
     assert "the condition A is True while devices are healthy at f:3:" in said
 
 
+def test_an_option_of_gfd_is_used_where_labels_are_made():
+    text = "devices: [{name: a, resource: a.b/c, virtual: {}}]\nflags: {gfd: {noTimestamp: true}}\nnode: {labels: %s}"
+    loaded = config.load_text(text % "true")
+    assert ((), False) == (loaded.problems, loaded.spec.node.timestamp)
+    (problem,) = config.load_text(text % "false").problems
+    assert "noTimestamp is accepted and not used" in problem.message
+
+
 def test_what_nothing_writes_is_a_warning():
     loaded = config.load_text(ENTRY + "labels: {a: b}\n  conditions: [{type: A}]", "f")
     assert [

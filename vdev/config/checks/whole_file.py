@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ...core.model.place import KeyPath
 from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, VirtualSource
 from ..report import Report
+from ..schema.config_file import ConfigFile
 from ..schema.sources import MAX_COUNT
 from ..validation import Validated
 from .entries import Entries
@@ -76,13 +77,14 @@ _UNUSED: Mapping[tuple[str, ...], str] = {
 _NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
 
 
-def unused_keys(report: Report) -> None:
+def unused_keys(model: ConfigFile, report: Report) -> None:
     """A warning for each NVIDIA key that is given, asks for something, and is not used."""
+    used = {("flags", "gfd", "noTimestamp")} if model.node.labels else set()
     for path, reason in _UNUSED.items():
         value: object = report.document.root
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
         given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
         for each, item in given.items():
-            if item not in _NO_WISH:
+            if item not in _NO_WISH and each not in used:
                 report.warning(each, f"{each[-1]} is accepted and not used: {reason}")

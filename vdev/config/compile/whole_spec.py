@@ -18,7 +18,7 @@ from ...core.spec import (
 )
 from ..report import Report
 from ..schema import config_file
-from ..schema.node_section import NFD, Node
+from ..schema.node_section import NFD
 from ..validation import Validated
 
 
@@ -42,10 +42,17 @@ def flags(model: config_file.Flags) -> Flags:
     )
 
 
-def node(model: Node) -> NodeSpec:
+def node(file: config_file.ConfigFile) -> NodeSpec:
     """What the node says about itself."""
+    model, gfd = file.node, file.flags.gfd
     labels = {False: LabelOutput.OFF, True: LabelOutput.NODE, NFD: LabelOutput.NFD}[model.labels]
-    return NodeSpec(labels=labels, events=model.events, conditions=model.conditions, status=model.status)
+    return NodeSpec(
+        labels=labels,
+        timestamp=not (gfd and gfd.no_timestamp),
+        events=model.events,
+        conditions=model.conditions,
+        status=model.status,
+    )
 
 
 def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str]:

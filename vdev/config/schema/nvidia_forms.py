@@ -100,12 +100,12 @@ def _interval(value: object) -> object:
 
 
 class Gfd(Section):
-    """GPU feature discovery. Another program's options: accepted and not used."""
+    """GPU feature discovery. Another program's options: accepted, and but for noTimestamp not used."""
 
     oneshot: Flag | None = None
     """Not used."""
     no_timestamp: Flag | None = None
-    """Not used."""
+    """Whether node.labels leave out the label nvidia.com/gfd.timestamp."""
     sleep_interval: Annotated[Duration | Literal["infinite"], BeforeValidator(_interval)] | None = None
     """Not used."""
     output_file: Text | None = None

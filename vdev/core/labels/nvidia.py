@@ -50,7 +50,7 @@ def labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tuple[dict
     """
     problems: list[Problem] = []
     values = {"nvidia.com/vgpu.present": "false"}
-    if machine.started_at is not None:
+    if machine.started_at is not None and spec.node.timestamp:
         values["nvidia.com/gfd.timestamp"] = str(machine.started_at)
     if not gpus:
         return values, problems
