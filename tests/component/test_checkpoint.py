@@ -70,9 +70,7 @@ async def test_one_that_cannot_be_used_is_a_sentence_and_no_more(kubelet, start_
     assert [] == kubelet.errors
 
 
-async def test_what_it_said_last_counts_while_it_cannot_be_read(kubelet, start_agent, shows):
-    """An init container's device is known from it alone: that it is spoilt for a while frees nothing."""
-    text = """
+CUT = """
 flags: {{migStrategy: mixed}}
 devices:
   - name: acme
@@ -84,9 +82,15 @@ devices:
     partitions: {{"0": [{layout}]}}
     preStart: [{{command: [/bin/false]}}]
 """
-    agent = await start_agent(text.format(layout="2x@0"), look_at_holders=0.02)
+
+
+@pytest.fixture
+async def waiting(kubelet, start_agent):
+    """An agent, and the device of a pod whose init container does not start: the checkpoint alone tells who has it."""
+    agent = await start_agent(CUT.format(layout="2x@0"), look_at_holders=0.02)
     document = manifest("waits", {})
     document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {TWO: 1}}}]
+    await kubelet.run_pod(manifest("bystander", {}))  # it could have the device, for all that the answers tell
     await kubelet.run_pod(document)
     (device,) = kubelet.pod("waits").container("first").devices[TWO]
     holders = agent.agent.holders
@@ -94,17 +98,42 @@ devices:
         lambda: not agent.agent.requests.allocated_at and (TWO, device) in holders.knowledge.doubted,
         what="the checkpoint to be all that is known",
     )
+    await readings(kubelet, agent, 0.5)  # more than the grace
+    return agent, device
+
+
+async def readings(kubelet, agent, seconds):
+    """Wait for readings over this long a time."""
+    begin = agent.agent.holders.knowledge.answered_at
+    await kubelet.wait_until(lambda: agent.agent.holders.knowledge.answered_at > begin + seconds, what="readings")
+
+
+async def test_what_it_said_last_counts_while_it_cannot_be_read(kubelet, waiting, shows):
+    """That it is spoilt for a while frees nothing."""
+    agent, device = waiting
     path = kubelet.device_plugin_dir / checkpoint_reader.FILE_NAME
-    asked = holders.knowledge.answered_at
-    await kubelet.wait_until(lambda: holders.knowledge.answered_at > asked + 0.5, what="the grace to be over")
     spoil(path, path.read_bytes()[:-100])
-    await kubelet.wait_until(lambda: holders.trouble, what="the trouble")
-    asked = holders.knowledge.answered_at
-    await kubelet.wait_until(lambda: holders.knowledge.answered_at > asked, what="a reading without it")
-    agent.edit(text.format(layout="1x@0, 1x@2"))
+    await kubelet.wait_until(lambda: agent.agent.holders.trouble, what="the trouble")
+    await readings(kubelet, agent, 0)
+    agent.edit(CUT.format(layout="1x@0, 1x@2"))
     await shows(ONE, 2, 1)
     assert device in kubelet.listed()[TWO]
     await kubelet.delete_pod("waits")
+    await kubelet.run_pod(manifest("next"))  # until then the kubelet keeps what the pod before it had
+    await shows(ONE, 2, 2)
+    assert [] == kubelet.errors
+
+
+async def test_what_waits_makes_the_kubelet_write_it_again(kubelet, waiting, shows):
+    """The device is in it, so the pod has it; when the pod is gone it is not, though another pod could have had it."""
+    agent, device = waiting
+    agent.edit(CUT.format(layout="1x@0, 1x@2"))
+    await shows(ONE, 2, 1)
+    await readings(kubelet, agent, 1.0)
+    assert {ONE: 1, TWO: 0} == {name: kubelet.node().allocatable[name] for name in (ONE, TWO)}
+    assert device in kubelet.listed()[TWO]
+    await kubelet.delete_pod("waits")
+    await kubelet.run_pod(manifest("next"))  # until then the kubelet keeps what the pod before it had
     await shows(ONE, 2, 2)
     assert [] == kubelet.errors
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import shutil
+import threading
 
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from vdev.agent import state_file
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
@@ -233,6 +235,24 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_a
     agent.agent.reload()
     await kubelet.wait_until(lambda: not said(), what="another attempt")
     assert "acme-1" in next((directory / "state").glob("listed-*")).read_text()
+
+
+async def test_a_disk_that_hangs_holds_the_first_list_up_for_a_moment_only(
+    kubelet, start_agent, shows, directory, monkeypatch
+):
+    """A dead file server: what it does not give in time is not waited for, and the log says so."""
+    agent = await start_agent(config())
+    await agent.stop()
+    there_again = threading.Event()
+    read = state_file.read_plain
+    monkeypatch.setattr(state_file, "read_plain", lambda *given, **more: there_again.wait(60) and read(*given, **more))
+    try:
+        agent = await start_agent(config(3), state_file=0.05)
+        await shows(NPU, 3, 3)
+        (said,) = [log["reason"] for log in agent.logs if log["event"] == "record not used"]
+        assert "it could not be read within 0.05 s" in said
+    finally:
+        there_again.set()
 
 
 async def test_what_was_half_written_is_gone_at_the_next_start(kubelet, start_agent, shows, directory):

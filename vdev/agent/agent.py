@@ -49,7 +49,7 @@ from .outputs.record import Record
 from .outputs.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler
 from .requests import Requests
-from .state_file import Owner, path_of, remove_leftovers
+from .state_file import Owner, path_of
 from .status import status
 from .steps import Steps, broken_in
 
@@ -73,7 +73,7 @@ class Agent:
         self.steps = Steps(on_change=self.due.mark, intervals=intervals, clock=clock)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, intervals=intervals, clock=clock)
-        whose = self._owner = Owner(options.node, str(options.plugin_dir), options.boot_id)
+        whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
         self.handovers = HandoverActions(
             DeviceActions(options.host, self.metrics, intervals, clock),
             HandoverRecord(options.state_dir, whose, intervals, clock),
@@ -293,18 +293,16 @@ class Agent:
 
         What the last process listed and who holds what is read only now: the one that served until now had a say in it.
         """
-        options = self.options
         async with self._turning:
             await self.serial_lines.begin()
             await self.link.remove_leftovers()
-            await remove_leftovers(options.state_dir, self._owner, options.intervals, options.clock)
             await self.link.look()  # so that the first services know which kubelet they register with
             self.reconciler.resume(await self.record.read())
             await self.handovers.recall()
             with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
-                async with options.clock.timeout(options.intervals.first_reading):
+                async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.events.read_holders()
-            self.turned_at, self.waiting = options.clock.now(), ""
+            self.turned_at, self.waiting = self.options.clock.now(), ""
             self.lists.start(group)
         self.steps.hurry()
         self.due.mark()

@@ -48,21 +48,6 @@ def path_of(directory: Path, kind: str, owner: Owner, suffix: str = ".json") -> 
     return directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}{suffix}"
 
 
-async def remove_leftovers(directory: Path | None, owner: Owner, intervals: Intervals, clock: Clock) -> None:
-    """Remove what processes left that were killed while they wrote; for who alone writes there, before it does."""
-    if directory is not None:
-        with contextlib.suppress(TimeoutError):
-            async with clock.timeout(intervals.state_file):
-                await asyncio.to_thread(_remove_leftovers, path_of(directory, "*", owner))
-
-
-def _remove_leftovers(pattern: Path) -> None:
-    with contextlib.suppress(OSError):
-        for unfinished in pattern.parent.glob(f".{pattern.name}.*.tmp"):
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-
-
 _Stamp = tuple[int, int, int]
 
 
@@ -116,10 +101,16 @@ class StateFile:
             log.warning("deleted or changed by something else; writing it again", file=str(self.path))
         return self._stamp is not None
 
-    async def read(self) -> dict[str, Any] | None:
-        """The document, or None when there is none. Raises HostError and RecordError, after a second at the latest."""
+    async def read(self, *, alone: bool = False) -> dict[str, Any] | None:
+        """The document, or None when there is none. Raises HostError and RecordError, after a second at the latest.
+
+        `alone`: no other process of this owner writes in the directory, and this one does not yet. What killed ones
+        left half-written there is removed, of every kind.
+        """
         try:
             async with self._clock.timeout(self._patience):
+                if alone:
+                    await asyncio.to_thread(_remove_unfinished, path_of(self.path.parent, "*", self.owner))
                 return await asyncio.to_thread(self.read_now)
         except TimeoutError:
             raise HostError(f"it could not be read within {self._patience:g} s") from None
@@ -154,6 +145,13 @@ class StateFile:
                     os.fsync(handle)
                 finally:
                     os.close(handle)
+
+
+def _remove_unfinished(pattern: Path) -> None:
+    with contextlib.suppress(OSError):
+        for unfinished in pattern.parent.glob(f".{pattern.name}.*.tmp"):
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
 
 
 def sealed(fields: Mapping[str, str], owner: Owner, *, version: int) -> bytes:

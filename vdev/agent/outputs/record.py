@@ -56,11 +56,11 @@ class Record(Output):
         return self._file is not None and self._file.recheck(changed)
 
     async def read(self) -> Inventory:
-        """What an earlier process listed; empty where that cannot be known."""
+        """What an earlier process listed; empty where that cannot be known. For the process that serves the node."""
         if self._file is None:
             return EMPTY
         try:
-            found = await self._file.read()
+            found = await self._file.read(alone=True)
             return EMPTY if found is None else await asyncio.to_thread(record_form.read, found, self._file.owner.boot)
         except (HostError, RecordError) as wrong:
             self._doubt(str(wrong))
