@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from vdev.agent.outputs import virtual_nodes
 from vdev.hostfs import HostRoot
 from vdev.sim import Kubelet, manifest
 
@@ -375,3 +376,44 @@ async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows,
     await shows(NPU, 1, 0)
     (slot,) = agent.agent.reconciler.served.resources[NPU].slots
     assert "cannot make a serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason
+
+
+async def test_a_directory_is_there_as_a_whole(kubelet, start_agent, shows, directory):
+    """A process that is killed while it makes one leaves none of it; while it writes a file anew, no part of a file."""
+    text = """
+devices:
+  - name: acme
+    resource: acme.dev/npu
+    virtual: {count: 1, node: {directory: {one: "1", two: "2"}, containerPath: "/run/{id}"}}
+"""
+    made = directory / "devices" / "vdev-acme-0"
+    agent = await start_agent(text)
+    assert {"one", "two"} == {path.name for path in made.iterdir()}
+    await agent.stop()
+    half = made.with_name(f".{made.name}.tmp")
+    made.rename(half)
+    (half / "two").unlink()
+    agent = await start_agent(text)
+    assert {made.name} == {path.name for path in made.parent.glob("*vdev-*")}
+    assert {"one": "1", "two": "2"} == {path.name: path.read_text() for path in made.iterdir()}
+    await agent.stop()
+    (made / ".one.abc.tmp").write_text("1")
+    (made / ".mine.abc.tmp").write_text("a container's")
+    await start_agent(text)
+    assert {"one", "two", ".mine.abc.tmp"} == {path.name for path in made.iterdir()}
+
+
+async def test_no_directory_is_seen_before_its_files_are_there(kubelet, start_agent, directory, monkeypatch):
+    """Each is made beside its place and renamed."""
+    write, seen = virtual_nodes.write_atomic, []
+    made = directory / "devices" / "vdev-acme-0"
+
+    def watched(path, *given, **more):
+        seen.append(made.exists())
+        write(path, *given, **more)
+
+    monkeypatch.setattr(virtual_nodes, "write_atomic", watched)
+    node = "{directory: {one: '1', two: '2'}, containerPath: '/run/{id}'}"
+    await start_agent(f"devices: [{{name: acme, resource: acme.dev/npu, virtual: {{count: 1, node: {node}}}}}]\n")
+    assert [False, False] == seen
+    assert made.is_dir()

@@ -7,14 +7,14 @@ that is `discovery`.
 
 from typing import TYPE_CHECKING, Any
 
-from .atomic_write import write_atomic
+from .atomic_write import remove_unfinished, write_atomic
 from .plain_file import read_plain
 from .root import FileInfo, HostRoot
 
 if TYPE_CHECKING:
     from .watch import Changes, Watcher
 
-__all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "read_plain", "write_atomic"]
+__all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "read_plain", "remove_unfinished", "write_atomic"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import HostError, reason_of
@@ -31,3 +32,13 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
+    """Remove what processes that were killed left of writing files of these names; blocks. For their sole writer."""
+    ours = tuple(f".{name}." for name in names)
+    with contextlib.suppress(OSError), os.scandir(directory) as found:
+        for each in found:
+            if each.name.startswith(ours) and each.name.endswith(".tmp"):
+                with contextlib.suppress(OSError):
+                    os.unlink(each)

@@ -33,7 +33,7 @@ from ...core.retention.holders import Holdings
 from ...core.serial import Dialogue
 from ...core.spec import EntrySpec, VirtualSource
 from ...errors import HostError
-from ...hostfs import HostRoot, write_atomic
+from ...hostfs import HostRoot, remove_unfinished, write_atomic
 from ...hostfs.look import listed
 from ...hostfs.pty import Pty, open_pty
 from .base import Output, Stage
@@ -253,12 +253,13 @@ class VirtualNodes(Output):
                     _clear_unless(path, stat.S_ISREG)
                     write_atomic(path, content.render(each.values).encode(), mode=0o666)
             case PlainDirectory(files=files):
-                if changed or not _is(path, stat.S_ISDIR):
-                    _clear_unless(path, stat.S_ISDIR)
-                    path.mkdir(exist_ok=True)
-                    path.chmod(0o777)
-                    for name, content in files:
-                        write_atomic(path / name, content.render(each.values).encode(), mode=0o666)
+                texts = {name: content.render(each.values).encode() for name, content in files}
+                if not _is(path, stat.S_ISDIR):
+                    _make_directory(path, texts)
+                else:
+                    remove_unfinished(path, texts)
+                    for name, text in texts.items() if changed else ():
+                        write_atomic(path / name, text, mode=0o666)
             case PtyLine():
                 if line is not None:
                     _link(path, line)
@@ -325,6 +326,18 @@ def _link(path: Path, target: str) -> None:
     fresh = path.with_name(f".{path.name}.tmp")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
+    fresh.rename(path)
+
+
+def _make_directory(path: Path, texts: Mapping[str, bytes]) -> None:
+    """A directory with these files, seen with all of them or not at all."""
+    _clear(path)
+    fresh = path.with_name(f".{path.name}.tmp")
+    _clear(fresh)
+    fresh.mkdir()
+    fresh.chmod(0o777)
+    for name, text in texts.items():
+        write_atomic(fresh / name, text, mode=0o666)
     fresh.rename(path)
 
 
