@@ -18,6 +18,7 @@ import structlog
 
 from ..aio.interruption import Interrupted, Interruption
 from ..control import command_socket
+from ..core import file_choice
 from ..core.node.situation import Situation
 from ..health import HealthMonitor
 from ..hostfs import Watcher
@@ -34,6 +35,7 @@ from .handover_record import HandoverRecord
 from .http_view import HttpView
 from .inputs.chosen_files import FileChooser
 from .inputs.config_files import ConfigSource
+from .inputs.node_label import NodeLabel
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .node_api import NodeApi
@@ -89,7 +91,11 @@ class Agent:
             on_allocated=self.due.ask_holders_soon,
             clock=clock,
         )
-        chooser = FileChooser(options.files, options.node, intervals=intervals, clock=clock)
+        self.node_api = NodeApi(options, self._situation)
+        label = NodeLabel(self.node_api.object, file_choice.LABEL)
+        chooser = FileChooser(
+            options.files, options.node, label=label, on_change=self.reload, intervals=intervals, clock=clock
+        )
         self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
@@ -127,7 +133,6 @@ class Agent:
             steps=self.steps,
         )
         self.measures = Measures(self.metrics, clock)
-        self.node_api = NodeApi(options, self._situation)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -261,7 +266,7 @@ class Agent:
             "looking at all devices now and then": self.events.look_again,
         }
         lives = {
-            "following the node's label": lambda: self.config.chooser.follow_label(self.reload),
+            "following the Node": self.node_api.object.run,
             "waiting for serial lines": self.serial_lines.wait,
         }
         if (run_dir := self.options.run_dir) is not None:
@@ -280,7 +285,6 @@ class Agent:
         lives = {
             "doing ownership actions": self.handovers.run,
             "probing devices": self.health.run,
-            "following the Node": self.node_api.object.run,
         }
         return self._tasks(group, turns, lives)
 

@@ -19,7 +19,8 @@ class Intervals:
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # where something is done when a device changes hands
     look_at_command_socket: float = 5.0
-    look_at_label: float = 30.0
+    look_at_label: float = 30.0  # of the node, where it may not be watched
+    watch_again: float = 600.0  # after which it is tried whether it may be
     look_at_lock: float = 0.02  # while another agent serves the kubelet: the node has no devices until this one does
     look_for_directory: float = 0.5  # of the kubelet, while there is none
 

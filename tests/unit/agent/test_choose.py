@@ -14,16 +14,17 @@ class Label:
 
     def __init__(self, value="", trouble=""):
         self.value, self.trouble, self.unanswered = value, trouble, False
-        self.coming = asyncio.Queue()
         self.reads = 0
+        self.on_change = None
 
     async def read(self):
-        """What the test has put, one value for each reading."""
+        """Nothing new."""
         self.reads += 1
-        before = self.value
-        if not self.coming.empty():
-            self.value = self.coming.get_nowait()
-        return before != self.value
+        return False
+
+    def use(self, on_change):
+        """Whom to tell."""
+        self.on_change = on_change
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def directory(tmp_path):
 async def test_plain_files_are_taken_as_they_are(tmp_path):
     """Without a directory nobody asks for a label, and a missing file is the reader's affair."""
     file = tmp_path / "vdev.yaml"
-    chosen = await FileChooser([file], "n", label_of=None).choose()
+    chosen = await FileChooser([file], "n", label=None).choose()
     assert ((file,), ()) == (chosen.files, chosen.why)
 
 
@@ -50,14 +51,14 @@ async def test_a_path_that_cannot_be_looked_at_is_left_to_the_reader(tmp_path):
 async def test_a_directory_and_a_file(directory, tmp_path):
     """Each directory gives one file, in the place where the directory stood."""
     other = tmp_path / "flags.yaml"
-    chosen = await FileChooser([directory, other], "worker-1", label_of=lambda _: Label()).choose()
+    chosen = await FileChooser([directory, other], "worker-1", label=Label()).choose()
     assert (directory / "worker-1.yaml", other) == chosen.files
     assert ["worker-1.yaml"] == [why.file for why in chosen.why]
 
 
 async def test_the_choice_is_logged_once(directory):
     """What was chosen and why is said when it changes, not at each reading."""
-    chooser = FileChooser([directory], "worker-1", label_of=lambda _: Label("a100"))
+    chooser = FileChooser([directory], "worker-1", label=Label("a100"))
     with structlog.testing.capture_logs() as logs:
         await chooser.choose()
         await chooser.choose()
@@ -67,7 +68,7 @@ async def test_the_choice_is_logged_once(directory):
 async def test_an_unknown_label_is_an_error_and_keeps_the_choice(directory):
     """A label that names no file raises, and what was chosen before stays."""
     label = Label("a100")
-    chooser = FileChooser([directory], "worker-1", label_of=lambda _: label)
+    chooser = FileChooser([directory], "worker-1", label=label)
     await chooser.choose()
     label.value = "h100"
     with pytest.raises(ConfigError, match="h100 names no file; did you mean 'a100'"):
@@ -78,26 +79,39 @@ async def test_an_unknown_label_is_an_error_and_keeps_the_choice(directory):
 async def test_trouble_with_the_label_is_in_the_reason(directory):
     """A label that cannot be read is said where the choice is explained."""
     label = Label(trouble="the service account may not get nodes")
-    chosen = await FileChooser([directory], "worker-2", label_of=lambda _: label).choose()
+    chosen = await FileChooser([directory], "worker-2", label=label).choose()
     assert "default.yaml" == chosen.files[0].name
     assert "may not get nodes" in chosen.why[0].reason
 
 
-async def test_a_change_of_the_label_is_told(directory):
-    """The label is read again and again; only its changes are told."""
-    label, told = Label(), asyncio.Event()
-    clock = ManualClock()
-    chooser = FileChooser([directory], "worker-2", label_of=lambda _: label, clock=clock)
+async def test_the_label_is_followed_where_there_is_a_directory(directory, tmp_path):
+    """Once, after the first choice has waited for it; its changes are told."""
+    label, told = Label(), []
+    plain = FileChooser([tmp_path / "vdev.yaml"], "worker-2", label=label, on_change=lambda: told.append(1))
+    await plain.choose()
+    assert (0, None) == (label.reads, label.on_change)
+    chooser = FileChooser([directory], "worker-2", label=label, on_change=lambda: told.append(1))
     await chooser.choose()
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        task = group.create_task(chooser.follow_label(told.set))
-        while label.reads < 3:
+    await chooser.choose()
+    label.value = "a100"
+    label.on_change()
+    assert ("a100.yaml", [1], 1) == ((await chooser.choose()).files[0].name, told, label.reads)
+
+
+async def test_a_label_that_is_not_told_yet(directory):
+    """The first choice has some patience: without the label it would be another one."""
+
+    class Late(Label):
+        async def read(self):
+            """The second answer comes."""
+            self.reads += 1
+            self.unanswered = self.reads < 2
+            self.value = "" if self.unanswered else "a100"
+
+    label, clock = Late(), ManualClock()
+    task = asyncio.create_task(FileChooser([directory], "worker-2", label=label, clock=clock).choose())
+    async with asyncio.timeout(30):
+        while not task.done():
             await asyncio.sleep(0)
-            clock.advance(PRODUCTION.look_at_label)
-        assert not told.is_set()
-        label.coming.put_nowait("a100")
-        while not told.is_set():
-            await asyncio.sleep(0)
-            clock.advance(PRODUCTION.look_at_label)
-        task.cancel()
-    assert "a100.yaml" == (await chooser.choose()).files[0].name
+            clock.advance(PRODUCTION.retry_label)
+    assert ("a100.yaml", 2) == (task.result().files[0].name, label.reads)

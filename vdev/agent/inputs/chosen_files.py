@@ -5,11 +5,9 @@ cannot be made is a ConfigError, which the agent treats like a bad file: the las
 """
 
 import asyncio
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,9 +17,7 @@ from ...core.intervals import PRODUCTION, Intervals
 from ...core.model.problem import error
 from ...errors import ConfigError
 from ...hostfs.look import is_directory
-
-if TYPE_CHECKING:
-    from .node_label import NodeLabel
+from .node_label import NodeLabel
 
 log = structlog.get_logger(__name__)
 
@@ -45,31 +41,37 @@ class Chosen:
 
 
 class FileChooser:
-    """Chooses again at each reading. `label_of` makes the node's label, where a directory is given."""
+    """Chooses again at each reading. `label` is the node's, which is followed once a directory is given.
+
+    `on_change` is called when it is another one.
+    """
 
     def __init__(
         self,
         given: Sequence[Path],
         node: str,
         *,
-        label_of: "Callable[[str], NodeLabel] | None" = None,
+        label: NodeLabel | None = None,
+        on_change: Callable[[], object] = lambda: None,
         intervals: Intervals = PRODUCTION,
         clock: Clock = SYSTEM,
     ) -> None:
         self.given = tuple(given)
         self.chosen = Chosen()
         self._node = node
-        self._label_of = label_of or functools.partial(_label_of, within=intervals.api_answer)
+        self._label = label
+        self._on_change = on_change
         self._intervals = intervals
         self._clock = clock
-        self._label: NodeLabel | None = None
+        self._uses_label = False
 
     async def choose(self) -> Chosen:
         """The files as they are now. Raises ConfigError where a directory has none for this node."""
         directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self.given)))
-        if directories and self._label is None:
-            self._label = await asyncio.to_thread(self._label_of, self._node)
+        if directories and self._label is not None and not self._uses_label:
+            self._uses_label = True
             await self._first_reading(self._label)
+            self._label.use(self._on_change)
         chosen = await asyncio.to_thread(self._choose, directories) if directories else Chosen(self.given)
         if chosen != self.chosen:
             for why in chosen.why:
@@ -77,14 +79,7 @@ class FileChooser:
         self.chosen = chosen
         return chosen
 
-    async def follow_label(self, on_change: Callable[[], None]) -> None:
-        """Read the label at a slow pace, for ever, and tell of its changes; idle without a directory."""
-        while True:
-            await self._clock.sleep(self._intervals.look_at_label)
-            if self._label is not None and await self._label.read():
-                on_change()
-
-    async def _first_reading(self, label: "NodeLabel") -> None:
+    async def _first_reading(self, label: NodeLabel) -> None:
         """Read the label before the first choice, with some patience: a choice without it would be another one."""
         for _ in range(_ATTEMPTS):
             await label.read()
@@ -109,12 +104,6 @@ class FileChooser:
         if problems:
             raise ConfigError(tuple(problems))
         return Chosen(tuple(files), tuple(reasons))
-
-
-def _label_of(node: str, *, within: float) -> "NodeLabel":
-    from .node_label import Account, NodeLabel  # TLS and HTTP, which nodes with plain files do without
-
-    return NodeLabel(node, file_choice.LABEL, Account.in_cluster(), within=within)
 
 
 def _names(directory: Path) -> list[str]:

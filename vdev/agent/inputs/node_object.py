@@ -49,6 +49,30 @@ class NodeObject:
         self._users.append(on_change)
         self._wanted.set()
 
+    @property
+    def has_server(self) -> bool:
+        """Whether there is an API server to ask."""
+        return self._api is not None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels; none where it is not known."""
+        return ((self.document or {}).get("metadata") or {}).get("labels") or {}
+
+    async def read(self) -> None:
+        """Ask for it now, once, without following it."""
+        if self._api is None:
+            self._see(None, Unconfigured(NO_SERVER))
+            return
+        try:
+            self._see(await self._api.get(NODES, self._node, at_hand=True), None)
+        except Missing:
+            self._see(None, self._missing())
+        except Denied as denied:
+            self._see(None, denied)
+        except ApiServerError as failed:
+            self._see(self.document, failed)
+
     async def seen(self) -> Document:
         """The Node as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
         self._wanted.set()
@@ -69,9 +93,11 @@ class NodeObject:
             try:
                 await self._watch(self._api)
             except Denied as denied:
-                if denied.known:
+                if not denied.known:
+                    self._see(None, denied)
+                else:
                     log.info("the node cannot be watched; it is read now and then", reason=str(denied))
-                    await self._poll(self._api)
+                    await self._poll()
             except ApiServerError as failed:
                 self._see(self.document, failed)
             failures = 0 if self._clock.now() - begun > self._intervals.steady else failures + 1
@@ -92,18 +118,13 @@ class NodeObject:
                     case _:
                         self._see(self.document, None)
 
-    async def _poll(self, api: Api) -> None:
-        """Read it again and again, until that fails for good."""
-        while True:
-            try:
-                self._see(await api.get(NODES, self._node, at_hand=True), None)
-            except Missing:
-                self._see(None, self._missing())
-            except Denied as denied:
-                self._see(None, denied)
+    async def _poll(self) -> None:
+        """Read it again and again, until that is refused as well, or it is time to see whether it may be watched."""
+        end = self._clock.now() + self._intervals.watch_again
+        while self._clock.now() < end:
+            await self.read()
+            if isinstance(self.trouble, Denied):
                 return
-            except ApiServerError as failed:
-                self._see(self.document, failed)
             await self._clock.sleep(self._intervals.look_at_label)
 
     def _missing(self) -> ApiServerError:
@@ -112,7 +133,7 @@ class NodeObject:
         )
 
     def _see(self, document: Document | None, trouble: ApiServerError | None) -> None:
-        changed = document is not self.document or (trouble is None) != (self.trouble is None)
+        changed = document != self.document or str(trouble or "") != str(self.trouble or "")
         self.document, self.trouble = document, trouble
         self._looked.set()
         if changed:

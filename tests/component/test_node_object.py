@@ -1,0 +1,216 @@
+"""The agent's own Node: watched where it may be, looked at where not; and its label, which chooses a file."""
+
+import asyncio
+import contextlib
+
+import pytest
+import structlog
+
+from vdev.agent.inputs.node_label import NodeLabel
+from vdev.agent.inputs.node_object import NodeObject
+from vdev.aio.clock import LeapClock
+from vdev.core.intervals import Intervals
+
+LABEL = "vdev.dev/config"
+
+
+def labelled(value):
+    """A patch of the label."""
+    return {"metadata": {"labels": {LABEL: value}}}
+
+
+def node_object(api, clock=None):
+    """One of that node."""
+    return NodeObject("worker-1", api, intervals=Intervals(), clock=clock or LeapClock())
+
+
+def uid(node):
+    """The uid, where it is known."""
+    return (node.document or {"metadata": {"uid": ""}})["metadata"]["uid"]
+
+
+@pytest.fixture
+async def worker(api_server):
+    """The node, without the label."""
+    return await api_server.add("nodes", {"metadata": {"name": "worker-1"}}, status={"capacity": {"cpu": "8"}})
+
+
+@pytest.fixture
+async def run():
+    """Let one follow, until the test ends."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        def start(node):
+            task = asyncio.create_task(node.run())
+
+            async def end():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+            stack.push_async_callback(end)
+            return task
+
+        yield start
+
+
+async def test_one_watch_for_several_users(api_server, api, worker, run):
+    """It begins with the first of them; all are told."""
+    node = node_object(api)
+    run(node)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [] == api_server.asked
+    told = []
+    node.subscribe(lambda: told.append("one"))
+    await api_server.until(lambda: told)
+    node.subscribe(lambda: told.append("two"))
+    assert (worker["metadata"]["uid"], {}) == (uid(node), node.labels)
+    await api_server.until(lambda: api_server.watching)
+    await api_server.edit("nodes", "worker-1", labelled("a100"))
+    await api_server.until(lambda: node.labels)
+    assert ["one", "one", "two"] == told
+    assert ["list", "watch"] == [each.verb for each in api_server.asked]
+    assert {"metadata.name=worker-1"} == {each.params["fieldSelector"] for each in api_server.asked}
+
+
+def pauses(clock):
+    """Whether all that is waited for is the next look."""
+    return clock.next_due is not None and clock.next_due - clock.now() > Intervals().api_answer + 1
+
+
+async def test_without_list_and_watch_it_is_looked_at(api_server, start_api, worker, run):
+    """At a slow pace; and once it may be watched, it is."""
+    clock, intervals = LeapClock(), Intervals()
+    api_server.permissions = {"get nodes"}
+    node = node_object(await start_api(clock=clock), clock)
+    node.subscribe(lambda: None)
+    with structlog.testing.capture_logs() as logs:
+        run(node)
+        await api_server.until(lambda: uid(node))
+        await api_server.edit("nodes", "worker-1", labelled("a100"))
+        asked = len(api_server.asked)
+        await api_server.until(lambda: pauses(clock))
+        clock.advance(intervals.look_at_label + 1)
+        await api_server.until(lambda: node.labels == {LABEL: "a100"})
+        assert ["get"] == [each.verb for each in api_server.asked[asked:]]
+        assert [("info", True)] == [(each["log_level"], "may not list nodes" in each["reason"]) for each in logs]
+        api_server.permissions = None
+        await api_server.until(lambda: pauses(clock))
+        clock.advance(intervals.watch_again)
+        await api_server.until(lambda: api_server.watching)
+
+
+async def test_a_node_that_goes_and_comes(api_server, api, worker, run):
+    """Its name may be a wrong one; what is known of it is nothing."""
+    node = node_object(api)
+    node.subscribe(lambda: None)
+    run(node)
+    await api_server.until(lambda: api_server.watching)
+    await api_server.remove("nodes", "worker-1")
+    await api_server.until(lambda: node.trouble)
+    assert ("", True) == (uid(node), "set --node-name" in str(node.trouble))
+    await api_server.add("nodes", {"metadata": {"name": "worker-1"}})
+    await api_server.until(lambda: uid(node))
+    assert node.trouble is None
+
+
+async def test_a_server_that_goes_leaves_what_is_known(api_server, api, worker, run):
+    """It may be so still."""
+    node = node_object(api)
+    node.subscribe(lambda: None)
+    run(node)
+    await api_server.until(lambda: api_server.watching)
+    await api_server.down()
+    await api_server.until(lambda: node.trouble)
+    assert uid(node) == worker["metadata"]["uid"]
+    assert "does not answer" in str(node.trouble)
+    await api_server.up()
+    await api_server.until(lambda: not node.trouble)
+
+
+async def test_without_an_api_server(run):
+    """Nothing is known, and nothing goes on."""
+    node = node_object(None)
+    node.subscribe(lambda: None)
+    await asyncio.wait_for(run(node), 30)
+    assert ("no API server is known", "") == (str(node.trouble).partition(":")[0], uid(node))
+
+
+# --- the label --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_label_is_read(api_server, api, worker):
+    """One GET, which the API server answers from its cache."""
+    label = NodeLabel(node_object(api), LABEL)
+    assert not await label.read()
+    await api_server.edit("nodes", "worker-1", labelled("a100"))
+    assert await label.read()
+    assert ("a100", "", False) == (label.value, label.trouble, label.unanswered)
+    assert not await label.read()
+    assert [("get", {"resourceVersion": "0"})] * 3 == [(each.verb, each.params) for each in api_server.asked]
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(403, "may not get nodes"), (404, "set --node-name"), (401, "does not know the service account")],
+)
+async def test_refusals_are_said_once(api_server, api, worker, status, text):
+    """A refusal counts as no label; one line says why, and what to do."""
+    label = NodeLabel(node_object(api), LABEL)
+    api_server.fail(status=status)
+    with structlog.testing.capture_logs() as logs:
+        await label.read()
+        await label.read()
+    assert [("warning", True)] == [(each["log_level"], text in each["reason"]) for each in logs]
+    assert ("", False) == (label.value, label.unanswered)
+
+
+async def test_an_api_server_in_trouble_leaves_the_label(api_server, api, worker):
+    """What may pass does not change the label; that it passed is said."""
+    await api_server.edit("nodes", "worker-1", labelled("a100"))
+    label = NodeLabel(node_object(api), LABEL)
+    await label.read()
+    api_server.fail(status=500)
+    with structlog.testing.capture_logs() as logs:
+        assert not await label.read()
+        assert ("a100", True) == (label.value, label.unanswered)
+        assert "does not answer" in label.trouble
+        api_server.heal()
+        await label.read()
+    assert ["warning", "info"] == [each["log_level"] for each in logs]
+
+
+async def test_nobody_meant_a_label():
+    """Without an account it is no warning."""
+    label = NodeLabel(node_object(None), LABEL)
+    with structlog.testing.capture_logs() as logs:
+        await label.read()
+    assert [("info", True)] == [(each["log_level"], "service account" in each["reason"]) for each in logs]
+
+
+# --- the agent --------------------------------------------------------------------------------------------------------
+
+FILE = "version: v1\ndevices: [{{name: {name}, resource: example.com/{name}, virtual: {{count: 1}}}}]\n"
+
+
+async def test_an_agent_goes_by_its_node_label_at_once(api_server, account, start_agent, kubelet, directory, shows):
+    """A directory of files: the label chooses, and its change chooses anew."""
+    files = directory / "files"
+    files.mkdir()
+    for name in ("a100", "default"):
+        (files / f"{name}.yaml").write_text(FILE.format(name=name))
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}})
+    await start_agent("", files=(files,), api_server=account)
+    await shows("example.com/default", 1)
+    await api_server.until(lambda: api_server.watching)
+    await api_server.edit("nodes", "node-1", labelled("a100"))
+    await shows("example.com/a100", 1)
+    assert 0 == api_server.writes
+
+
+async def test_an_agent_with_plain_files_asks_nothing(api_server, account, start_agent, shows):
+    """What is not asked for costs nothing."""
+    await start_agent(FILE.format(name="a100"), api_server=account)
+    await shows("example.com/a100", 1)
+    assert 0 == api_server.connections
