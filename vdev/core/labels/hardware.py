@@ -4,7 +4,7 @@ A labeller asks the driver and not the device plugin: it sees a device whatever 
 cut as it is even where the plugin advertises it whole.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -27,9 +27,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One physical device. `parts` are its partitions, or None where it is not cut; a device may be cut into none."""
+    """One physical device of a maker. `parts` are its partitions, or None where it is not cut; a device may be cut into
+    none.
+    """
 
     entry: EntrySpec
+    maker: str
     raw: RawDevice
     parts: tuple[Profile, ...] | None = None
 
@@ -43,43 +46,56 @@ def hardware(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory
 ) -> tuple[Hardware, ...]:
     """The devices of virtual entries, in the order of the file; those whose labellers there are, see `maker`."""
-    listed = frozenset(
-        chain.from_iterable((slot.device.id for slot in each.slots) for each in inventory.resources.values())
-    )
+    entries = [(entry, domain) for entry in spec.on_node(node) if (domain := maker(entry))]
+    listed: frozenset[str] = frozenset()
+    if any(_may_be_cut(entry) for entry, _ in entries):
+        slots = chain.from_iterable(each.slots for each in inventory.resources.values())
+        listed = frozenset(slot.device.id for slot in slots)
     return tuple(
-        Hardware(entry, raw, parts)
-        for entry in spec.on_node(node)
-        if maker(entry)
+        Hardware(entry, domain, raw, parts)
+        for entry, domain in entries
         for raw, parts in _cut(spec, entry, found.get(entry.name, ()), listed)
         if raw.id not in inventory.left_out
     )
 
 
+NVIDIA = "nvidia.com"
+
+
 def maker(entry: EntrySpec) -> str:
     """The domain under which the maker of the entry's virtual devices advertises them, or empty for real devices.
 
-    Real devices have their makers' labellers. Without a preset it is the domain of the entry's own resource.
+    Real devices have their makers' labellers. Without a preset it is the domain of the entry's own resource, but for
+    NVIDIA's: nothing is known of such a device.
     """
     if not isinstance(entry.source, VirtualSource):
         return ""
     if entry.is_nvidia:
-        return "nvidia.com"
-    return domain_and_name(entry.source.maker_resource or entry.resource)[0]
+        return NVIDIA
+    domain = domain_and_name(entry.source.maker_resource or entry.resource)[0]
+    return "" if domain == NVIDIA else domain
+
+
+def _may_be_cut(entry: EntrySpec) -> bool:
+    return entry.geometry is not None and bool(entry.partitions or entry.geometry.first_mode)
 
 
 def _cut(
     spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], listed: frozenset[str]
-) -> Iterator[tuple[RawDevice, tuple[Profile, ...] | None]]:
+) -> Iterable[tuple[RawDevice, tuple[Profile, ...] | None]]:
     """Each device with its partitions.
 
     Where some partitions of the entry are listed, the others were taken away; where none is, their resource is left
     out, or the strategy advertises whole devices.
     """
+    if not _may_be_cut(entry):
+        return ((raw, None) for raw in raws)
     cut = [(raw, _parts(spec, entry, raw)) for raw in raws]
     some = any(name in listed for _, parts in cut for name, _ in parts or ())
-    for raw, parts in cut:
-        left = None if parts is None else tuple(each for name, each in parts if not some or name in listed)
-        yield raw, left
+    return (
+        (raw, None if parts is None else tuple(each for name, each in parts if not some or name in listed))
+        for raw, parts in cut
+    )
 
 
 def _parts(spec: Spec, entry: EntrySpec, raw: RawDevice) -> list[tuple[str, Profile]] | None:

@@ -6,7 +6,7 @@ They name what kinds of devices there are, and for GPUs the models. They have no
 from collections import Counter
 from collections.abc import Sequence
 
-from .hardware import Hardware, maker
+from .hardware import Hardware
 
 _KINDS = {f"{kind}.intel.com": kind for kind in ("gpu", "npu", "qat", "dsa", "iaa", "dlb", "sgx")}
 DOMAINS = frozenset(_KINDS)
@@ -14,8 +14,8 @@ DOMAINS = frozenset(_KINDS)
 
 def labels(devices: Sequence[Hardware]) -> dict[str, str]:
     """The labels of a node with these devices of Intel."""
-    values = {f"intel.feature.node.kubernetes.io/{_KINDS[maker(each.entry)]}": "true" for each in devices}
-    gpus = [each for each in devices if maker(each.entry) == "gpu.intel.com"]
+    values = {f"intel.feature.node.kubernetes.io/{_KINDS[each.maker]}": "true" for each in devices}
+    gpus = [each for each in devices if each.maker == "gpu.intel.com"]
     if not gpus:
         return values
     values["gpu.intel.com/device.count"] = str(len(gpus))

@@ -14,7 +14,7 @@ from ..model.device import EMPTY, RawDevice
 from ..model.problem import Problem, warning
 from ..spec import Spec
 from . import amd, entry_labels, gke, intel, nvidia
-from .hardware import Hardware, Machine, hardware, maker
+from .hardware import NVIDIA, Hardware, Machine, hardware, maker
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ def node_labels(
     entries = spec.on_node(node)
     problems: list[Problem] = []
     values: dict[str, str] = {}
-    if any(entry.is_nvidia for entry in entries):
-        gpus = [each for each in devices if each.entry.is_nvidia]
+    if any(maker(entry) == NVIDIA for entry in entries):
+        gpus = _made_by(devices, NVIDIA)
         told, doubts = nvidia.labels(spec, gpus, machine)
         problems += doubts
         values |= told | gke.gpu_labels(spec, gpus)
     values |= amd.labels(_made_by(devices, "amd.com"))
-    values |= intel.labels([each for each in devices if maker(each.entry) in intel.DOMAINS])
+    values |= intel.labels(_made_by(devices, *intel.DOMAINS))
     values |= gke.tpu_labels(_made_by(devices, gke.DOMAIN))
     own, doubts = entry_labels.labels(entries, inventory)
     problems += doubts
@@ -57,5 +57,5 @@ def node_labels(
     return Labels(MappingProxyType(fine), tuple(dict.fromkeys(problems)))
 
 
-def _made_by(devices: Sequence[Hardware], domain: str) -> list[Hardware]:
-    return [each for each in devices if maker(each.entry) == domain]
+def _made_by(devices: Sequence[Hardware], *domains: str) -> list[Hardware]:
+    return [each for each in devices if each.maker in domains]

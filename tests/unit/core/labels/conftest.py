@@ -13,12 +13,16 @@ from vdev.core.labels.node_labels import node_labels
 def labels():
     """All of `Labels` for the text of a file, on a machine, without the devices whose ids `away` picks."""
 
-    def made(text, *, machine=None, away=lambda _raw: False, node="node-1"):
+    def made(text, *, machine=None, away=lambda _raw: False, node="node-1", found=None):
         spec = config.load_text(text).spec
-        found = {
-            entry.name: tuple(raw for raw in devices(entry, entry.source, node) if not away(raw))
-            for entry in spec.on_node(node)
-        }
+        found = (
+            found
+            if found is not None
+            else {
+                entry.name: tuple(raw for raw in devices(entry, entry.source, node) if not away(raw))
+                for entry in spec.on_node(node)
+            }
+        )
         return node_labels(spec, node, found, arrange(spec, node, found), machine or Machine("Model 7"))
 
     return made

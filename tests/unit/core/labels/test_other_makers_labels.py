@@ -168,3 +168,13 @@ def test_several_makers_on_one_node(labels):
         found["amd.com/gpu.product-name"],
     )
     assert list(found) == sorted(found)
+
+
+def test_nothing_is_known_of_a_gpu_without_preset(labels):
+    """GPU Feature Discovery's labels are of a model."""
+    assert {} == labels(f"{HEAD}devices: [{{name: a, resource: nvidia.com/gpu, virtual: {{memory: 16Gi}}}}]").values
+
+
+def test_real_devices_have_their_makers_labellers(labels):
+    text = f"{HEAD}devices: [{{name: a, resource: amd.com/gpu, glob: /dev/null}}]"
+    assert {} == labels(text, found={}).values
