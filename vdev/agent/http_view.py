@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Protocol
-
-from prometheus_client import CollectorRegistry
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.boot import Boot, absent
 from ..observe.metrics import Metrics
 from ..plugin.service import State
 from .announcer import Outlook
 from .status import Running, not_ready, stand_by, status
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 
 class Measured(Running, Protocol):
@@ -30,7 +31,7 @@ class HttpView:
         """The same document as that of `vdev status`."""
         return status(self._agent)
 
-    def registry(self) -> CollectorRegistry:
+    def registry(self) -> "CollectorRegistry":
         """The metrics; devices and streams are counted now."""
         self._agent.measures.measure()
         for name, service in tuple(self._agent.lists.services.items()):

@@ -42,12 +42,13 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
     from ..agent import Agent  # not needed for --help, nor to refuse wrong options
     from ..observe import log
+    from ..observe.metrics import Metrics
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
     made = agent_options(chosen)
 
     async def main() -> None:
-        _leave(await Agent(made).run())
+        _leave(await Agent(made, Metrics(shown=bool(made.http_address))).run())
 
     asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")

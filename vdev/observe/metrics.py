@@ -3,18 +3,27 @@
 Label values are bounded: resources and RPC names, never device ids or pods.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from . import uncounted
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _LATENCIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Metrics:
-    """The agent's metrics; made once per process and passed to whoever counts."""
+    """The agent's metrics; made once per process and passed to whoever counts.
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    Where nobody can ask for them, `shown` is false and nothing is counted.
+    """
+
+    def __init__(self, *, shown: bool = True) -> None:
+        self._kinds: Any = _prometheus() if shown else uncounted
+        self.registry: CollectorRegistry = self._kinds.CollectorRegistry()
         self.info = self._gauge("build_info", "1, labelled with the version", "version")
         self.info.labels(__version__).set(1)
         self.devices = self._gauge("devices", "Devices listed to the kubelet", "resource", "health")
@@ -42,7 +51,7 @@ class Metrics:
         self.actions = self._counter(
             "actions_total", "Ownership actions done, by occasion and result", "resource", "occasion", "result"
         )
-        self.rpc = Histogram(
+        self.rpc: Histogram = self._kinds.Histogram(
             "vdev_rpc_seconds",
             "Duration of the kubelet's calls, by gRPC status",
             ("rpc", "resource", "code"),
@@ -60,11 +69,13 @@ class Metrics:
         self.faults_injected = self._counter("faults_injected_total", "Faults injected on demand", "kind", "resource")
         self.problems = self._gauge("problems", "Problems of configuration, discovery and agent", "severity")
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"vdev_{name}", text, labels, registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> "Gauge":
+        gauge: Gauge = self._kinds.Gauge(f"vdev_{name}", text, labels, registry=self.registry)
+        return gauge
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"vdev_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> "Counter":
+        counter: Counter = self._kinds.Counter(f"vdev_{name}", text, labels, registry=self.registry)
+        return counter
 
     def forget(self, resource: str) -> None:
         """Drop the gauges of a resource that is gone."""
@@ -72,3 +83,9 @@ class Metrics:
             self.devices.remove(resource, health)
         for gauge in (self.list_bytes, self.retired, self.held, self.registered, self.streams, self.health_changed):
             gauge.remove(resource)
+
+
+def _prometheus() -> ModuleType:
+    import prometheus_client  # brings an HTTP server
+
+    return prometheus_client
