@@ -110,6 +110,8 @@ class HandoverActions(Output):
 
     async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """An Allocate was granted. It is written down, so that it is known whatever becomes of this process."""
+        if not any(entry.acts_on_handovers for entry in resource.entries.values()):
+            return
         keys = [(resource.name, each) for each in ids if _acts(resource, each)]
         if keys:
             self._keep(handovers.allocated(self._ledger, keys))

@@ -7,7 +7,7 @@ and the entry's own `container` block.
 
 import posixpath
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -56,14 +56,16 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
         _volume_mounts(edits, groups, flags)
     if any(entry.is_nvidia for entry, _ in groups):
         edits.env |= _features(flags)
+    by_cdi, also_by_cdi = only_cdi(flags), any_cdi(flags)
     for entry, devices in groups:
-        _container_texts(edits, resource.name, entry, devices)
-        if not only_cdi(flags):
-            for device in devices:
-                nodes = nodes_of(resource.name, entry, device, flags, driver=flags.pass_device_specs)
-                on_host = [node for node in nodes if not (node.type and any_cdi(flags))]
+        values = _values(resource.name, entry, devices)
+        _container_texts(edits, entry, values)
+        if not by_cdi:
+            for device, its in zip(devices, values, strict=True):
+                nodes = nodes_of(entry, device, its, flags, driver=flags.pass_device_specs)
+                on_host = [node for node in nodes if not (node.type and also_by_cdi)]
                 _merge(edits.nodes, on_host, device, _same_node)
-                _merge(edits.mounts, mounts_of(resource.name, entry, device, flags), device, _same_mount)
+                _merge(edits.mounts, mounts_of(entry, device, its, flags), device, _same_mount)
     return edits
 
 
@@ -189,11 +191,16 @@ def placeholders(resource: str, entry: EntrySpec, device: Device) -> Mapping[str
     }
 
 
-def _container_texts(edits: ContainerEdits, resource: str, entry: EntrySpec, devices: Iterable[Device]) -> None:
+def _values(resource: str, entry: EntrySpec, devices: Sequence[Device]) -> Sequence[Mapping[str, str]]:
+    """The values of each device's `{placeholders}`; none where the entry's block is empty."""
+    block = entry.container
+    if block.env or block.annotations or block.nodes or block.mounts:
+        return [placeholders(resource, entry, device) for device in devices]
+    return [EMPTY] * len(devices)
+
+
+def _container_texts(edits: ContainerEdits, entry: EntrySpec, values: Sequence[Mapping[str, str]]) -> None:
     """Variables and annotations: joined with commas over the devices, constants once."""
-    if not entry.container.env and not entry.container.annotations:
-        return
-    values = [placeholders(resource, entry, device) for device in devices]
     for target, templates in ((edits.env, entry.container.env), (edits.annotations, entry.container.annotations)):
         for key, template in templates:
             shown = values[:1] if template.is_constant else values
@@ -201,11 +208,12 @@ def _container_texts(edits: ContainerEdits, resource: str, entry: EntrySpec, dev
             target[key] = f"{target[key]},{text}" if key in target and not template.is_constant else text
 
 
-def nodes_of(resource: str, entry: EntrySpec, device: Device, flags: Flags, *, driver: bool) -> tuple[DeviceNode, ...]:
+def nodes_of(
+    entry: EntrySpec, device: Device, values: Mapping[str, str], flags: Flags, *, driver: bool
+) -> tuple[DeviceNode, ...]:
     """The nodes of a device: those found, those of the entry's block, and with `driver` those of the preset's real
     driver.
     """
-    values = placeholders(resource, entry, device) if entry.container.nodes else {}
     root = flags.dev_root if entry.is_nvidia else "/"
     own = tuple(_below(root, render_node(template, values)) for template in entry.container.nodes)
     real = device.raw.driver_nodes if device.id == device.raw.id else device.raw.partition_nodes
@@ -218,9 +226,8 @@ def render_node(template: NodeTemplate, values: Mapping[str, str]) -> DeviceNode
     return DeviceNode(template.host_path.render(values), template.container_path.render(values), template.permissions)
 
 
-def mounts_of(resource: str, entry: EntrySpec, device: Device, flags: Flags) -> tuple[Mount, ...]:
+def mounts_of(entry: EntrySpec, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
     """The bind mounts of a device: those found and those of the entry's block."""
-    values = placeholders(resource, entry, device) if entry.container.mounts else {}
     root = flags.driver_root if entry.is_nvidia else "/"
     own = (
         Mount(
@@ -311,9 +318,10 @@ def _cdi_device(name: str, resource: Resource, entry: EntrySpec, device: Device)
     """A device's edits. The variable names the device, because a CDI device without any edit is invalid."""
     prefix = visible_devices_env(entry.resource).removesuffix("_VISIBLE_DEVICES")
     variable = f"{prefix}_DEVICE_{device.ordinal.replace(':', '_')}"
+    (values,) = _values(resource.name, entry, [device])
     return cdi.CdiDevice(
         name=name,
-        nodes=nodes_of(resource.name, entry, device, resource.flags, driver=True),
-        mounts=mounts_of(resource.name, entry, device, resource.flags),
+        nodes=nodes_of(entry, device, values, resource.flags, driver=True),
+        mounts=mounts_of(entry, device, values, resource.flags),
         env={variable: device.id},
     )
