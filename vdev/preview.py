@@ -9,15 +9,16 @@ from . import config, discovery
 from .core.allocation import cdi, request
 from .core.allocation.edits import ContainerEdits, cdi_documents, container_edits
 from .core.allocation.preferred import allocator_for
-from .core.inventory.arrange import arrange
+from .core.decide import Decider, World
 from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.labels.hardware import Machine
-from .core.labels.node_labels import NO_LABELS, node_labels
 from .core.model.device import EMPTY as NOTHING
 from .core.model.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
 from .core.model.problem import Problem, errors
-from .core.spec import DeviceListStrategy, LabelOutput
+from .core.node.capacity import Amount
+from .core.node.conditions import NodeCondition
+from .core.spec import DeviceListStrategy
 from .errors import ConfigError
 from .hostfs import HostRoot
 from .hostfs.machine_type import machine_type
@@ -25,10 +26,10 @@ from .hostfs.machine_type import machine_type
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The inventory of a node, the candidates that discovery looked at, every problem, the fault rules and the labels.
+    """The inventory of a node, the candidates that discovery looked at, every problem, the fault rules, and the Node.
 
-    `labels` is empty where nobody asks for labels; the time of a start is no part of it. `refused`: a running plugin
-    would not take these files, whose right part this is.
+    `labels`, `capacity` and `conditions` are what the Node will have; empty where nobody asks for that. The time of a
+    start is no part of the labels. `refused`: a running plugin would not take these files, whose right part this is.
     """
 
     node: str
@@ -38,6 +39,8 @@ class Preview:
     faults: FaultSpec = NO_RULES
     refused: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    capacity: Mapping[str, Amount] = field(default_factory=dict)
+    conditions: tuple[NodeCondition, ...] = ()
 
 
 def preview(
@@ -62,13 +65,24 @@ def preview(
         for entry in loaded.spec.on_node(node)
     }
     devices = {name: each.devices for name, each in found.items()}
-    stock = arrange(loaded.spec, node, devices)
-    asked = loaded.spec.node.labels is not LabelOutput.OFF
-    labels = node_labels(loaded.spec, node, devices, stock, Machine(machine_type(host))) if asked else NO_LABELS
-    of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *labels.problems)
+    decider = Decider()
+    stock = decider.arrange(loaded.spec, node, devices)
+    machine = Machine(machine_type(host))
+    plan = decider.decide(World(spec=loaded.spec, node=node, machine=machine, found=devices, base=stock))
+    of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
     refused = bool(loaded.errors or errors(stock.problems))
     problems = tuple(dict.fromkeys((*loaded.problems, *of_node)))
-    return Preview(node, stock, found, problems, loaded.spec.faults, refused, labels.values)
+    return Preview(
+        node,
+        stock,
+        found,
+        problems,
+        loaded.spec.faults,
+        refused,
+        labels=plan.labels if plan.features is None else plan.features,
+        capacity=plan.capacity,
+        conditions=plan.conditions,
+    )
 
 
 def _problems(bad: ConfigError) -> tuple[Problem, ...]:

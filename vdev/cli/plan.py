@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from .. import config
@@ -13,6 +14,7 @@ from ..core.inventory.resources import Resource
 from ..core.model.device import Slot
 from ..core.model.documents import device_document, problem_document
 from ..core.model.problem import Problem, errors
+from ..core.node.conditions import condition_document
 from ..preview import Preview
 from . import common, timeline
 
@@ -82,6 +84,8 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         "node": new.node,
         "resources": [_resource(resource) for resource in new.inventory.resources.values()],
         "nodeLabels": dict(new.labels),
+        "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
+        "conditions": [condition_document(each) for each in new.conditions],
         "problems": [problem_document(problem) for problem in _problems(new, old)],
         "candidates": {
             name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
@@ -130,9 +134,7 @@ def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
         print(f"\na running vdev would refuse this configuration as a whole{more}")
     elif not new.inventory.resources:
         print("  advertises nothing")
-    if new.labels:
-        print("\nlabels of the node")
-        common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
+    _print_node(new)
     if explain:
         for name, found in new.found.items():
             print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
@@ -144,6 +146,21 @@ def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
         _print_changes(old, new)
     for problem in _problems(new, old):
         print(problem, file=sys.stderr)
+
+
+def _print_node(new: Preview) -> None:
+    """What the Node will have."""
+    if new.labels:
+        print("\nlabels of the node")
+        common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
+    if new.capacity:
+        print("\nresources in the node's status, which no device plugin serves")
+        rows = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
+        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), rows, indent="  ")
+    if new.conditions:
+        print("\nconditions of the node")
+        said = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
+        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), said, indent="  ")
 
 
 def _print_resource(new: Preview, resource: Resource) -> None:

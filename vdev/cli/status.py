@@ -42,6 +42,27 @@ def _print_holders(source: dict[str, Any], record: dict[str, Any]) -> None:
     print(f"record {record['file'] or 'off'}{': ' if record['problem'] else ''}{record['problem']}")
 
 
+def _print_node(node: dict[str, Any]) -> None:
+    """What the Node has from here; nothing where nothing is asked for."""
+    labels, status, features = node["labels"], node["status"], node["features"]["file"]
+    if features:
+        print(f"labels in {features}")
+    if labels["wanted"] or labels["written"]:
+        kept = f", {len(labels['keptBy'])} kept by others" if labels["keptBy"] else ""
+        print(f"labels of the Node: {len(labels['written'])} of {len(labels['wanted'])} written{kept}")
+    if status["capacity"] or status["conditions"]:
+        written = "written" if status["written"] else "NOT WRITTEN yet"
+        what = f"{len(status['capacity'])} resources, {len(status['conditions'])} conditions"
+        print(f"status of the Node: {what}, {written}")
+    for each in status["conditions"]:
+        print(f"  {each['type']} {each['status']}: {each['message']}")
+    events = node["events"]
+    if events["written"] or events["dropped"]:
+        print(f"events: {events['written']} written" + (f", {events['dropped']} lost" if events["dropped"] else ""))
+    if node["problem"]:
+        print(f"  {node['problem']}")
+
+
 def _print(status: dict[str, Any]) -> None:
     is_there = "" if status["kubelet"]["present"] else " (not there)"
     well = "stand-by" if status["standBy"] else "ready"
@@ -52,6 +73,7 @@ def _print(status: dict[str, Any]) -> None:
         print(f"  {reason}")
     print(f"the kubelet's socket {status['kubelet']['socket']}{is_there}")
     _print_holders(status["podResources"], status["record"])
+    _print_node(status["nodeApi"])
     config = status["config"]
     print(f"configuration {', '.join(config['files'])}: applied {_ago(config['appliedAt'])}", end="")
     print(

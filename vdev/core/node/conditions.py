@@ -20,6 +20,21 @@ class NodeCondition:
     reason: str
     message: str
 
+    @property
+    def word(self) -> str:
+        """Its status, in the word that the API has for it."""
+        return "True" if self.status else "False"
+
+
+def condition_document(condition: NodeCondition) -> dict[str, str]:
+    """The condition as the Node has it, without its times."""
+    return {
+        "type": condition.type,
+        "status": condition.word,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+
 
 def conditions(entries: Iterable[EntrySpec], lost: Losses) -> tuple[NodeCondition, ...]:
     """One per type, in the order of the file. Several entries may name a type: it is about the devices of all."""

@@ -6,7 +6,6 @@ left to it (reference: pkg/kubelet/nodestatus, Kubernetes 1.36).
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +13,7 @@ import structlog
 
 from ....core.decide import Plan
 from ....core.node.capacity import Amount
-from ....core.node.conditions import NodeCondition
+from ....core.node.conditions import NodeCondition, condition_document
 from ....kube.ownership import owned
 from .api_output import ApiOutput, NodeAccess
 
@@ -64,7 +63,7 @@ class NodeStatus(ApiOutput):
         return {
             "capacity": {name: each.capacity for name, each in self._capacity.items()},
             "allocatable": {name: each.allocatable for name, each in self._capacity.items()},
-            "conditions": [asdict(each) for each in self._conditions],
+            "conditions": [condition_document(each) for each in self._conditions],
             "written": self.written,
             "kubeletDecidesAllocatable": self.kubelet_decides,
         }
@@ -113,7 +112,7 @@ class NodeStatus(ApiOutput):
     def _condition(self, wanted: NodeCondition, found: Mapping[str, Any] | None) -> dict[str, str]:
         """The condition with its times: it changed now, unless the Node or the last write says so already."""
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = _word(wanted)
+        status = wanted.word
         known = self._since.get(wanted.type)
         if found is not None and found.get("status") == status and found.get("lastTransitionTime"):
             since = str(found["lastTransitionTime"])
@@ -121,22 +120,11 @@ class NodeStatus(ApiOutput):
             since = known[1] if known is not None and known[0] == wanted.status else now
         self._since[wanted.type] = (wanted.status, since)
         return {
-            "type": wanted.type,
-            "status": status,
-            "reason": wanted.reason,
-            "message": wanted.message,
+            **condition_document(wanted),
             "lastHeartbeatTime": now,
             "lastTransitionTime": since,
         }
 
 
-def _word(condition: NodeCondition) -> str:
-    return "True" if condition.status else "False"
-
-
 def _says(found: Mapping[str, Any] | None, wanted: NodeCondition) -> bool:
-    return found is not None and (found.get("status"), found.get("reason"), found.get("message")) == (
-        _word(wanted),
-        wanted.reason,
-        wanted.message,
-    )
+    return found is not None and condition_document(wanted).items() <= found.items()
