@@ -30,10 +30,14 @@ devices:
   resource: acme.dev/npu
   virtual: {count: 2, memory: 1Gi, numa: 0, attributes: {the-model: X1}}
   container: {env: {MODEL: "{attributes.the-model}"}, mounts: [{hostPath: /tmp, containerPath: /acme}]}
-- {name: a-sink, resource: example.com/sink, glob: /dev/null, labels: {acme.dev/sink: "yes"}}
+- name: a-sink
+  resource: example.com/sink
+  glob: /dev/null
+  labels: {acme.dev/sink: "yes"}
+  conditions: [{type: SinkHealthy}]
 sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 2}, {name: acme.dev/none, replicas: 2}]}}
 flags: {migStrategy: mixed}
-node: {labels: true}
+node: {labels: true, conditions: true}
 faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy, reason: broken}]}
 """
 OTHER = "version: v1\ndevices: [{name: npu, resource: acme.dev/npu, virtual: {count: 3}}]\n"
