@@ -8,7 +8,7 @@ from vdev.core.inventory.resources import EMPTY, with_health
 from vdev.core.model.device import Health
 from vdev.core.node.happenings import Happening, of_losses, of_partitions
 from vdev.core.node.losses import NONE, losses
-from vdev.core.spec import MigStrategy
+from vdev.core.spec import ConditionSpec, MigStrategy
 
 GPU = "nvidia.com/gpu"
 DEAD = Health(healthy=False, reason="fell off the bus")
@@ -56,8 +56,8 @@ def test_a_drill_is_called_one(build):
 
 
 def test_an_unplugged_device_is_gone_and_comes_back(build):
-    """What discovery no longer finds is lost while its entry is what it was."""
-    entry = build.entry()
+    """What discovery no longer finds is lost while its entry is what it was, whatever the Node says of it."""
+    entry = build.entry(conditions=(ConditionSpec(type="GpuHealthy"),))
     both, one = build.inventory(entry), build.inventory(entry, found={"gpu": build.raws(entry, count=1)})
     lost = losses(both, one, NONE, [entry])
     assert [("DeviceLost", f"{GPU}: GPU-gggg1 is gone")] == said(of_losses(NONE, lost, one))

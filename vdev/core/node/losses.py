@@ -33,7 +33,7 @@ NONE: Losses = {}
 
 def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[EntrySpec]) -> Losses:
     """What is lost now; the same object while nothing is new. `known` is what was lost `before`."""
-    specs = {entry.name: entry for entry in entries}
+    specs = {entry.name: entry.without_node for entry in entries}  # as resources have them
     names = before.resources.keys() | now.resources.keys()
     changed = frozenset(name for name in names if before.resources.get(name) is not now.resources.get(name))
     lost = {key: loss for key, loss in known.items() if key[0] not in changed and _promised(loss.spec, specs)}
