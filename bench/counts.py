@@ -23,6 +23,7 @@ from vdev import discovery
 from vdev.agent import Agent, Options
 from vdev.config import load_text
 from vdev.core.allocation import preferred
+from vdev.core.decide import Decider, World
 from vdev.core.inventory import resources
 from vdev.core.inventory.arrange import arrange
 from vdev.core.inventory.difference import Changed, diff
@@ -132,7 +133,7 @@ def _measured() -> dict[str, int]:
         "Allocate of 1 device": asyncio.run(_allocate(plain, 1)),
         "Allocate of 8 devices": asyncio.run(_allocate(plain, 8)),
         f"health of 1 of {_DEVICES} devices changes": instructions(_one_changes(plain)),
-        f"nothing changes, {_DEVICES} devices": instructions(_nothing_changes(plain)),
+        f"a decision that changes nothing, {_DEVICES} devices": instructions(_nothing_changes(plain)),
         f"arrange {_DEVICES} devices": instructions(lambda: _arranged(configs.plain(1, _DEVICES), read=False)),
         f"encode {_DEVICES} devices": instructions(lambda: ListEncoder().encode(plain.resources[_NAME].slots)),
         "prefer 8 of 16 linked": instructions(lambda: linked.prefer(sixteen, [], 8)),
@@ -234,12 +235,15 @@ def _one_changes(plain: Inventory) -> Callable[[], None]:
 
 
 def _nothing_changes(plain: Inventory) -> Callable[[], None]:
-    """A look around that finds nothing new."""
+    """A turn that finds nothing new: the whole decision, and the difference to what is listed."""
+    decider = Decider()
+    ailing = {"d0-500": Health(healthy=False, reason="broken")}
+    listed = decider.decide(World(base=plain, verdicts=ailing)).inventory
 
     def act() -> None:
-        fresh = resources.with_health(plain, {"d0-500": Health()})
-        kept = retain.retain(plain, fresh, {}, retain.Holdings(), 0.0)
-        assert not diff(plain, kept.inventory)
+        plan = decider.decide(World(base=plain, verdicts=ailing, listed=listed))
+        assert plan.inventory is listed
+        assert not diff(listed, plan.inventory)
 
     return act
 
