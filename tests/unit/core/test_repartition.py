@@ -1,0 +1,387 @@
+"""What becomes of a layout that a label chooses: a held partition is never cut, and states follow the protocol."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.core.conftest import Build
+from vdev.core import repartition
+from vdev.core.partitions.choice import NamedLayout, PartitionChoice, generated
+from vdev.core.repartition import PATIENCE, Progress, Seen, State
+from vdev.core.spec import Flags, MigStrategy, Spec
+
+MIG = "nvidia.com/mig.config"
+COUNT = 2
+LAYOUTS = {
+    **generated(Build.geometry, COUNT),
+    "first": NamedLayout({0: ("3g.20gb", "1g.5gb")}),
+    "balanced": NamedLayout(dict.fromkeys(range(COUNT), ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"))),
+    "too-much": NamedLayout({}, "a device holds at most 7"),
+}
+NAMES = st.sampled_from([*LAYOUTS, "unknown", None])
+
+
+class Node:
+    """A node whose label changes: what is listed follows from what is in force, as in the agent."""
+
+    def __init__(self, *, label=MIG, value=None, default="", layouts=None, strategy=MigStrategy.MIXED):
+        self.build = Build()
+        choice = PartitionChoice(label=label, default=default, layouts=layouts or LAYOUTS)
+        entry = self.build.entry(count=COUNT, choice=choice, partitions=choice.initial)
+        self.spec = Spec(entries=(entry,), flags=Flags(mig_strategy=strategy))
+        self.found = {entry.name: self.build.raws(entry)}
+        self.progresses = {}
+        self.labels = {label: value} if value else {}
+        self.label, self.now, self.listed, self.holders, self.complete = label, 0.0, None, {}, True
+        self.look()
+
+    @property
+    def progress(self):
+        """What became of the label."""
+        return self.progresses[self.label]
+
+    @property
+    def state(self):
+        """How far it is."""
+        return self.progress.state
+
+    @property
+    def told(self):
+        """The label with the state, as the plan has it."""
+        return repartition.state_labels(self.progresses, self.spec.entries).get(
+            self.spec.entries[0].choice.state_label, ""
+        )
+
+    @property
+    def keys(self):
+        """All that is listed."""
+        return sorted((name, slot) for name, each in self.listed.resources.items() for slot in each.ids)
+
+    @property
+    def counts(self):
+        """How many of each resource are listed."""
+        return {name.partition("/")[2]: len(each.slots) for name, each in self.listed.resources.items() if each.slots}
+
+    def choose(self, value):
+        """Set the label, or take it away."""
+        self.labels.pop(self.label, None)
+        if value:
+            self.labels[self.label] = value
+        self.look()
+
+    def look(self, *, known=True):
+        """One turn of the agent."""
+        hardware = {name: {raw.index: raw.id for raw in raws} for name, raws in self.found.items()}
+        seen = Seen(
+            labels=dict(self.labels) if known else None,
+            hardware=hardware,
+            held={key: f"pod default/{who}" for key, who in self.holders.items()},
+            complete=self.complete,
+            now=self.now,
+            **({"listed": self.listed} if self.listed else {}),
+        )
+        self.progresses = repartition.look(self.progresses, self.spec.entries, self.spec.flags.mig_strategy, seen)
+        served = repartition.in_force(self.spec, self.progresses)
+        self.listed = self.build.inventory(*served.entries, found=self.found, mig_strategy=served.flags.mig_strategy)
+
+    def write(self):
+        """The state's label is written, and seen."""
+        if self.told:
+            self.labels[self.spec.entries[0].choice.state_label] = self.told
+        self.look()
+
+    def restart(self, *, known=True):
+        """All is forgotten but what is recorded."""
+        before = self.progress
+        self.progresses = {
+            self.label: Progress(label=self.label, value=before.value, state=before.state, sentence=before.sentence)
+        }
+        self.look(known=known)
+
+
+def test_a_first_start_takes_what_the_label_says():
+    """Nothing is listed yet, so nothing is cut."""
+    node = Node(value="balanced")
+    assert ("success", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}) == (node.told, node.counts)
+
+
+@pytest.mark.parametrize(("default", "counts"), [("", {"gpu": 2}), ("all-3g.20gb", {"mig-3g.20gb": 4})])
+def test_without_the_label_the_default_is_in_force_and_no_state_is_written(default, counts):
+    """A node that nobody labelled says nothing."""
+    node = Node(default=default)
+    assert ("", counts) == (node.told, node.counts)
+
+
+def test_a_new_value_is_pending_until_that_is_written():
+    """Then it is put in force."""
+    node = Node(value="all-disabled")
+    node.choose("all-1g.5gb")
+    assert ("pending", {"gpu": 2}) == (node.told, node.counts)
+    node.look()
+    assert State.PENDING is node.state
+    node.write()
+    assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
+
+
+def test_an_api_server_that_takes_nothing_delays_it_by_seconds():
+    """The devices do not depend on it."""
+    node = Node(value="all-disabled")
+    node.choose("all-1g.5gb")
+    node.now = node.progress.again_at - 0.01
+    node.look()
+    assert State.PENDING is node.state
+    node.now = node.progress.again_at
+    node.look()
+    assert State.SUCCESS is node.state
+
+
+def test_what_is_in_force_already_is_never_pending():
+    """Two names of one layout."""
+    node = Node(
+        value="all-2g.10gb", layouts=LAYOUTS | {"same": NamedLayout({0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3})}
+    )
+    before = node.listed
+    node.choose("same")
+    assert ("success", before) == (node.told, node.listed)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nothing", "there is no layout 'nothing'; known: all-disabled"),
+        ("too-much", "the layout 'too-much' does not fit the devices of gpu: a device holds at most 7"),
+    ],
+)
+def test_what_cannot_be_had_fails_and_changes_nothing(name, why):
+    """Whatever it was before."""
+    node = Node(value="balanced")
+    before = node.listed
+    node.choose(name)
+    assert ("failed", before) == (node.told, node.listed)
+    assert node.progress.sentence.startswith(why)
+    node.choose("balanced")
+    assert "success" == node.told
+
+
+def test_an_unknown_name_at_the_start_leaves_the_default():
+    """There is no other layout that could stay."""
+    node = Node(value="nothing", default="all-3g.20gb")
+    assert ("failed", {"mig-3g.20gb": 4}) == (node.told, node.counts)
+
+
+@pytest.mark.parametrize("way", ["before", "while it is pending"])
+def test_a_held_partition_is_not_cut(way):
+    """The sentence names the pod. It stays failed though the pod goes, until the value is another one."""
+    node = Node(value="all-1g.5gb")
+    before = node.listed
+    held = next(key for key in node.keys if key[1] == before.resources["nvidia.com/mig-1g.5gb"].slots[3].id)
+    if way == "before":
+        node.holders[held] = "holder"
+    node.choose("all-3g.20gb")
+    node.holders[held] = "holder"
+    node.write()
+    assert ("failed", before) == (node.told, node.listed)
+    assert "pod default/holder holds 1g.5gb at slice 3 of device 0 of gpu" in node.progress.sentence
+    node.holders.clear()
+    node.look()
+    assert "failed" == node.told
+    node.choose("all-2g.10gb")
+    node.write()
+    assert {"mig-2g.10gb": 6} == node.counts
+
+
+def test_a_held_whole_device_is_not_cut():
+    """Nor is another one of the same node: all change or none."""
+    node = Node(value="all-disabled")
+    node.holders[node.keys[1]] = "holder"
+    node.choose("all-1g.5gb")
+    assert ("failed", {"gpu": 2}) == (node.told, node.counts)
+    assert "holds device 1 of gpu" in node.progress.sentence
+
+
+def test_a_held_partition_that_stays_hinders_nothing():
+    """Neither one of a device that is left alone."""
+    node = Node(value="all-3g.20gb")
+    slots = node.listed.resources["nvidia.com/mig-3g.20gb"].slots
+    stays = next(slot.id for slot in slots if slot.device.raw.index == 0 and slot.device.slices.start == 4)
+    alone = next(slot.id for slot in slots if slot.device.raw.index == 1)
+    node.holders = {("nvidia.com/mig-3g.20gb", stays): "a", ("nvidia.com/mig-3g.20gb", alone): "b"}
+    node.choose("first")
+    node.write()
+    assert ("success", {"mig-3g.20gb": 3, "mig-1g.5gb": 1}) == (node.told, node.counts)
+
+
+def test_nothing_is_cut_while_nobody_can_say_who_holds_what():
+    """It stays pending for as long."""
+    node = Node(value="all-3g.20gb")
+    node.complete = False
+    node.choose("balanced")
+    node.write()
+    node.now += 100
+    node.look()
+    assert ("pending", None) == (node.told, node.progress.again_at)
+    assert "waiting for the kubelet to say which devices pods hold" == node.progress.sentence
+    node.complete = True
+    node.look()
+    assert "success" == node.told
+
+
+def test_a_file_that_means_something_else_by_a_name_triggers():
+    """As another value does."""
+    node = Node(value="first")
+    (entry,) = node.spec.entries
+    layouts = LAYOUTS | {"first": NamedLayout({0: ("7g.40gb",)})}
+    node.spec = replace(node.spec, entries=(replace(entry, choice=replace(entry.choice, layouts=layouts)),))
+    node.look()
+    assert "pending" == node.told
+    node.write()
+    assert {"mig-7g.40gb": 1, "gpu": 1} == node.counts
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the label is seen at once", "nobody tells the label yet"])
+def test_a_restart_goes_on_from_what_was_listed(known):
+    """It cuts nothing, and what had failed still has."""
+    node = Node(value="balanced")
+    before = node.listed
+    node.restart(known=known)
+    assert ("success", before) == (node.told, node.listed)
+    node.holders[node.keys[0]] = "holder"
+    node.choose("all-disabled")
+    assert "failed" == node.told
+    sentence = node.progress.sentence
+    node.holders.clear()
+    node.restart(known=known)
+    node.look()
+    assert ("failed", sentence, before) == (node.told, node.progress.sentence, node.listed)
+
+
+def test_a_value_that_changed_meanwhile_triggers_after_a_restart():
+    """It is a new value all the same."""
+    node = Node(value="balanced")
+    node.choose("nothing")
+    node.labels[MIG] = "all-1g.5gb"
+    node.restart()
+    assert "pending" == node.told
+
+
+def test_amd_tells_success_and_failure_alone():
+    """Without a word in between."""
+    node = Node(label="dcm.amd.com/gpu-config-profile", value="all-disabled")
+    assert {"dcm.amd.com/gpu-config-profile-state": "success"} == repartition.state_labels(
+        node.progresses, node.spec.entries
+    )
+    node.choose("all-1g.5gb")
+    assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
+    node.holders[node.keys[0]] = "holder"
+    node.choose("all-disabled")
+    assert "failure" == node.told
+
+
+def test_under_migstrategy_none_partitions_are_not_listed_and_nothing_is_cut():
+    """A held device stays whole to the kubelet whatever the label says."""
+    node = Node(value="all-disabled", strategy=MigStrategy.NONE)
+    node.holders[node.keys[0]] = "holder"
+    node.choose("all-1g.5gb")
+    assert ("success", {"gpu": 2}) == (node.told, node.counts)
+
+
+def test_entries_with_one_label_change_together():
+    """A name that one of them does not know leaves that one alone."""
+    build = Build()
+    small = {"both": NamedLayout({0: ("1g.5gb",)}), "one": NamedLayout({0: ("2g.10gb",)})}
+    entries = tuple(
+        build.entry(name, count=1, choice=PartitionChoice(label=MIG, default="both", layouts=layouts))
+        for name, layouts in (("a", small), ("b", {"both": NamedLayout({0: ("7g.40gb",)})}))
+    )
+    spec = Spec(entries=entries, flags=Flags(mig_strategy=MigStrategy.MIXED))
+    cut, _ = repartition.chosen(spec, {MIG: "both"})
+    assert [{0: ("1g.5gb",)}, {0: ("7g.40gb",)}] == [each.partitions for each in cut.entries]
+    cut, (_, *_) = repartition.chosen(spec, {MIG: "one"})
+    assert {0: ("2g.10gb",)} == cut.entries[0].partitions
+
+
+class HeldIsNeverCut(RuleBasedStateMachine):
+    """Labels, pods, writes, restarts and time, in any order."""
+
+    @initialize(value=NAMES, default=st.sampled_from(["", "balanced", "all-enabled"]))
+    def begin(self, value, default):
+        """A node, with a label or without."""
+        self.node = Node(value=value, default=default)
+        self.pods = itertools.count()
+
+    @rule(value=NAMES)
+    def label(self, value):
+        """Nothing is cut before `pending` was there, or after a failure."""
+        before = self.node.listed
+        self.node.choose(value)
+        if self.node.state in (State.PENDING, State.FAILED):
+            assert self.node.counts == {
+                name.partition("/")[2]: len(r.slots) for name, r in before.resources.items() if r.slots
+            }
+
+    @precondition(lambda self: self.node.keys)
+    @rule(data=st.data())
+    def start_pod(self, data):
+        """A pod gets something."""
+        key = data.draw(st.sampled_from(self.node.keys))
+        self.node.holders.setdefault(key, f"pod-{next(self.pods)}")
+        self.node.look()
+
+    @precondition(lambda self: self.node.holders)
+    @rule(data=st.data())
+    def end_pod(self, data):
+        """What failed does not succeed by that."""
+        before = self.node.state
+        del self.node.holders[data.draw(st.sampled_from(sorted(self.node.holders)))]
+        self.node.look()
+        assert (self.node.state is State.FAILED) == (before is State.FAILED)
+
+    @rule()
+    def write(self):
+        """The state is written."""
+        self.node.write()
+
+    @rule(seconds=st.sampled_from([0.5, PATIENCE]))
+    def wait(self, seconds):
+        """Time passes."""
+        self.node.now += seconds
+        self.node.look()
+
+    @rule(known=st.booleans())
+    def restart(self, known):
+        """It changes nothing."""
+        counts, state = self.node.counts, self.node.state
+        self.node.restart(known=known)
+        assert counts == self.node.counts
+        assert state is self.node.state
+
+    @rule(complete=st.booleans())
+    def kubelet(self, complete):
+        """It says who holds what, or not."""
+        self.node.complete = complete
+        self.node.look()
+
+    @invariant()
+    def what_is_held_is_listed(self):
+        """A held partition is never cut."""
+        assert self.node.holders.keys() <= set(self.node.keys)
+
+    @invariant()
+    def success_means_in_force(self):
+        """And a failure says why."""
+        progress, (entry,) = self.node.progress, self.node.spec.entries
+        assert (progress.state is State.FAILED) <= bool(progress.sentence)
+        layout = entry.choice.layouts.get(progress.value or entry.choice.default)
+        if progress.state is State.SUCCESS and layout:
+            in_force = progress.parts[entry.name]
+            assert {k: sorted(v or ()) for k, v in layout.parts.items()} == {
+                k: sorted(each.partition("@")[0] for each in in_force[k] or ()) for k in layout.parts
+            }
+
+
+TestHeldIsNeverCut = HeldIsNeverCut.TestCase
+TestHeldIsNeverCut.settings = settings(stateful_step_count=30, deadline=None)
