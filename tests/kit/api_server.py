@@ -375,10 +375,8 @@ class ApiServer:
         head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         client.writer.write(head.encode())
         await client.writer.drain()
-        client.watches = True
-        self.watching += 1
         ends = [
-            asyncio.ensure_future(self._events(client.writer, kind, namespace, chosen, seen, params)),
+            asyncio.ensure_future(self._events(client, kind, namespace, chosen, seen, params)),
             asyncio.ensure_future(client.reader.read(1)),
         ]
         try:
@@ -389,7 +387,7 @@ class ApiServer:
             if ends[1] in done:
                 raise ConnectionResetError
         finally:
-            self.watching -= 1
+            self.watching -= client.watches
             client.watches = False
             for each in ends:
                 each.cancel()
@@ -397,7 +395,9 @@ class ApiServer:
         client.writer.write(b"0\r\n\r\n")
         await client.writer.drain()
 
-    async def _events(self, writer, kind, namespace, chosen, seen, params):
+    async def _events(self, client, kind, namespace, chosen, seen, params):
+        """Counted as a watch once all that was there is told, so that a test knows from where it goes on."""
+        writer = client.writer
         if seen == 0:
             for each in self.objects.all(kind, namespace):
                 if chosen(each):
@@ -418,6 +418,8 @@ class ApiServer:
                 _event(writer, "BOOKMARK", mark)
             seen = self.objects.version
             await writer.drain()
+            self.watching += not client.watches
+            client.watches = True
             await self.objects.newer(seen)
 
 
