@@ -6,6 +6,7 @@ A call that blocks the event loop inside the plugin fails the test.
 import asyncio
 import contextlib
 import functools
+import importlib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,9 @@ class RunningAgent:
 
 @pytest.fixture(scope="session")
 def _inotify():
-    """The first use of inotify_simple runs `ldconfig` to find libc, once per process and before anything is served."""
+    """What the first use in a process reads: inotify_simple runs `ldconfig` to find libc, the metrics look at /proc."""
     inotify_simple.INotify().close()
+    importlib.import_module("prometheus_client")
 
 
 @pytest.fixture

@@ -13,31 +13,55 @@ from vdev.sim import Phase, manifest
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 BESIDE = {"nvidia-time-slicing.yaml": "nvidia-devices.yaml"}  # examples that are only half of a configuration
+UNPLANNED = {"nvidia.com/gfd.timestamp"}  # the time of the start
 FIRST_LINE = "# yaml-language-server: $schema=vdev.schema.json"
 
 
 async def plan(files, capsys):
-    """What `vdev plan` says that the node advertises: devices by resource."""
+    """What `vdev plan` says."""
     assert 0 == await asyncio.to_thread(main, ["plan", "--node", "node-1", "-o", "json", *map(str, files)])
     document = json.loads(capsys.readouterr().out)
     assert [] == document["problems"]
-    return {resource["name"]: len(resource["devices"]) for resource in document["resources"]}
+    return document
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-async def test_an_example_runs(path, kubelet, start_agent, capsys):
-    """Capacity is what the plan says, a pod with one device of each resource runs, and nothing is wrong on the wire."""
+async def test_an_example_runs(path, kubelet, start_agent, account, api_server, capsys):
+    """Node and kubelet have what the plan says, a pod with one device of each resource runs, and no call was wrong."""
     files = [path, *(path.with_name(name) for name in [BESIDE.get(path.name)] if name)]
     planned = await plan(files, capsys)
-    await start_agent("", files=tuple(files))
-    await kubelet.wait_until(lambda: dict(kubelet.node().capacity) == planned, what=f"{planned}")
-    for number, name in enumerate(planned):
+    resources = {each["name"]: len(each["devices"]) for each in planned["resources"]}
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    await start_agent("", files=tuple(files), api_server=account, wait=False)
+    await api_server.until(lambda: shown(api_server.object("nodes", "node-1")) == wanted(planned))
+    if planned["nodeStatus"]:
+        assert {} == kubelet.node().capacity
+        assert planned["nodeStatus"].keys() == resources.keys()
+        return
+    await kubelet.wait_until(lambda: dict(kubelet.node().capacity) == resources, what=f"{resources}")
+    for number, name in enumerate(resources):
         pod = await kubelet.run_pod(manifest(f"pod-{number}", {name: 1}))
         assert (Phase.RUNNING, "") == (pod.phase, pod.message)
         edits = pod.container().edits
         assert any((edits.envs, edits.devices, edits.mounts, edits.cdi_devices))
-    assert planned == dict(kubelet.node().allocatable)
+    assert resources == dict(kubelet.node().allocatable)
     assert [] == kubelet.errors
+
+
+def wanted(planned):
+    """What the Node shall have by a plan: labels, conditions, capacity."""
+    capacity = {name: str(each["capacity"]) for name, each in planned["nodeStatus"].items()}
+    return planned["nodeLabels"], planned["conditions"], capacity
+
+
+def shown(node):
+    """What it has, without times."""
+    labels, status = node["metadata"].get("labels", {}), node.get("status", {})
+    conditions = [
+        {key: value for key, value in each.items() if not key.endswith("Time")} for each in status.get("conditions", ())
+    ]
+    capacity = status.get("capacity", {})
+    return {key: value for key, value in labels.items() if key not in UNPLANNED}, conditions, capacity
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -66,6 +90,10 @@ FEATURES = [
     ("resources", "gpus"),
     ("resources", "mig"),
     ("node", "labels"),
+    ("node", "events"),
+    ("node", "conditions"),
+    ("node", "status"),
+    ("devices", "*", "conditions"),
     ("devices", "*", "labels"),
 ]
 

@@ -1,0 +1,80 @@
+"""Each switch under `node` does its work with exactly the permissions that its component in deploy/ gives."""
+
+import pytest
+import yaml
+
+from tests.kit.manifests import DEPLOY
+
+CONFIG = """
+version: v1
+node: {NODE}
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    virtual: {count: 2}
+    labels: {acme.dev/tier: gold}
+    conditions: [{type: NpuHealthy}]
+"""
+
+
+def rules(component):
+    """The permissions of a component's roles, as the API server of the tests has them."""
+    text = (DEPLOY / "components" / component / "rbac.yaml").read_text()
+    roles = [each for each in yaml.safe_load_all(text) if each["kind"] in ("Role", "ClusterRole")]
+    return {
+        f"{verb} {resource}"
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def has_label(_server, node):
+    """Whether the node has the label of the entry."""
+    return "gold" == node["metadata"]["labels"].get("acme.dev/tier")
+
+
+def has_condition(_server, node):
+    """Whether it has the condition of the entry."""
+    return "NpuHealthy" in {each["type"] for each in node["status"]["conditions"]}
+
+
+def has_resource(_server, node):
+    """Whether its status has the resource."""
+    return "2" == node["status"]["capacity"].get("acme.dev/npu")
+
+
+def has_event(server, _node):
+    """Whether there is an Event."""
+    return bool(server.all("events", "default"))
+
+
+@pytest.mark.parametrize(
+    ("component", "switch", "done"),
+    [
+        ("node-labels", "labels", has_label),
+        ("node-status", "conditions", has_condition),
+        ("node-status", "status", has_resource),
+        ("node-events", "events", has_event),
+    ],
+)
+async def test_a_component_is_enough(component, switch, done, start_agent, account, api_server):
+    """And nothing that it leaves out is ever missed."""
+    status = {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    document = {"metadata": {"name": "node-1", "labels": {"kubernetes.io/os": "linux"}}}
+    await api_server.add("nodes", document, manager="kubelet", status=status)
+    api_server.permissions = rules(component)
+    agent = await start_agent(CONFIG.replace("NODE", f"{switch}: true"), api_server=account, wait=False)
+    await api_server.until(lambda: done(api_server, api_server.object("nodes", "node-1")))
+    assert [] == [each for each in agent.agent.reconciler.problems if each.is_error]
+
+
+@pytest.mark.parametrize("switch", ["labels", "conditions", "status", "events"])
+async def test_without_any_permission(switch, start_agent, account, api_server):
+    """A problem names the permission; nothing is written."""
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    api_server.permissions = set()
+    agent = await start_agent(CONFIG.replace("NODE", f"{switch}: true"), api_server=account, wait=False)
+    await api_server.until(lambda: any("may not get nodes" in str(each) for each in agent.agent.reconciler.problems))
+    assert 1 == api_server.changes
