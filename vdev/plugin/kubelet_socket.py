@@ -7,19 +7,17 @@ behind. So the file's existence says little and its identity says much: a new in
 import asyncio
 import os
 import secrets
-import socket
 import stat
 from pathlib import Path
 
 import structlog
 
 from ..core.model import names
-from ..errors import SocketError
 from ..hostfs.look import listed
+from ..sockets.files import MAX_SOCKET_PATH, is_dead
 
 log = structlog.get_logger(__name__)
 
-MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 _OURS = "vdev-*.sock"
 
 
@@ -92,16 +90,6 @@ class KubeletSocket:
             log.info("removed the socket of a process that is gone", socket=str(path))
 
 
-def check_socket_path(path: Path) -> None:
-    """Raise SocketError for a path that is too long for a socket; gRPC itself would hide the reason."""
-    length = len(os.fsencode(path))
-    if length > MAX_SOCKET_PATH:
-        raise SocketError(
-            f"a socket path in {path.parent} would have {length} bytes; the system allows {MAX_SOCKET_PATH}: "
-            "use a shorter --kubelet-dir"
-        )
-
-
 def _identity(path: Path | None) -> tuple[int, int, int] | None:
     if path is None:
         return None
@@ -116,24 +104,10 @@ def _identity(path: Path | None) -> tuple[int, int, int] | None:
 def _leftovers(directory: Path) -> list[Path]:
     removed = []
     for path in listed(directory):
-        if path.match(_OURS) and _is_dead(path):
+        if path.match(_OURS) and is_dead(path):
             try:
                 path.unlink()
             except OSError:
                 continue
             removed.append(path)
     return removed
-
-
-def _is_dead(path: Path) -> bool:
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            return False
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.settimeout(1.0)
-            probe.connect(str(path))
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -12,8 +12,8 @@ import grpc
 from ..core.retention.holders import Answer
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
+from ..sockets.files import MAX_SOCKET_PATH
 from .kubelet_channel import kubelet_channel
-from .kubelet_socket import MAX_SOCKET_PATH
 
 
 class RateLimited(Exception):

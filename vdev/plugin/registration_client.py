@@ -14,8 +14,8 @@ import grpc
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
+from ..sockets.files import check_socket_path
 from .kubelet_channel import kubelet_channel
-from .kubelet_socket import check_socket_path
 
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back

@@ -27,11 +27,11 @@ from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory.resources import Resource
 from ..core.model.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
+from ..sockets.server import SocketServer
 from . import registration_client
 from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import KubeletSocket
 from .servicer import RequestHandler, Servicer
-from .socket_server import SocketServer
 
 log = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class ResourceService:
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
         self._spoilt: set[Path] = set()  # sockets that a fault spoilt; their files go when another one is registered
-        self._server: SocketServer | None = None
+        self._server: SocketServer[Servicer] | None = None
         self._wake = asyncio.Event()
         self._stopping = False
         self._registering = Interruption()
@@ -217,7 +217,7 @@ class ResourceService:
         finally:
             self.stop()
 
-    async def _serving(self) -> SocketServer:
+    async def _serving(self) -> SocketServer[Servicer]:
         if self._server is not None and not self._renew and await asyncio.to_thread(self._server.owns_socket):
             return self._server
         await self._close()
@@ -234,7 +234,7 @@ class ResourceService:
         return server
 
     @contextlib.asynccontextmanager
-    async def _reachable(self, server: SocketServer) -> AsyncIterator[None]:
+    async def _reachable(self, server: SocketServer[Servicer]) -> AsyncIterator[None]:
         """Make the socket's file anew if it vanishes while a kubelet that accepted the registration still dials it.
 
         The kubelet dials one name for up to ten seconds. Another name must not be registered meanwhile: when the first
@@ -253,7 +253,7 @@ class ResourceService:
         if failure is not None:
             raise failure
 
-    async def _restore(self, server: SocketServer, over: asyncio.Event) -> None:
+    async def _restore(self, server: SocketServer[Servicer], over: asyncio.Event) -> None:
         servicer = server.servicer
         asked = servicer.options_calls
         while servicer.options_calls == asked and not over.is_set():
@@ -269,7 +269,7 @@ class ResourceService:
             if not over.is_set():
                 await self._wake.wait()
 
-    async def _register(self, server: SocketServer) -> None:
+    async def _register(self, server: SocketServer[Servicer]) -> None:
         if self._link.socket is None:
             self._become(State.SERVING)
             return
@@ -290,7 +290,7 @@ class ResourceService:
         self.registrations += 1
         self._become(State.REGISTERED)
 
-    async def _until_dropped(self, server: SocketServer, opened: int) -> bool:
+    async def _until_dropped(self, server: SocketServer[Servicer], opened: int) -> bool:
         """Return when it is time to register again; the server is closed where it cannot be used any more.
 
         True when the kubelet ended the stream, false for everything else.
@@ -324,7 +324,7 @@ class ResourceService:
         if self._generation != self._link.generation:
             self._generation, self._attempt = self._link.generation, 0
 
-    async def _is_served(self, server: SocketServer) -> bool:
+    async def _is_served(self, server: SocketServer[Servicer]) -> bool:
         """Whether the socket is there for the kubelet that answers, which may be one that nobody has noticed yet.
 
         It is met before it is registered with: noticed later, it would be taken for yet another one.

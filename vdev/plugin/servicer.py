@@ -1,7 +1,7 @@
 """The five RPCs of one resource, and its open ListAndWatch streams.
 
 A servicer answers from the resource as it is now and decides nothing. A new state is a new value of `resource`, which
-is sent to every open stream. Sockets are the business of `socket_server`, registration that of `service`.
+is sent to every open stream. Sockets are the business of `sockets.server`, registration that of `service`.
 """
 
 import asyncio
@@ -156,7 +156,7 @@ class Servicer:
             pre_start_required=self.resource.pre_start_required, get_preferred_allocation_available=True
         )
 
-    def handlers(self) -> grpc.GenericRpcHandler:
+    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         """The RPCs, for a gRPC server on the running loop."""
         deadline = self._requests.allocate_deadline
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
@@ -168,7 +168,7 @@ class Servicer:
             Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest, deadline),
             Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest, _PRE_START),
         }
-        return grpc.method_handlers_generic_handler(_SERVICE, methods)
+        return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
     def _unary(self, rpc: Rpc, handler: Callable[[Any], Awaitable[Any]], request: Any, deadline: float) -> Any:
         return grpc.unary_unary_rpc_method_handler(

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from vdev.plugin.kubelet_socket import MAX_SOCKET_PATH, KubeletSocket
+from vdev.plugin.kubelet_socket import KubeletSocket
+from vdev.sockets.files import MAX_SOCKET_PATH
 
 
 def test_a_relative_directory_counts_in_full(tmp_path, monkeypatch):

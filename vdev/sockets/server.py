@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import os
 import resource as limits
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import grpc
 
@@ -16,8 +18,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import SocketError
 from ..hostfs.look import is_directory
-from .kubelet_socket import check_socket_path
-from .servicer import Servicer
+from .files import check_socket_path
 
 _EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
 _FREE = 128  # file descriptors that are enough for everything else
@@ -28,11 +29,24 @@ _OPTIONS = (
 )
 
 
-class SocketServer:
+class Servicer(Protocol):
+    """What is served on a socket."""
+
+    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
+        """The RPCs of each of its services."""
+
+    def close(self) -> None:
+        """End its streams and what hangs."""
+
+
+_Servicer = TypeVar("_Servicer", bound=Servicer)
+
+
+class SocketServer(Generic[_Servicer]):
     """Serves what `servicer` answers on the socket at `path`."""
 
     def __init__(
-        self, servicer: Servicer, path: Path, *, intervals: Intervals = PRODUCTION, clock: Clock = SYSTEM
+        self, servicer: _Servicer, path: Path, *, intervals: Intervals = PRODUCTION, clock: Clock = SYSTEM
     ) -> None:
         self.servicer = servicer
         self.path = path
@@ -47,7 +61,7 @@ class SocketServer:
         if _are_scarce():
             raise SocketError(f"cannot create a socket in {self.path.parent}: {_EXHAUSTED}")
         server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((self.servicer.handlers(),))
+        server.add_generic_rpc_handlers(tuple(self.servicer.handlers()))
         try:
             server.add_insecure_port(f"unix:{self.path}")
             async with self._clock.timeout(self._intervals.server):
