@@ -15,6 +15,7 @@ from ..core.model.problem import Problem, error
 from ..core.spec import Spec
 from ..errors import ConfigError
 from .checks import fault_targets, whole_file
+from .checks.dra import check_dra
 from .checks.entries import check_entries, check_entry
 from .checks.fault_rule import check_rule
 from .checks.node_section import check_node
@@ -82,6 +83,7 @@ def built(
     entries = list(validated.items(("devices",), validated.file.devices))
     for path, model in entries:
         check_entry(model, path, report)
+        check_dra(model, path, report)
     check_entries(entries, report)
     if known is None:
         presets = PresetTexts([*preset_dirs, *_presets_dir(validated.file.presets_dir, report)])

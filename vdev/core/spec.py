@@ -10,6 +10,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from .model.device import EMPTY, IdStyle
+from .model.dra import DraSpec
 from .model.fault_rules import NO_RULES, FaultSpec
 from .model.template import Template
 from .model.virtual_node import StandIn
@@ -393,6 +394,8 @@ class EntrySpec:
     if_release_fails: OnFailure = OnFailure.BLOCK
     labels: tuple[tuple[str, Template], ...] = ()  # of the node, beside those of the devices' maker
     conditions: tuple[ConditionSpec, ...] = ()
+    listed: bool = True  # by a device plugin
+    dra: DraSpec | None = None  # published for Dynamic Resource Allocation
     gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
 
     @property
@@ -408,7 +411,8 @@ class EntrySpec:
     @property
     def without_node(self) -> "EntrySpec":
         """The entry without what the node says of it, which changes no device and nothing that a container gets."""
-        return replace(self, labels=(), conditions=()) if self.labels or self.conditions else self
+        said = self.labels or self.conditions or self.dra
+        return replace(self, labels=(), conditions=(), dra=None) if said else self
 
     @property
     def possible_profiles(self) -> frozenset[str]:

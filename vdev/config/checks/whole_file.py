@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ...core.model.dra import Api
 from ...core.model.place import KeyPath
 from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, VirtualSource
 from ..report import Report
@@ -22,7 +23,7 @@ def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], rep
     """
     counts: dict[str, int] = {}
     for path, entry in compiled.items():
-        if isinstance(entry.source, VirtualSource) and not entry.on_nodes:
+        if isinstance(entry.source, VirtualSource) and not entry.on_nodes and entry.listed:
             before = counts.get(entry.resource, 0)
             counts[entry.resource] = before + entry.source.count
             if before <= MAX_COUNT < counts[entry.resource]:
@@ -45,7 +46,7 @@ def check_flags(validated: Validated, models: Entries, report: Report) -> None:
     model = validated.file.flags
     is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
     for path, entry_ in models:
-        if is_none and entry_.partitions:
+        if is_none and entry_.partitions and Api.DEVICE_PLUGIN in entry_.advertise:
             message = f"the partitions of {entry_.name} are not advertised under migStrategy none"
             report.warning((*path, "partitions"), message, "set flags.migStrategy to single or mixed")
     for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ...core import spec
+from ...core.model.dra import Api
 from ...core.model.place import KeyPath
 from ...core.partitions.choice import PartitionChoice
 from ...core.spec import EntrySpec, VirtualSource
@@ -13,6 +14,7 @@ from ..report import Report
 from ..schema import sources
 from ..schema.entry import Entry
 from ..schema.partitions import FromLabel
+from .dra_spec import dra_spec
 from .partition_choice import partition_choice
 from .templated import actions, container, health, labels, parser, virtual_node
 from .virtual_block import Resolved, cannot_be_cut, partitions, virtual
@@ -62,6 +64,8 @@ def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, layouts: Layou
             )
             for each in model.conditions
         ),
+        listed=Api.DEVICE_PLUGIN in model.advertise,
+        dra=dra_spec(model, resolved, parse, path, report) if Api.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
     )
 

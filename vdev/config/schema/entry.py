@@ -2,8 +2,10 @@
 
 from typing import Annotated
 
+from ...core.model.dra import Api
 from ...core.model.names import ENTRY_NAME
 from ...core.spec import GroupBy, OnFailure, Probe
+from .dra_block import Advertise, Dra
 from .lifecycle_actions import Action
 from .node_section import Condition, LabelKey, LabelValue
 from .partitions import Partitions
@@ -112,6 +114,11 @@ class Entry(Section):
     """The extended resource that pods ask for, <domain>/<name>."""
     on_nodes: Annotated[list[NodePattern], one_or_many(STRING)] = []
     """Patterns for names of nodes that have these devices. Default: every node."""
+    advertise: Advertise = [Api.DEVICE_PLUGIN]
+    """How pods can ask for these devices: as an extended resource of the device plugin, by claims of Dynamic Resource
+    Allocation (dra), or both."""
+    dra: Dra | None = None
+    """How Dynamic Resource Allocation offers these devices, where advertise has dra."""
     virtual: Virtual | None = None
     """Virtual devices."""
     glob: Annotated[Glob, not_empty()] | None = None

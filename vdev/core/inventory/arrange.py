@@ -28,9 +28,11 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
     claimed = node_owners.settle(spec.on_node(node), found, memory)
     judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
     advertised = naming.advertise(spec, node, judged.devices, memory)
-    shared = sharing.share(advertised.devices, spec.sharing, memory)
+    claimable = {entry.name: judged.devices.get(entry.name, ()) for entry in spec.on_node(node) if entry.dra}
+    elsewhere = _only_claimed(spec, node)
+    shared = sharing.share(advertised.devices, spec.sharing, memory, elsewhere)
     problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems]
-    entries = {entry.name: entry for entry in spec.on_node(node)}
+    entries = {entry.name: entry for entry in spec.on_node(node) if entry.listed}
     groups = {
         name: tuple(
             memory.recall("slot group", (name, n), (each,), partial(_slot_group, each)) for n, each in enumerate(slots)
@@ -54,7 +56,14 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
             at_worst = sum(part.bytes_at_worst for part in parts)
             if at_worst > list_size.LIST_LIMIT:
                 problems.append(_nearly_too_large(resource, at_worst, where))
-    return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out | judged.refused)
+    return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out | judged.refused, claimable)
+
+
+def _only_claimed(spec: Spec, node: str) -> frozenset[str]:
+    """The names of resources that the node's device plugin does not list, since only claims get their devices."""
+    return frozenset(
+        name for entry in spec.on_node(node) if entry.dra and not entry.listed for name in naming.names_of(spec, entry)
+    )
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], m
     result = Advertised()
     by_resource: dict[str, list[EntrySpec]] = {}
     for entry in spec.on_node(node):
-        by_resource.setdefault(entry.resource, []).append(entry)
+        if entry.listed:
+            by_resource.setdefault(entry.resource, []).append(entry)
     for entries in by_resource.values():
         _one_resource(result, spec, entries, found, memory)
     _unused_patterns(result, spec)
@@ -255,6 +256,13 @@ def name_of_partition(spec: Spec, entry: EntrySpec, profile: str) -> tuple[str, 
     domain, _ = domain_and_name(entry.resource)
     name = f"{domain}/{resource_suffix(entry.geometry, profile)}"
     return name, f"migStrategy mixed gives profile {profile!r} this name"
+
+
+def names_of(spec: Spec, entry: EntrySpec) -> Iterable[str]:
+    """Every name that the entry's devices and partitions may have."""
+    told = [name_of_whole(spec, entry)]
+    told += [name_of_partition(spec, entry, each.name) for each in (entry.geometry.profiles if entry.geometry else ())]
+    return (each[0] for each in told if not isinstance(each, Problem))
 
 
 def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:

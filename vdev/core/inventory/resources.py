@@ -7,12 +7,12 @@
 What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ..memory import Memory
-from ..model.device import HEALTHY, Device, Health, Slot
+from ..model.device import HEALTHY, Device, Health, RawDevice, Slot
 from ..model.problem import Problem
 from ..spec import EntrySpec, Flags
 from . import list_size
@@ -105,12 +105,17 @@ class Resource:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All resources of the node by name, and what a person should know about them."""
+    """All resources of the node by name, and what a person should know about them.
+
+    `claimable` are the raw devices by entry that Dynamic Resource Allocation offers, whether a resource has them or
+    not.
+    """
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)  # device id -> why its resource is named so
     left_out: frozenset[str] = frozenset()  # raw devices that were found and are not handed out; they are not probed
+    claimable: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
 
 
 EMPTY = Inventory()

@@ -46,16 +46,22 @@ class _Replicas:
     problems: tuple[Problem, ...]
 
 
-def share(devices: Mapping[str, Sequence[Sequence[Device]]], spec: SharingSpec | None, memory: Memory) -> Shared:
+def share(
+    devices: Mapping[str, Sequence[Sequence[Device]]],
+    spec: SharingSpec | None,
+    memory: Memory,
+    elsewhere: frozenset[str] = frozenset(),
+) -> Shared:
     """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects.
 
-    `devices` are by resource name, in portions of one entry each.
+    `devices` are by resource name, in portions of one entry each. The resources `elsewhere` have devices that only
+    claims get.
     """
     result = Shared()
     rules = spec.resources if spec else ()
     problems: list[Problem] = []
     for each in rules:
-        if each.name not in devices:
+        if each.name not in devices and each.name not in elsewhere:
             text = f"sharing names {each.name!r}, which this node does not have"
             problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
     for resource, portions in devices.items():

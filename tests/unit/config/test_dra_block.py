@@ -1,0 +1,170 @@
+"""How an entry is advertised: the keys `advertise` and `dra`."""
+
+import pytest
+
+from vdev import config
+from vdev.core.model.dra import Attribute, AttributeKind, DraPartitions, TaintPolicy
+from vdev.errors import ConfigError
+
+ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
+CUT = (
+    "devices:\n- name: a\n  resource: example.com/a\n"
+    "  virtual: {partitioning: {slices: 2, profiles: {half: {slices: 1, memory: 1Gi}}}}\n  "
+)
+
+
+def loaded(text):
+    return config.load_text(text, "f")
+
+
+def entry(text):
+    (only,) = loaded(text).spec.entries
+    return only
+
+
+def refusals(text):
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_device_plugin_alone_unless_said_otherwise():
+    plain = entry(ENTRY)
+    assert (True, None) == (plain.listed, plain.dra)
+    assert entry(f"{ENTRY}advertise: device-plugin") == plain == entry(f"{ENTRY}advertise: [device-plugin]")
+
+
+@pytest.mark.parametrize(("written", "listed"), [("dra", False), ("[dra]", False), ("[dra, device-plugin]", True)])
+def test_published_where_it_is_asked_for(written, listed):
+    found = entry(f"{ENTRY}advertise: {written}")
+    assert listed is found.listed
+    assert ("example.com", DraPartitions.STATIC, ()) == (found.dra.driver, found.dra.partitions, found.dra.attributes)
+    assert (TaintPolicy.NO_SCHEDULE, TaintPolicy.NO_SCHEDULE) == (found.dra.unhealthy, found.dra.lost)
+
+
+@pytest.mark.parametrize(
+    ("resource", "preset", "driver"),
+    [
+        ("nvidia.com/gpu", "a100-sxm4-40gb", "gpu.nvidia.com"),
+        ("example.com/gpu", "dgx-h100", "gpu.nvidia.com"),
+        ("amd.com/gpu", "mi300x", "gpu.amd.com"),
+        ("google.com/tpu", "tpu-v5e", "google.com"),
+        ("nvidia.com/other", "", "nvidia.com"),
+    ],
+)
+def test_the_driver_is_the_makers_else_the_resources_domain(resource, preset, driver):
+    virtual = f"{{preset: {preset}}}" if preset else "{}"
+    text = f"devices: [{{name: a, resource: {resource}, virtual: {virtual}, advertise: dra%s}}]"
+    assert driver == entry(text % "").dra.driver
+    assert "mine.dev" == entry(text % ", dra: {driver: mine.dev}").dra.driver
+
+
+def test_everything_that_can_be_said():
+    found = entry(
+        CUT + "advertise: dra\n  dra:\n    partitions: dynamic\n    taints: {unhealthy: none, lost: NoExecute}\n"
+        "    attributes: {cooling: liquid, example.org/rack: 7, on: true, quoted: '7', fw: {version: 1.2.3-rc.1}, "
+        "n: 'x{index}'}\n"
+    ).dra
+    assert DraPartitions.DYNAMIC is found.partitions
+    assert (TaintPolicy.NONE, TaintPolicy.NO_EXECUTE) == (found.unhealthy, found.lost)
+    *constant, (name, template) = found.attributes
+    assert ("n", "x{index}") == (name, template.source)
+    assert [
+        ("cooling", Attribute(AttributeKind.STRING, "liquid")),
+        ("example.org/rack", Attribute(AttributeKind.INT, 7)),
+        ("on", Attribute(AttributeKind.BOOL, True)),
+        ("quoted", Attribute(AttributeKind.STRING, "7")),
+        ("fw", Attribute(AttributeKind.VERSION, "1.2.3-rc.1")),
+    ] == constant
+
+
+@pytest.mark.parametrize(
+    "block", ["{}", "{attributes: {v: {version: 1.2.3}, t: x, i: 1, b: false}, taints: {lost: none}}"]
+)
+def test_the_effective_configuration_loads_again(block):
+    first = loaded(f"{ENTRY}advertise: dra\n  dra: {block}")
+    assert first.spec == config.load_text(config.render(first.origins)).spec
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("advertise: []", "the list is empty"),
+        ("advertise: [dar]", "'dar' is not allowed here; expected device-plugin or dra; did you mean 'dra'?"),
+        ("advertise: [dra, dra]", "devices[0].advertise[1]: dra is listed twice"),
+        ("dra: {}", "f:5:3: devices[0].dra: a is not advertised by dra, so dra has no effect; set advertise to [dra]"),
+        ("advertise: device-plugin\n  dra: {driver: a.b}", "a is not advertised by dra"),
+        ("advertise: dra\n  dra: {driver: A.b}", "'A.b' is not the name of a driver"),
+        (f"advertise: dra\n  dra: {{driver: {'a' * 64}}}", "has 64 characters; the name of a driver has at most 63"),
+        ("advertise: dra\n  dra: {partition: static}", "unknown key 'partition'"),
+        ("advertise: dra\n  dra: {partitions: none}", "expected static or dynamic"),
+        (
+            "advertise: dra\n  dra: {partitions: dynamic}",
+            "devices[0].dra.partitions: these devices cannot be partitioned",
+        ),
+        ("advertise: dra\n  dra: {taints: NoSchedule}", "dra.taints: expected a mapping"),
+        (
+            "advertise: dra\n  dra: {taints: {lost: None}}",
+            "'None' is not allowed here; expected none, NoSchedule or NoExec",
+        ),
+        (
+            "advertise: dra\n  dra: {attributes: {a-b: x}}",
+            "'a-b' is not the name of an attribute: 'a-b' may hold letters",
+        ),
+        ("advertise: dra\n  dra: {attributes: {1a: x}}", "'1a' is not the name of an attribute"),
+        ("advertise: dra\n  dra: {attributes: {A.b/a: x}}", "'A.b' before '/' is not a DNS name"),
+        (f"advertise: dra\n  dra: {{attributes: {{{'a' * 33}: x}}}}", "has 33 characters; at most 32 are allowed"),
+        ("advertise: dra\n  dra: {attributes: {a: 1.5}}", 'got the number 1.5; write it in quotes: "1.5"'),
+        ("advertise: dra\n  dra: {attributes: {a: 0451}}", 'got the number 0451; write it in quotes: "0451"'),
+        (
+            "advertise: dra\n  dra: {attributes: {a: [x]}}",
+            "expected a string, a whole number, true, false, or {version",
+        ),
+        (
+            f"advertise: dra\n  dra: {{attributes: {{a: {'é' * 33}}}}}",
+            "has 66 bytes; a string in a ResourceSlice has at",
+        ),
+        ("advertise: dra\n  dra: {attributes: {a: '{idx}'}}", "unknown placeholder {idx}"),
+        ("advertise: dra\n  dra: {attributes: {a: '{attributes.q}'}}", "unknown attribute 'q'"),
+        ("advertise: dra\n  dra: {attributes: {a: {version: 580.95.05}}}", "'580.95.05' is not a version: it is three"),
+        (
+            "advertise: dra\n  dra: {attributes: {a: {version: v1.2.3}}}",
+            "attributes.a.version: 'v1.2.3' is not a version",
+        ),
+        ("advertise: dra\n  dra: {attributes: {a: {version: 1.2}}}", "expected a string, and 1.2 unquoted is a number"),
+        ("advertise: dra\n  dra: {attributes: {a: {semver: 1.2.3}}}", "unknown key 'semver'"),
+        (
+            "advertise: dra\n  dra: {attributes: {m: x, example.com/m: y}}",
+            "'m' and 'example.com/m' are the same attribute",
+        ),
+    ],
+)
+def test_what_is_refused(line, expected):
+    assert [each for each in refusals(f"{ENTRY}{line}") if expected in each], refusals(f"{ENTRY}{line}")
+
+
+def test_a_domain_too_long_for_a_driver_needs_another_name():
+    text = f"devices: [{{name: a, resource: {'a.' * 32}b/c, virtual: {{}}, advertise: dra%s}}]"
+    (said,) = refusals(text % "")
+    assert "no driver can be named after the domain" in said
+    assert said.endswith("give dra.driver")
+    assert "x.y" == entry(text % ", dra: {driver: x.y}").dra.driver
+
+
+def test_devices_that_are_cut_in_one_mode_have_no_dynamic_partitions():
+    said = "{name: a, resource: amd.com/gpu, virtual: {preset: mi300x}, advertise: dra, dra: {partitions: dynamic}}"
+    (said,) = refusals(f"devices: [{said}]")
+    assert "which the counters of ResourceSlices cannot say; use static" in said
+
+
+def test_a_device_that_two_apis_count_is_warned_of():
+    (said,) = loaded(f"{ENTRY}advertise: [device-plugin, dra]").problems
+    assert not said.is_error
+    assert "a pod that asks for example.com/a as an extended resource is served by the device plugin" in said.message
+
+
+def test_partitions_that_claims_choose_need_no_list():
+    text = f'{CUT}partitions: {{"0": [half]}}\n  advertise: dra\n  dra: {{partitions: %s}}'
+    (said,) = loaded(text % "dynamic").problems
+    assert "the partitions of a have no effect" in said.message
+    assert () == loaded(text % "static").problems

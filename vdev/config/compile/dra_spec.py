@@ -1,0 +1,76 @@
+"""The block `dra` of an entry to its `DraSpec`: the driver that publishes its devices, and what it says of them."""
+
+from ...core.model import slice_syntax
+from ...core.model.dra import Attribute, AttributeKind, AttributeTemplate, DraPartitions, DraSpec
+from ...core.model.names import domain_and_name
+from ...core.model.place import KeyPath
+from ...core.model.template import Template
+from ...core.spec import VirtualSource
+from ..report import Report
+from ..schema.dra_block import Dra, Value, Version
+from ..schema.entry import Entry
+from .templated import Parse
+from .virtual_block import Resolved
+
+_DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
+"""What makers call their drivers, by the domain under which their device plugins advertise."""
+
+
+def dra_spec(model: Entry, resolved: Resolved, parse: Parse, path: KeyPath, report: Report) -> DraSpec:
+    """What is published of the entry's devices. With errors in the report, the value is of no use."""
+    block = model.dra or Dra()
+    at = (*path, "dra")
+    if block.partitions is DraPartitions.DYNAMIC and not resolved.lacks_preset:
+        _check_dynamic(resolved, path, report)
+    driver = block.driver or _default_driver(model, resolved, path, report)
+    values = tuple(
+        AttributeTemplate(name, _attribute(value, parse, (*at, "attributes", name)))
+        for name, value in block.attributes.items()
+    )
+    first: dict[str, str] = {}
+    for name in block.attributes:
+        other = first.setdefault(slice_syntax.qualified(name, driver), name)
+        if other != name:
+            message = f"{other!r} and {name!r} are the same attribute: a name without a domain is in that of the driver"
+            report.key_error((*at, "attributes", name), message, "give one of them")
+    if len(block.attributes) > slice_syntax.MAX_ENTRIES:
+        most = slice_syntax.MAX_ENTRIES
+        message = f"{len(block.attributes)} attributes; a device in a ResourceSlice has at most {most}, with its own"
+        report.error((*at, "attributes"), message)
+    return DraSpec(
+        driver=driver,
+        partitions=block.partitions,
+        attributes=values,
+        unhealthy=block.taints.unhealthy,
+        lost=block.taints.lost,
+    )
+
+
+def _default_driver(model: Entry, resolved: Resolved, path: KeyPath, report: Report) -> str:
+    maker = resolved.source.maker_resource if isinstance(resolved.source, VirtualSource) else ""
+    domain = domain_and_name(model.resource)[0]
+    driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
+    if problem := slice_syntax.driver_problem(driver):
+        report.error((*path, "resource"), f"no driver can be named after the domain: {problem}", "give dra.driver")
+    return driver
+
+
+def _check_dynamic(resolved: Resolved, path: KeyPath, report: Report) -> None:
+    at = (*path, "dra", "partitions")
+    if resolved.geometry is None:
+        hint = "give virtual.partitioning, or a preset that has partitions"
+        report.error(at, "these devices cannot be partitioned", hint)
+    elif resolved.geometry.whole_device:
+        message = "these devices are cut as a whole, in one mode, which the counters of ResourceSlices cannot say"
+        report.error(at, message, "use static, with the entry's partitions")
+
+
+def _attribute(value: Value, parse: Parse, path: KeyPath) -> Attribute | Template:
+    if isinstance(value, Version):
+        return Attribute(AttributeKind.VERSION, value.version)
+    if isinstance(value, bool):
+        return Attribute(AttributeKind.BOOL, value)
+    if isinstance(value, int):
+        return Attribute(AttributeKind.INT, value)
+    parsed = parse(value, path)
+    return Attribute(AttributeKind.STRING, parsed.render({})) if parsed.is_constant else parsed

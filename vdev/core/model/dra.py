@@ -1,0 +1,66 @@
+"""What an entry says about Dynamic Resource Allocation: which driver publishes its devices, and how."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from .template import Template
+
+
+class Api(StrEnum):
+    """How pods can ask for the devices of an entry."""
+
+    DEVICE_PLUGIN = "device-plugin"
+    DRA = "dra"
+
+
+class DraPartitions(StrEnum):
+    """Which partitions are published: those that the entry lists, or all that a device can be cut into."""
+
+    STATIC = "static"
+    DYNAMIC = "dynamic"
+
+
+class TaintPolicy(StrEnum):
+    """What a device that does not work does to claims: nothing, it is given to none, or its pods are evicted too."""
+
+    NONE = "none"
+    NO_SCHEDULE = "NoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class AttributeKind(StrEnum):
+    """The type of an attribute's value, as a ResourceSlice names it."""
+
+    INT = "int"
+    BOOL = "bool"
+    STRING = "string"
+    VERSION = "version"
+
+
+class Attribute(NamedTuple):
+    """The value of an attribute; its kind keeps 1 and true apart."""
+
+    kind: AttributeKind
+    value: int | bool | str
+
+
+class AttributeTemplate(NamedTuple):
+    """The value of an attribute that the file gives: the same for all devices, or a string with placeholders."""
+
+    name: str
+    value: Attribute | Template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraSpec:
+    """How the devices of an entry are published in ResourceSlices.
+
+    `unhealthy` is for devices that do not work, `lost` for those that are away.
+    """
+
+    driver: str
+    partitions: DraPartitions = DraPartitions.STATIC
+    attributes: tuple[AttributeTemplate, ...] = ()
+    unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
+    lost: TaintPolicy = TaintPolicy.NO_SCHEDULE
