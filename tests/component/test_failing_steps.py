@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.slow_output import SlowOutput
 from vdev import config
 from vdev.agent import status
+from vdev.aio.clock import LeapClock
 from vdev.errors import InvariantBroken
 from vdev.hostfs import HostRoot
 
@@ -18,6 +20,7 @@ devices:
   - {{name: npu, resource: {NPU}, virtual: {{count: 2}}}}
 """
 MORE = DEVICES.replace("count: 2", "count: 3")
+NO_LOOKS = {"look_at_devices": 3600.0, "look_at_holders": 3600.0}  # each of which would be a turn more
 SOON = {"retry_step_first": 0.05, "retry_step_most": 0.1}
 
 
@@ -114,6 +117,20 @@ async def test_a_decision_that_fails(kubelet, start_agent, shows):
     await shows(OTHER, 1, 1)
     current.failure = None
     await kubelet.wait_until(lambda: OTHER not in agent.agent.lists.services, what="the edit")
+
+
+@pytest.mark.parametrize("what", ["decision", "reading"])
+async def test_a_pause_that_ends_during_the_turn(kubelet, start_agent, what):
+    """On a machine that is busy a turn may take longer than the pause that it began: it is tried again all the same."""
+    load, slow = Trouble(functools.partial(config.load, overrides={})), SlowOutput(LeapClock(), 1.0)
+    agent = await start_agent(DEVICES, load=load, clock=slow.clock, outputs=[slow], **SOON, **NO_LOOKS)
+    verdicts = agent.agent.reconciler.verdicts
+    verdicts.current = current = Trouble(verdicts.current)
+    trouble = {"decision": current, "reading": load}[what]
+    trouble.failure, trouble.attempts = RuntimeError("who knows"), 0
+    slow.is_slow = lambda: trouble.attempts
+    agent.edit(MORE)
+    await kubelet.wait_until(lambda: trouble.attempts > 20, what="more attempts than other events cause")
 
 
 async def test_one_resource_that_fails(kubelet, start_agent, shows):

@@ -7,7 +7,7 @@ import pytest
 from vdev.aio.clock import ManualClock
 from vdev.core.inventory import resources
 from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.fault_effects import SetHealth
+from vdev.core.model.fault_effects import Register, SetHealth
 from vdev.core.model.fault_rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
 from vdev.faults import Engine
 from vdev.observe.metrics import Metrics
@@ -61,3 +61,18 @@ def test_the_metric_names_the_resources_hit():
         if sample.name == "vdev_faults_injected_total"
     }
     assert {"a.dev/x": 1, "b.dev/y": 1} == counted
+
+
+def test_what_comes_due_between_two_looks_is_looked_at():
+    """A delay that is over once the look is, before anybody has asked when to look again, is not slept through."""
+    clock = ManualClock(100.0)
+    engine = Engine("node-a", clock, Metrics(), on_change=lambda: None)
+    engine.load("configuration", FaultSpec(rules=(FaultRuleSpec(name="x", effect=Register(delay=5.0)),)))
+    engine.look(stock("a.dev/x"))
+    assert engine.on_register("a.dev/x").hold
+    engine.look(stock("a.dev/x"))
+    clock.advance(5)
+    assert 105.0 == engine.next_change
+    engine.look(stock("a.dev/x"))
+    assert engine.stirred
+    assert engine.next_change is None

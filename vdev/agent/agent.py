@@ -319,7 +319,8 @@ class Agent:
 
     async def _take_turn(self, watcher: Watcher) -> None:
         """Read and look for what is due; settle that where this agent serves. A step that fails stays due."""
-        work, take, state = self.due.take(), self.steps.take, self.reconciler
+        begun, work = self.options.clock.now(), self.due.take()
+        take, state = self.steps.take, self.reconciler
         if work.reload and not await take("reading the configuration", state.reload):
             self.due.work.reload = True
         if work.scan and not await take("looking for devices", functools.partial(state.rescan, work.scan)):
@@ -330,7 +331,7 @@ class Agent:
         again_at = await self._settle() if self.lists.running else None
         await self.events.follow_devices(moved=work.reload or bool(work.scan))
         self.steps.do("watching directories", functools.partial(self.events.arm, watcher))
-        self.due.wake_at(again_at, self.steps.again_at)
+        self.due.wake_at(again_at, self.steps.again_at(begun))
         self.turned_at = self.options.clock.now()
         self.announcer.turned(reloaded=not self.due.work.reload)
 

@@ -214,7 +214,7 @@ class Reconciler:
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
         at which to do it again though nothing happens, or None.
         """
-        do = self._steps.do
+        do, begun = self._steps.do, self._clock.now()
         do("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
         do("looking at the faults", lambda: self._faults.engine.look(self.base))
         plan = await self._prepared()
@@ -232,7 +232,7 @@ class Reconciler:
             do("forgetting devices", lambda: self.scanner.forget(self.scan, self.served))
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", self._count_problems)
-        again = (plan.again_at, self.verdicts.again_at(), *(output.again_at for output in self.outputs))
+        again = (plan.again_at, self.verdicts.again_at(begun), *(output.again_at for output in self.outputs))
         return min((each for each in again if each is not None), default=None)
 
     async def _prepared(self) -> Plan | None:

@@ -61,11 +61,12 @@ class Steps:
         """What is wrong with each step that failed and did not succeed since."""
         return tuple(failure.problem for failure in self._failing.values())
 
-    @property
-    def again_at(self) -> float | None:
-        """The (monotonic) time at which the next pause ends, or None."""
-        now = self._clock.now()
-        return min((each.again_at for each in self._failing.values() if each.again_at > now), default=None)
+    def again_at(self, begun: float) -> float | None:
+        """The (monotonic) time at which the first pause ends that went on when this round was `begun`, or None.
+
+        It may be past: what was not due yet when its turn came is not done because its pause ended soon after.
+        """
+        return min((each.again_at for each in self._failing.values() if each.again_at > begun), default=None)
 
     def failed(self, name: str) -> bool:
         """Whether the last attempt failed."""

@@ -167,8 +167,8 @@ class Engine:
 
     @property
     def next_change(self) -> float | None:
-        """When to look again, by the clock; None: not before something happens."""
-        late = (due for due in self._late.values() if due > self.clock.now())
+        """When to look again, by the clock; None: not before something happens. What came due meanwhile is past."""
+        late = (due for due in self._late.values() if due > self._looked_at)
         return earliest((*(run.changes_at for run in self.runs.values() if run.live), *late))
 
     def take_strikes(self) -> list[Strike]:

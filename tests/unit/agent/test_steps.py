@@ -48,14 +48,14 @@ def test_pauses_grow_and_others_do_not_wait(clock):
     steps, pauses = Steps(clock=clock), []
     for _ in range(12):
         steps.do("reading x", fail)
-        assert clock.now() + steps.pause("reading x") == steps.again_at
+        assert clock.now() + steps.pause("reading x") == steps.again_at(clock.now())
         pauses.append(steps.pause("reading x"))
         assert not steps.do("reading x", list)
         assert steps.do("reading y", list)
         clock.advance(pauses[-1] + 0.001)
     assert pauses[0] <= 0.5
     assert 2 < pauses[4] < 15 <= pauses[-1] <= 30
-    assert steps.again_at is None
+    assert steps.again_at(clock.now()) is None
 
 
 def test_somebody_wants_it_now(clock):

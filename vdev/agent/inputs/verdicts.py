@@ -35,9 +35,9 @@ class Verdicts:
         probed = {raw: report.health for raw, report in self.monitor.verdicts.items()}
         return probed | flapping.verdicts(self._presence, self._clock.now(), self._intervals)
 
-    def again_at(self) -> float | None:
-        """The (monotonic) time at which a verdict changes by itself, or None."""
-        return flapping.look_again_at(self._presence, self._clock.now(), self._intervals)
+    def again_at(self, begun: float) -> float | None:
+        """The (monotonic) time after `begun` at which a verdict changes by itself, or None."""
+        return flapping.look_again_at(self._presence, begun, self._intervals)
 
     def flaps(self, raw: str) -> int:
         """How often the device turned from good to bad, by its probe, or went away."""
