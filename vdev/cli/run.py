@@ -46,9 +46,10 @@ def run(args: argparse.Namespace) -> int:
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
     made = agent_options(chosen)
+    metrics = Metrics(shown=bool(made.http_address))
 
     async def main() -> None:
-        _leave(await Agent(made, Metrics(shown=bool(made.http_address))).run())
+        _leave(await Agent(made, metrics).run())
 
     asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")
