@@ -52,10 +52,14 @@ class _Held(Exception):
 
 
 def _spoil(path: Path, *, replace: bool) -> None:
-    path.unlink(missing_ok=True)
-    if replace:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nobody:
-            nobody.bind(str(path))  # never listens: whoever connects is refused
+    if not replace:
+        path.unlink(missing_ok=True)
+        return
+    other = path.with_suffix(".new")  # beside it: while nothing stands there, a server may be making it anew
+    other.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nobody:
+        nobody.bind(str(other))  # never listens: whoever connects is refused
+    other.replace(path)
 
 
 def _remove(paths: Iterable[Path]) -> None:
