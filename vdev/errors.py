@@ -6,7 +6,8 @@
     ├── AllocationError      a request that cannot be granted, in a sentence a pod can show
     │   ├── UnknownDevice        NOT_FOUND
     │   ├── UnhealthyDevice      FAILED_PRECONDITION
-    │   └── InvalidRequest       INVALID_ARGUMENT
+    │   ├── InvalidRequest       INVALID_ARGUMENT
+    │   └── ClaimRefused         FAILED_PRECONDITION
     ├── ActionFailed         what must be done before a container starts was not done        FAILED_PRECONDITION
     ├── RegistrationRefused  the kubelet said a permanent no to a resource
     ├── SocketError          a socket that cannot be bound or reached
@@ -63,6 +64,10 @@ class InvalidRequest(AllocationError):
     """The request is malformed or breaks a rule of the resource (size, sharing limit)."""
 
     grpc_status = "INVALID_ARGUMENT"
+
+
+class ClaimRefused(AllocationError):
+    """A resource claim cannot be prepared on this node."""
 
 
 class ActionFailed(VdevError):

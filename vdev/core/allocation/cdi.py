@@ -59,10 +59,12 @@ def file_name(cdi_kind: str) -> str:
     return f"vdev-{cdi_kind.replace('/', '-')}.json"
 
 
-def document(cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY) -> Document:
+def document(
+    cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY, with_all: bool = True
+) -> Document:
     """The specification of a kind, with a device `all` that holds everything; `env` comes with each of its devices."""
     members = sorted(devices, key=lambda device: device.name)
-    if members:
+    if members and with_all:
         members.append(_all(members))
     return {
         "cdiVersion": _version(cdi_kind, members),

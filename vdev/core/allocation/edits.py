@@ -142,9 +142,9 @@ def _cdi_names(edits: ContainerEdits, allocation: Allocation, groups: Iterable[t
 
 
 def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
-    """The share of the device that MPS replicas stand for, as the variables that CUDA's MPS client reads.
+    """The share of the device that MPS replicas stand for, per device, in the order of the device list.
 
-    As on GKE, n replicas give n shares of memory and threads, per device, in the order of the device list.
+    As on GKE, n replicas give n shares of memory and threads.
     """
     sharing = allocation.resource.sharing
     assert sharing is not None
@@ -152,23 +152,41 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
     for slot in allocation.slots:
         if slot.device.id in sharing.replicas:
             taken[slot.device.id] = taken.get(slot.device.id, 0) + 1
-    if not taken:
-        return
-    limits, threads = [], []
+    shares = []
     for position, device in enumerate(allocation.devices):
         if device.id in taken:
             mib, percent = mps_share(sharing, device)
-            if mib:
-                limits.append(f"{position}={mib * taken[device.id]}M")
-            threads.append(min(100, percent * taken[device.id]))
+            shares.append(MpsShare(position, mib * taken[device.id], min(100, percent * taken[device.id])))
+    mps_edits(edits, allocation.resource, shares)
+
+
+@dataclass(frozen=True, slots=True)
+class MpsShare:
+    """What a container gets of the device at a position of its device list: memory in MiB, and per cent of the threads.
+
+    0 is no limit.
+    """
+
+    position: int
+    mib: int
+    percent: int
+
+
+def mps_edits(edits: ContainerEdits, resource: Resource, shares: Sequence[MpsShare]) -> None:
+    """Shares of devices, as the variables that CUDA's MPS client reads."""
+    if not shares:
+        return
+    limits = [f"{share.position}={share.mib}M" for share in shares if share.mib]
+    threads = [share.percent for share in shares if share.percent]
     if limits:
         edits.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
-    edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(threads))
-    root = allocation.resource.flags.mps_root
+    if threads:
+        edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(threads))
+    root = resource.flags.mps_root
     if root:
-        resource = allocation.resource.name
-        edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{resource}/pipe"
-        edits.mounts[f"/mps/{resource}/pipe"] = Mount(posixpath.join(root, resource, "pipe"), f"/mps/{resource}/pipe")
+        name = resource.name
+        edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{name}/pipe"
+        edits.mounts[f"/mps/{name}/pipe"] = Mount(posixpath.join(root, name, "pipe"), f"/mps/{name}/pipe")
         edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # noqa: S108 - a path of the container
 
 
@@ -289,7 +307,7 @@ def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
         if entry.is_nvidia:
             nvidias.add(kind)
         if name not in members:
-            members[name] = _cdi_device(name, resource, entry, device)
+            members[name] = cdi_device(name, resource, entry, device)
     return {
         kind: cdi.document(kind, members.values(), env=_NOT_TWICE if kind in nvidias else EMPTY)
         for kind, members in kinds.items()
@@ -314,8 +332,8 @@ def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Dev
                 yield cdi.kind(entry.resource), _list_name(device, resource.flags), resource, device
 
 
-def _cdi_device(name: str, resource: Resource, entry: EntrySpec, device: Device) -> cdi.CdiDevice:
-    """A device's edits. The variable names the device, because a CDI device without any edit is invalid."""
+def cdi_device(name: str, resource: Resource, entry: EntrySpec, device: Device) -> cdi.CdiDevice:
+    """A device's edits for CDI. The variable names the device, because a CDI device without any edit is invalid."""
     prefix = visible_devices_env(entry.resource).removesuffix("_VISIBLE_DEVICES")
     variable = f"{prefix}_DEVICE_{device.ordinal.replace(':', '_')}"
     (values,) = _values(resource.name, entry, [device])

@@ -1,0 +1,398 @@
+"""What a claim gets: its part for a driver, its configuration, what is injected, and what excludes what."""
+
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit import dra
+from vdev.core import spec
+from vdev.core.claims import prepare as preparing
+from vdev.core.claims import prepared
+from vdev.core.claims.claim import read_claim
+from vdev.core.claims.prepare import Published
+from vdev.core.claims.prepared import PreparedDevice
+from vdev.core.model import template
+from vdev.core.model.device import DeviceNode
+from vdev.errors import AllocationError, ClaimRefused
+
+DRIVER = "gpu.nvidia.com"
+UID = "0c3c7f4e-8a1b-4a36-9d52-111111111111"
+KIND = f"k8s.{DRIVER}/claim"
+
+
+@pytest.fixture
+def prepare(build):
+    """Prepare a claim of these results on a node with two GPUs, gpu-0 and gpu-1, cut as `cut` says."""
+
+    def go(*results, config=(), shared=False, entry=None, kind=spec.SharingKind.MPS, replicas=0, uid=UID, **more):
+        entry = entry or build.entry()
+        sharing = build.sharing({"name": entry.resource, "replicas": replicas}, kind=kind) if replicas else None
+        resource = build.inventory(entry, sharing=sharing).resources[entry.resource]
+        devices = {f"gpu-{each.ordinal}": each for each in resource.by_device.values()}
+
+        def find(pool, device):
+            if pool != "node-a" or device not in devices:
+                return "this node publishes none of that name"
+            return Published(device=devices[device], resource=resource, shared=shared)
+
+        document = dra.claim("c", *results, driver=DRIVER, uid=uid, config=config, pool="node-a", **more)
+        return preparing.prepare(read_claim(document, DRIVER, uid=uid), DRIVER, find)
+
+    return go
+
+
+def env(claim, name):
+    """The variables of a CDI device of the claim."""
+    (found,) = [each for each in claim.document["devices"] if each["name"] == name]
+    return dict(each.split("=", 1) for each in found["containerEdits"].get("env", ()))
+
+
+def test_a_variable_that_lists_devices_is_set_once_per_request(prepare):
+    """Two devices of one request: each its own CDI device, and one of the request with the list."""
+    claim = prepare(("r", "gpu-1"), ("r", "gpu-0"))
+    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg1,GPU-gggg0"} == env(claim, f"{UID}_r")
+    assert {"NVIDIA_COM_GPU_DEVICE_1": "GPU-gggg1"} == env(claim, f"{UID}-gpu-1")
+    assert [(f"{KIND}={UID}-gpu-{number}", f"{KIND}={UID}_r") for number in (1, 0)] == [
+        each.cdi for each in claim.devices
+    ]
+    assert "" == claim.together
+
+
+def test_all_requests_together_have_one_list(prepare):
+    """A container may use the whole claim, and the list of its last request would win."""
+    claim = prepare(("a", "gpu-0"), ("b/small", "gpu-1"))
+    assert [("a",), ("b",)] == [each.requests for each in claim.devices]
+    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg0"} == env(claim, f"{UID}_a")
+    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg1"} == env(claim, f"{UID}_b")
+    assert f"{KIND}={UID}" == claim.together
+    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg0,GPU-gggg1"} == env(claim, UID)
+
+
+def test_a_claim_for_extended_resources_is_used_by_request(prepare):
+    """The scheduler made it, and the kubelet names a request for each container."""
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert "" == prepare(("a", "gpu-0"), ("b", "gpu-1"), annotations=annotations).together
+
+
+@given(
+    uid=st.uuids(),
+    requests=st.lists(st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True), min_size=2, max_size=2),
+)
+def test_every_claim_gives_a_valid_specification(uid, requests):
+    """Whatever the uid and the requests are called: no name twice, none empty, and CDI's schema holds."""
+    devices = {"gpu-0": dra.device("GPU-0", 0), "gpu-1": dra.device("GPU-1", 1)}
+    resource = dra.resource(*devices.values())
+    document = dra.claim(
+        "c", (requests[0], "gpu-0"), (requests[1], "gpu-1"), driver=DRIVER, uid=str(uid), pool="node-a"
+    )
+    claim = preparing.prepare(
+        read_claim(document, DRIVER, uid=str(uid)),
+        DRIVER,
+        lambda _pool, name: Published(device=devices[name], resource=resource),
+    )
+    jsonschema.validate(claim.document, dra.CDI_SCHEMA)
+    names = [each["name"] for each in claim.document["devices"]]
+    assert len(names) == len({*names})
+    assert {*names} == {cdi.partition("=")[2] for each in claim.devices for cdi in (*each.cdi, claim.together) if cdi}
+    assert claim == prepared.from_json(prepared.as_json(claim))
+
+
+def test_a_device_brings_its_nodes(build, prepare):
+    """The nodes are edits of the device, so that a container gets those of the requests that it uses."""
+    node = spec.NodeTemplate(template.parse("/dev/null"), template.parse("/dev/acme{index}"), "rw")
+    entry = build.entry(container=spec.ContainerSpec(nodes=(node,)))
+    claim = prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
+    paths = {
+        each["name"]: [one["path"] for one in each["containerEdits"].get("deviceNodes", ())]
+        for each in claim.document["devices"]
+    }
+    assert {f"{UID}-gpu-0": ["/dev/acme0"], f"{UID}-gpu-1": ["/dev/acme1"], f"{UID}_r": []} == paths
+
+
+def test_two_things_at_one_container_path_are_refused(build, prepare):
+    """As Allocate refuses it."""
+    node = spec.NodeTemplate(template.parse("/dev/acme{index}"), template.parse("/dev/acme"), "rw")
+    entry = build.entry(container=spec.ContainerSpec(nodes=(node,)))
+    with pytest.raises(AllocationError, match="the container path /dev/acme would be both"):
+        prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
+    apart = prepare(("a", "gpu-0"), ("b", "gpu-1"), entry=entry)
+    assert "" == apart.together
+
+
+# --- the claim --------------------------------------------------------------------------------------------------------
+
+
+def test_another_claim_of_the_same_name_is_refused():
+    """The uid tells them apart."""
+    document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="new")
+    with pytest.raises(ClaimRefused, match=r"ResourceClaim default/c is another one by now: its uid is new, and old"):
+        read_claim(document, DRIVER, uid="old")
+
+
+@pytest.mark.parametrize("status", [None, {}, {"allocation": None}, {"allocation": "x"}])
+def test_a_claim_that_is_not_allocated_is_refused(status):
+    """Nothing says which devices are meant."""
+    document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID) | {"status": status}
+    with pytest.raises(ClaimRefused, match="ResourceClaim default/c has no allocation"):
+        read_claim(document, DRIVER, uid=UID)
+
+
+def test_devices_of_other_drivers_are_not_ours(prepare):
+    """A claim may have devices of several drivers."""
+    assert ["gpu-1"] == [each.device for each in prepare(("r", "gpu-1"), others={"other.example": ("r", "x")}).devices]
+    document = dra.claim("c", ("r", "gpu-0"), driver="other.example", uid=UID)
+    with pytest.raises(ClaimRefused, match=r"no device of driver gpu.nvidia.com is allocated to ResourceClaim"):
+        read_claim(document, DRIVER, uid=UID)
+
+
+def test_a_device_that_is_not_published_is_refused(prepare):
+    """With what the resolver says."""
+    with pytest.raises(ClaimRefused, match="device gpu-7 of pool node-a is not to be had: this node publishes none"):
+        prepare(("r", "gpu-7"))
+
+
+def test_a_device_of_which_nothing_may_reach_a_container_is_refused(build):
+    """As it is for the device plugin."""
+    device = dra.device("GPU-0", 0)
+    device = replace(device, raw=replace(device.raw, refused="it is the node's own disk"))
+    document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
+    found = Published(device=device, resource=dra.resource(device))
+    with pytest.raises(ClaimRefused, match="is not to be had: it is the node's own disk"):
+        preparing.prepare(read_claim(document, DRIVER, uid=UID), DRIVER, lambda _pool, _device: found)
+
+
+def test_a_device_must_be_allocated_as_it_is_published(prepare):
+    """A configuration that changed in between: shares of a device that is whole now, and the other way round."""
+    with pytest.raises(ClaimRefused, match="was allocated as a whole and is published in shares by now; delete"):
+        prepare(("r", "gpu-0"), shared=True)
+    with pytest.raises(ClaimRefused, match="was allocated as a share and is published as a whole by now"):
+        prepare(("r", "gpu-0", {"shareID": "s"}))
+
+
+# --- shares -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_share_takes_slots_of_mps(prepare):
+    """Two of four replicas: half of the memory and of the threads, as Allocate gives them."""
+    share = {"shareID": "s1", "consumedCapacity": {"slots": "2"}}
+    claim = prepare(("r", "gpu-0", share), shared=True, replicas=4)
+    assert (f"{KIND}={UID}-gpu-0-s1", f"{KIND}={UID}_r") == claim.devices[0].cdi
+    got = env(claim, f"{UID}_r")
+    assert "0=20480M" == got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
+    assert "50" == got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+
+
+def test_a_share_takes_memory(prepare):
+    """The limit is what was allocated, and the threads follow."""
+    share = {"shareID": "s1", "consumedCapacity": {f"{DRIVER}/memory": "10Gi"}}
+    got = env(prepare(("r", "gpu-0", share), shared=True, replicas=4), f"{UID}_r")
+    assert ("0=10240M", "25") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
+
+
+def test_a_share_of_time_has_no_limit(prepare):
+    """Time-slicing limits nothing."""
+    share = {"shareID": "s1", "consumedCapacity": {"slots": "1"}}
+    claim = prepare(("r", "gpu-0", share), shared=True, replicas=4, kind=spec.SharingKind.TIME_SLICING)
+    assert {"NVIDIA_VISIBLE_DEVICES"} == env(claim, f"{UID}_r").keys()
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+OURS = {"apiVersion": "vdev.dev/v1alpha1", "kind": "DeviceConfig"}
+GPU = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+MIG = GPU | {"kind": "MigDeviceConfig"}
+
+
+def mps(**config):
+    """A sharing block with MPS."""
+    return {"sharing": {"strategy": "MPS", "mpsConfig": config}}
+
+
+def test_the_claim_overrules_its_class(prepare):
+    """Whatever their order is; and the last one of the claim counts."""
+    config = [
+        dra.config(OURS | {"env": {"WHO": "claim"}}, DRIVER),
+        dra.config(OURS | {"env": {"WHO": "class", "MORE": "x"}}, DRIVER, source="FromClass"),
+        dra.config(OURS | {"env": {"WHO": "other"}}, "other.example"),
+    ]
+    got = env(prepare(("r", "gpu-0"), config=config), f"{UID}_r")
+    assert ("claim", False) == (got["WHO"], "MORE" in got)
+
+
+def test_configuration_is_for_its_requests(prepare):
+    """By the request's name, or by that of the subrequest that was chosen."""
+    config = [
+        dra.config(OURS | {"env": {"WHO": "a"}}, DRIVER, "a"),
+        dra.config(OURS | {"env": {"WHO": "b"}}, DRIVER, "b/large"),
+        dra.config(OURS | {"env": {"WHO": "none"}}, DRIVER, "b/small"),
+    ]
+    claim = prepare(("a", "gpu-0"), ("b/large", "gpu-1"), config=config)
+    assert ("a", "b") == (env(claim, f"{UID}_a")["WHO"], env(claim, f"{UID}_b")["WHO"])
+
+
+def test_nvidias_mps(prepare):
+    """Limits for all devices, and for one of them by its id or its position."""
+    limits = mps(
+        defaultActiveThreadPercentage=40,
+        defaultPinnedDeviceMemoryLimit="10Gi",
+        defaultPerDevicePinnedMemoryLimit={"1": "2Gi"},
+    )
+    got = env(prepare(("r", "gpu-0"), ("r", "gpu-1"), config=[dra.config(GPU | limits, DRIVER)]), f"{UID}_r")
+    assert "0=10240M,1=2048M" == got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
+    assert "40" == got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+
+
+@pytest.mark.parametrize("interval", ["Default", "Short", "Medium", "Long"])
+def test_nvidias_time_slicing(prepare, interval):
+    """It is understood, and shows in no container."""
+    sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
+    claim = prepare(("r", "gpu-0"), config=[dra.config(GPU | {"sharing": sharing}, DRIVER)])
+    assert {"NVIDIA_VISIBLE_DEVICES"} == env(claim, f"{UID}_r").keys()
+
+
+def test_nvidias_kinds_are_for_their_devices(prepare):
+    """For all requests, one of the wrong kind is passed over; for a request that is named it is an error."""
+    both = [dra.config(MIG | mps(defaultActiveThreadPercentage=7), DRIVER)]
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in env(prepare(("r", "gpu-0"), config=both), f"{UID}_r")
+    named = [dra.config(MIG | mps(defaultActiveThreadPercentage=7), DRIVER, "r")]
+    with pytest.raises(ClaimRefused, match="MigDeviceConfig is not for request r, which got a whole device"):
+        prepare(("r", "gpu-0"), config=named)
+
+
+CLAIM = "the configuration of the claim"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ("x", f"{CLAIM} is no object"),
+        ({}, f"{CLAIM} is of an unknown kind, None None; known are vdev.dev/v1alpha1 DeviceConfig"),
+        (GPU | {"kind": "VfioDeviceConfig"}, "unknown kind, resource.nvidia.com/v1beta1 VfioDeviceConfig"),
+        (GPU | {"env": {}}, f"{CLAIM}: unknown key 'env'"),
+        (OURS | {"enf": {}}, f"{CLAIM}: unknown key 'enf'; did you mean 'env'?"),
+        (OURS | {"env": []}, f"{CLAIM}: env: [] is no object"),
+        (OURS | {"env": {"1X": "a"}}, "'1X' is not a valid environment variable"),
+        (OURS | {"env": {"X": 1}}, f"{CLAIM}: env.X: 1 is no text; put it in quotes"),
+        (
+            OURS | {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}},
+            "NVIDIA_VISIBLE_DEVICES, which the driver sets itself",
+        ),
+        (GPU | {"sharing": "MPS"}, "sharing: 'MPS' is no object"),
+        (GPU | {"sharing": {}}, "sharing.strategy is missing; use one of TimeSlicing, MPS"),
+        (
+            GPU | {"sharing": {"strategy": "Timeslicing"}},
+            "'Timeslicing' is unknown; use one of TimeSlicing, MPS; did",
+        ),
+        (
+            GPU | {"sharing": {"strategy": "TimeSlicing", "mpsConfig": {}}},
+            "sharing: mpsConfig is not for the strategy TimeSlicing",
+        ),
+        (
+            GPU | {"sharing": {"strategy": "MPS", "timeSlicingConfig": {}}},
+            "sharing: timeSlicingConfig is not for the strategy MPS",
+        ),
+        (
+            GPU | {"sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Tiny"}}},
+            "timeSlicingConfig.interval 'Tiny' is unknown; use one of Default, Short, Medium, Long",
+        ),
+        (MIG | {"sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {}}}, "unknown key 'timeSlicingConfig'"),
+        (GPU | mps(defaultActiveThreadPercentage=101), "101 is no number of per cent from 1 to 100"),
+        (GPU | mps(defaultActiveThreadPercentage=True), "True is no number of per cent"),
+        (GPU | mps(defaultPinnedDeviceMemoryLimit="10GB"), "has the unknown suffix 'GB'; did you mean 'G'?"),
+        (GPU | mps(defaultPinnedDeviceMemoryLimit="1k"), "'1k' is no amount of at least 1Mi"),
+        (GPU | mps(defaultPerDevicePinnedMemoryLimit={"3": "1Gi"}), "'3', which is neither the id of a device of the"),
+    ],
+)
+def test_configuration_is_decoded_strictly(prepare, parameters, text):
+    """A sentence that says what is wrong and where."""
+    with pytest.raises(ClaimRefused) as refused:
+        prepare(("r", "gpu-0"), config=[dra.config(parameters, DRIVER)])
+    assert text in str(refused.value)
+
+
+def test_configuration_that_is_overruled_must_be_right_as_well(prepare):
+    """A mistake in a class shows, whatever claims say."""
+    config = [
+        dra.config(OURS | {"enf": {}}, DRIVER, source="FromClass"),
+        dra.config(OURS | {"env": {}}, DRIVER),
+    ]
+    with pytest.raises(ClaimRefused, match="the configuration of the device class: unknown key 'enf'"):
+        prepare(("r", "gpu-0"), config=config)
+
+
+# --- what excludes what -----------------------------------------------------------------------------------------------
+
+
+def had(device="gpu-0", *, pool="node-a", raw="GPU-0", slices=(0, 0), **more):
+    """A device that a claim has."""
+    return PreparedDevice(pool=pool, device=device, requests=("r",), cdi=(), raw=raw, slices=slices, **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "excludes"),
+    [
+        (had(), had(), True),
+        (had(), had("gpu-1", raw="GPU-1"), False),
+        (had(), had(admin=True), False),
+        (had(share_id="a"), had(share_id="b"), False),
+        (had(share_id="a"), had(), True),
+        (had(), had("gpu-0-mig", slices=(0, 1)), True),
+        (had("a", slices=(0, 2)), had("b", slices=(2, 4)), False),
+        (had("a", slices=(0, 2)), had("b", slices=(1, 2)), True),
+        (had("a", slices=(0, 2)), had("a", slices=(0, 2)), True),
+        (had(share_id="a"), had("gpu-0-mig", slices=(0, 1), share_id="b"), True),
+        (had(raw=""), had("x", raw=""), False),
+    ],
+)
+def test_what_one_claim_has_no_other_gets(one, other, excludes):
+    """Parts of one physical device do not overlap; shares and admin access do not exclude."""
+    assert (excludes, excludes) == (one.excludes(other), other.excludes(one))
+
+
+def test_a_conflict_is_said(prepare):
+    """With the claim that has the device."""
+    first = prepare(("r", "gpu-0"))
+    second = prepare(("r", "gpu-0"), uid="other-uid")
+    assert second.conflict([first]) == (
+        "device gpu-0 of pool node-a cannot be given to ResourceClaim default/c: it is prepared for ResourceClaim "
+        "default/c, whose pods have not ended"
+    )
+    assert "" == first.conflict([first])
+    assert "" == prepare(("r", "gpu-1"), uid="other-uid").conflict([first])
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        None,
+        [],
+        {"uid": ""},
+        {"devices": [{}]},
+        {"devices": [None]},
+        {"document": {}},
+        {"document": None},
+        {"together": 1},
+    ],
+)
+def test_what_is_no_prepared_claim_is_not_taken_for_one(prepare, spoilt):
+    """What was written down may have been changed by others."""
+    right = prepared.as_json(prepare(("r", "gpu-0")))
+    with pytest.raises(ValueError, match="it holds something that is no prepared"):
+        prepared.from_json(right | spoilt if isinstance(spoilt, dict) else spoilt)
+
+
+def test_nodes_with_numbers_need_not_exist_on_the_host(build, prepare):
+    """CDI makes them in the container."""
+    entry = build.entry()
+    node = DeviceNode("/dev/x", "/dev/x", "rw", "c", 1, 3)
+    stock = build.inventory(entry, found={"gpu": build.raws(entry, nodes=(node,))})
+    resource = stock.resources["nvidia.com/gpu"]
+    device = next(iter(resource.by_device.values()))
+    document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
+    found = Published(device=device, resource=resource)
+    claim = preparing.prepare(read_claim(document, DRIVER, uid=UID), DRIVER, lambda _pool, _device: found)
+    (edits,) = [each["containerEdits"] for each in claim.document["devices"] if each["name"] == f"{UID}-gpu-0"]
+    assert [{"path": "/dev/x", "permissions": "rw", "type": "c", "major": 1, "minor": 3}] == edits["deviceNodes"]
