@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from . import config, discovery
+from .core import repartition
 from .core.allocation import cdi, request
 from .core.allocation.edits import ContainerEdits, cdi_documents, container_edits
 from .core.allocation.preferred import allocator_for
@@ -15,9 +16,10 @@ from .core.labels.hardware import Machine
 from .core.model.device import EMPTY as NOTHING
 from .core.model.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
-from .core.model.problem import Problem, errors
+from .core.model.problem import Problem, errors, warning
 from .core.node.capacity import Amount
 from .core.node.conditions import NodeCondition
+from .core.repartition import State
 from .core.spec import DeviceListStrategy
 from .errors import ConfigError
 from .hostfs import HostRoot
@@ -50,8 +52,12 @@ def preview(
     host_root: Path,
     overrides: Mapping[str, Override],
     preset_dirs: Sequence[Path] = (),
+    node_labels: Mapping[str, str] = NOTHING,
 ) -> Preview:
-    """Load the files and arrange the node. From files with errors it takes what is right, and reports the errors."""
+    """Load the files and arrange the node. From files with errors it takes what is right, and reports the errors.
+
+    `node_labels` are those of the Node that choose layouts.
+    """
     try:
         loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs)
     except ConfigError as bad:
@@ -59,19 +65,25 @@ def preview(
             loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
         except ConfigError:
             return Preview(node, EMPTY, {}, _problems(bad), refused=True)
+    spec, choices = repartition.chosen(loaded.spec, node, node_labels)
     host = HostRoot(host_root)
     found = {
         entry.name: discovery.discover(entry, host, node=node, numbering=discovery.Numbering())
-        for entry in loaded.spec.on_node(node)
+        for entry in spec.on_node(node)
     }
     devices = {name: each.devices for name, each in found.items()}
     decider = Decider()
-    stock = decider.arrange(loaded.spec, node, devices)
+    stock = decider.arrange(spec, node, devices)
     machine = Machine(machine_type(host))
-    plan = decider.decide(World(spec=loaded.spec, node=node, machine=machine, found=devices, base=stock))
+    plan = decider.decide(World(spec=spec, choices=choices, node=node, machine=machine, found=devices, base=stock))
     of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
     refused = bool(loaded.errors or errors(stock.problems))
-    problems = tuple(dict.fromkeys((*loaded.problems, *of_node)))
+    of_labels = [
+        warning(f"node {node}", f"the label {each.label}={each.value} would fail: {each.sentence}")
+        for each in choices.values()
+        if each.state is State.FAILED
+    ]
+    problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
     return Preview(
         node,
         stock,

@@ -75,6 +75,7 @@ def test_an_example_says_what_it_is(path):
 # Where each feature stands in a configuration: keys, `*` for any, and where it matters the value.
 FEATURES = [
     ("devices", "*", "glob"),
+    ("devices", "*", "partitions", "fromLabel"),
     ("devices", "*", "health"),
     ("devices", "*", "container"),
     ("devices", "*", "virtual", "links"),

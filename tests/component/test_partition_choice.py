@@ -2,6 +2,9 @@
 
 import pytest
 
+from vdev.agent import status
+from vdev.sim import manifest
+
 CONFIG = """\
 version: v1
 flags: {migStrategy: mixed}
@@ -66,3 +69,141 @@ async def test_the_file_of_layouts_is_kept_with_the_configuration(start_agent, s
     assert "unknown version" in agent.agent.config.status.problems[-1].message
     layouts.write_text(LAYOUTS % ("3g.20gb", 1))
     await shows(LARGE, 1, 1)
+
+
+# --- the label --------------------------------------------------------------------------------------------------------
+
+MIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+OWN = CONFIG.replace("default: usual, file: layouts/mig.yaml", "default: all-disabled")
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+async def choose(api_server):
+    """Set the label on the Node, which is there from the start, or take it away."""
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+
+    async def choose(value):
+        await api_server.edit("nodes", "node-1", {"metadata": {"labels": {MIG: value}}}, manager="kubectl")
+
+    return choose
+
+
+@pytest.fixture
+def told(api_server):
+    """Wait for the state on the Node."""
+
+    async def told(state):
+        def current():
+            return api_server.object("nodes", "node-1")["metadata"].get("labels", {}).get(STATE)
+
+        await api_server.until(lambda: current() == state)
+
+    return told
+
+
+def written(api_server):
+    """The states that were written, in order."""
+    metadata = [each.body["metadata"] for each in api_server.asked if each.verb == "patch"]
+    return [each.get("labels", {}).get(STATE) for each in metadata]
+
+
+async def test_a_label_re_partitions_the_node(start_agent, kubelet, shows, api_server, account, choose, told):
+    """Pending is on the Node before anything is cut; without the label the default is back, and no state is told."""
+    await start_agent(OWN, api_server=account)
+    await shows(GPU, 1, 1)
+    await choose("all-1g.5gb")
+    await told("success")
+    await shows(SMALL, 7, 7)
+    await choose("all-3g.20gb")
+    await shows(LARGE, 2, 2)
+    await told("success")
+    await choose(None)
+    await shows(GPU, 1, 1)
+    await told(None)
+    assert ["pending", "success", "pending", "success", None] == written(api_server)
+    assert [] == kubelet.errors
+
+
+async def test_a_first_start_takes_the_label_at_once(start_agent, shows, api_server, account, choose, told):
+    """There is nothing yet that could be cut."""
+    await choose("all-1g.5gb")
+    await start_agent(OWN, api_server=account)
+    await shows(SMALL, 7, 7)
+    await told("success")
+    assert ["success"] == written(api_server)
+
+
+async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_server, account, choose, told):
+    """It fails with the pod's name, and stays so over a restart and the pod's end, until the value is another one."""
+    await choose("all-3g.20gb")
+    agent = await start_agent(OWN, api_server=account)
+    await shows(LARGE, 2, 2)
+    await kubelet.run_pod(manifest("holder", {LARGE: 1}))
+    await choose("all-1g.5gb")
+    await told("failed")
+    (problem,) = agent.agent.reconciler.choices.problems
+    assert "pod default/holder holds 3g.20gb at slice" in problem.message
+    assert problem in agent.agent.reconciler.problems
+    await shows(LARGE, 2, 2)
+    await agent.stop()
+    agent = await start_agent(OWN, api_server=account)
+    await kubelet.delete_pod("holder")
+    await agent.settled(kubelet)
+    await shows(LARGE, 2, 2)
+    await told("failed")
+    assert [problem.message] == [each.message for each in agent.agent.reconciler.choices.problems]
+    await choose("all-2g.10gb")
+    await shows("nvidia.com/mig-2g.10gb", 3, 3)
+    await told("success")
+    assert [] == kubelet.errors
+
+
+async def test_a_name_that_nobody_knows_fails(start_agent, kubelet, shows, account, choose, told):
+    """The layout in force stays."""
+    agent = await start_agent(OWN, api_server=account)
+    await choose("all-9g.90gb")
+    await told("failed")
+    await shows(GPU, 1, 1)
+    assert [{"label": MIG, "value": "all-9g.90gb", "state": "failed"}] == [
+        {key: each[key] for key in ("label", "value", "state")} for each in status.status(agent.agent)["layouts"]
+    ]
+
+
+async def test_a_layout_that_the_strategy_forbids_fails(start_agent, shows, account, choose, told):
+    """With `single` all partitions are alike; the resource is not lost over it."""
+    agent = await start_agent(OWN.replace("mixed", "single"), api_server=account)
+    await choose("all-1g.5gb")
+    await shows(GPU, 7, 7)
+    await told("success")
+    await choose("all-balanced")
+    await told("failed")
+    await shows(GPU, 7, 7)
+    (problem,) = agent.agent.reconciler.choices.problems
+    assert "with migStrategy single all partitions must be alike" in problem.message
+
+
+async def test_a_restart_without_an_api_server_keeps_the_layout(start_agent, shows, api_server, account, choose, told):
+    """What the label said last was recorded."""
+    agent = await start_agent(OWN, api_server=account)
+    await choose("all-1g.5gb")
+    await told("success")
+    await shows(SMALL, 7, 7)
+    await agent.stop()
+    await api_server.down()
+    agent = await start_agent(OWN, api_server=account)
+    await shows(SMALL, 7, 7)
+    assert any("cannot be followed" in each.message for each in agent.agent.reconciler.choices.problems)
+    await api_server.up()
+    await choose("all-3g.20gb")
+    await shows(LARGE, 2, 2)
+
+
+async def test_a_label_that_may_not_be_written_hinders_nothing_for_long(
+    start_agent, shows, api_server, account, choose
+):
+    """Devices are cut after a few seconds all the same."""
+    api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
+    await start_agent(OWN, api_server=account)
+    await choose("all-1g.5gb")
+    await shows(SMALL, 7, 7)

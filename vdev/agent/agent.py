@@ -35,6 +35,7 @@ from .handover_record import HandoverRecord
 from .http_view import HttpView
 from .inputs.chosen_files import FileChooser
 from .inputs.config_files import ConfigSource
+from .inputs.node_choices import NodeChoices
 from .inputs.node_label import NodeLabel
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
@@ -141,6 +142,7 @@ class Agent:
             self.metrics,
             faults=self.faults,
             steps=self.steps,
+            choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
             outputs=(
                 self.nodes,
                 self.cdi,
@@ -301,7 +303,7 @@ class Agent:
             await self.serial_lines.begin()
             await self.link.remove_leftovers()
             await self.link.look()  # so that the first services know which kubelet they register with
-            self.reconciler.resume(await self.record.read())
+            self.reconciler.resume(await self.record.read(), self.record.choices)
             await self.handovers.recall()
             with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
                 async with self.options.clock.timeout(self.options.intervals.first_reading):

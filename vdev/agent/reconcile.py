@@ -17,11 +17,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 import structlog
 
 from ..config import Loaded
+from ..core import repartition
 from ..core.decide import Decider, Plan, World
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.labels.hardware import Machine
 from ..core.model.device import Health, Key
 from ..core.model.problem import Problem, errors
+from ..core.repartition import Progresses
 from ..core.retention.holders import Holdings
 from ..core.retention.retain import Dropped, Retired, dropped
 from ..core.spec import LabelOutput, Spec
@@ -32,6 +34,7 @@ from ..observe.metrics import Metrics
 from .fault_control import FaultControl
 from .inputs.config_files import ConfigSource
 from .inputs.discovered import Scan, Scanner
+from .inputs.node_choices import NodeChoices
 from .inputs.pod_holders import PodHolders
 from .inputs.verdicts import Verdicts
 from .options import Options
@@ -66,6 +69,7 @@ class Reconciler:
         *,
         faults: FaultControl,
         steps: Steps,
+        choices: NodeChoices,
         outputs: Sequence[Output],
     ) -> None:
         self.spec = Spec()
@@ -78,6 +82,7 @@ class Reconciler:
         self.warnings: tuple[Problem, ...] = ()
         self.scanner = Scanner(options.host, options.node, options.device_dir, steps)
         self.holders = holders
+        self.choices = choices
         self.outputs = sorted(outputs, key=lambda output: output.stage)
         self.verdicts = Verdicts(health, metrics, intervals=options.intervals, clock=options.clock)
         self._options = options
@@ -97,9 +102,10 @@ class Reconciler:
         """Everything wrong or doubtful at the moment."""
         of_files = (*self.warnings, *self._config.status.problems)
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
+        of_choices = self.choices.problems
         of_plan = self._plan.problems if self._plan else ()
         of_outputs = (problem for output in self.outputs for problem in output.problems)
-        return tuple(dict.fromkeys((*of_files, *of_node, *of_plan, *of_outputs, *self._steps.problems)))
+        return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
 
     async def start(self, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time.
@@ -121,9 +127,13 @@ class Reconciler:
         if loaded.errors:
             log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
 
-    def resume(self, recorded: Inventory) -> None:
-        """Before anything is settled: this is what an earlier process listed, and the first list is an edit of it."""
+    def resume(self, recorded: Inventory, choices: Progresses) -> None:
+        """Before anything is settled: this is what an earlier process listed, and the first list is an edit of it.
+
+        `choices` is what had become of the layouts that labels chose.
+        """
         self._recorded = recorded
+        self.choices.recall(choices)
 
     async def _read_first(self) -> Loaded:
         """All that the files say, or the good part where they allow that themselves."""
@@ -203,7 +213,36 @@ class Reconciler:
                 await self.reload()  # this may have been what was wrong
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return self._decider.arrange(spec, self._options.node, scan.devices)
+        return self._decider.arrange(self.choices.in_force(spec), self._options.node, scan.devices)
+
+    async def _repartition(self) -> None:
+        """Cut devices as labels of the node choose: where no pod holds what that takes away, at the last moment too."""
+        await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
+        before = self.choices.progresses
+        for _ in range(_ROUNDS):
+            holdings = self._holdings()
+            now = self._clock.now()
+            found = self.choices.look(self.spec, self.scan.devices, self._listed, holdings, now)
+            if found is before:
+                return
+            cut, current = repartition.in_force(self.spec, found), self.choices.in_force(self.spec)
+            if cut == current:
+                self.choices.take(found, self.spec, current)
+                return
+            base = await asyncio.to_thread(self._decider.arrange, cut, self._options.node, self.scan.devices)
+            if wrong := set(errors(base.problems)) - set(self.base.problems):
+                kept = repartition.refused(before, found, min(each.message for each in wrong))
+                self.choices.take(kept, self.spec, current)
+                return
+            if self._holdings().all() <= holdings.all():
+                self.choices.take(found, self.spec, cut)
+                self.base = base
+                return
+
+    @property
+    def _listed(self) -> Inventory:
+        """What the kubelet was told last."""
+        return self.served if self.published else self._recorded
 
     async def settle(self, *, ask_holders: Callable[[], None]) -> float | None:
         """Observe, decide, and let every output make its part of the plan true.
@@ -217,6 +256,7 @@ class Reconciler:
         do, begun = self._steps.do, self._clock.now()
         do("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
         do("looking at the faults", lambda: self._faults.engine.look(self.base))
+        await self._steps.take("following labels that choose layouts", self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
@@ -226,13 +266,14 @@ class Reconciler:
         if plan.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = plan.retired
-        self.holders.press(plan.retired)
+        self.holders.press(plan.awaited)
         if gone := dropped(before, plan.inventory, self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
             do("forgetting devices", lambda: self.scanner.forget(self.scan, self.served))
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", self._count_problems)
-        again = (plan.again_at, self.verdicts.again_at(begun), *(output.again_at for output in self.outputs))
+        of_parts = (self.choices.again_at, self.verdicts.again_at(begun), *(each.again_at for each in self.outputs))
+        again = (plan.again_at, *of_parts)
         return min((each for each in again if each is not None), default=None)
 
     async def _prepared(self) -> Plan | None:
@@ -269,7 +310,8 @@ class Reconciler:
     def _observe(self) -> World:
         last = self._plan
         return World(
-            spec=self.spec,
+            spec=self.choices.in_force(self.spec),
+            choices=self.choices.progresses,
             node=self._options.node,
             machine=self._machine or Machine(),
             found=self.scan.devices if self._machine else {},
@@ -279,7 +321,7 @@ class Reconciler:
             afflictions=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
-            listed=self.served if self.published else self._recorded,
+            listed=self._listed,
             retired=self.retired,
             dropped=self._dropped,
             devices=last.devices if last else EMPTY,

@@ -84,6 +84,7 @@ def status(agent: Running) -> dict[str, Any]:
         "actions": agent.handovers.status(),
         "faults": agent.faults.status(),
         "nodeApi": agent.node_api.document(),
+        "layouts": agent.reconciler.choices.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
         "resources": [_resource(agent, resource) for resource in agent.reconciler.served.resources.values()],
     }

@@ -1,9 +1,10 @@
 """What several commands share: arguments, exit codes and tables."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ..core.model.device import EMPTY as NOTHING
 from ..core.model.problem import Problem
 from ..preview import Preview, preview
 from ..settings import Group
@@ -31,8 +32,8 @@ def add_node(parser: argparse.ArgumentParser) -> None:
     options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
 
 
-def previewed(args: argparse.Namespace, files: Iterable[str | Path]) -> Preview:
-    """The preview of the node that the arguments and the environment name, with these files."""
+def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Mapping[str, str] = NOTHING) -> Preview:
+    """The preview of the node that the arguments and the environment name, with these files and labels of the Node."""
     chosen = options.read(args)
     return preview(
         [Path(each) for each in files],
@@ -40,6 +41,7 @@ def previewed(args: argparse.Namespace, files: Iterable[str | Path]) -> Preview:
         host_root=chosen.host_root,
         overrides=chosen.overrides,
         preset_dirs=chosen.preset_dirs,
+        node_labels=labels,
     )
 
 

@@ -15,6 +15,7 @@ from ..core.model.device import Slot
 from ..core.model.documents import device_document, problem_document
 from ..core.model.problem import Problem, errors
 from ..core.node.conditions import condition_document
+from ..errors import UsageError
 from ..preview import Preview
 from . import common, timeline
 
@@ -23,6 +24,7 @@ EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
   vdev plan vdev.yaml --node npu-7             what the node npu-7 would advertise
   vdev plan new.yaml --against old.yaml        what replacing old.yaml with new.yaml would change
+  vdev plan vdev.yaml --label nvidia.com/mig.config=all-balanced    the layout that this label chooses
   vdev plan vdev.yaml --timeline 10m           what its fault rules do, and when
   vdev plan vdev.yaml --explain                why each candidate device matched or did not
 """
@@ -40,14 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--explain", action="store_true", help="show every candidate, and the condition that it failed")
     parser.add_argument("--timeline", metavar="TIME", help="show what fault rules do in this time, such as 10m")
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a label of the Node that chooses a layout (partitions.fromLabel); may be repeated",
+    )
     common.add_flags(parser)
     common.add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 if the configuration has errors."""
-    new = common.previewed(args, args.files)
-    old = common.previewed(args, args.against) if args.against else None
+    labels = dict(map(_label, args.label))
+    new = common.previewed(args, args.files, labels)
+    old = common.previewed(args, args.against, labels) if args.against else None
     until = None if args.timeline is None else config.duration(args.timeline, "--timeline")
     outlook = None if until is None else forecast(new.faults, new.node, new.inventory, until)
     if args.output == "json":
@@ -58,6 +68,13 @@ def run(args: argparse.Namespace) -> int:
         if outlook is not None and until is not None:
             timeline.show(outlook, until)
     return common.exit_code(_problems(new, old))
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise UsageError(f"--label: expected KEY=VALUE such as nvidia.com/mig.config=all-balanced, got {text!r}")
+    return key, value
 
 
 def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:

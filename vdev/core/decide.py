@@ -30,6 +30,7 @@ from .node import capacity, conditions
 from .node.capacity import Amount
 from .node.conditions import NodeCondition
 from .node.losses import NONE, Losses, losses
+from .repartition import Progresses, state_labels
 from .retention import retain
 from .retention.holders import Holdings
 from .retention.retain import Dropped, Retired
@@ -40,7 +41,8 @@ from .spec import LabelOutput, NodeSpec, Spec
 class World:
     """Everything that a decision depends on, at one moment.
 
-    `spec` is the configuration of the node of this name, on this `machine`. `found` are the devices by entry, given
+    `spec` is the configuration of the node of this name, on this `machine`, with its devices cut as is in force;
+    `choices` is what became of the layouts that labels of the node chose. `found` are the devices by entry, given
     where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
     `base`. `verdicts` are those of probes and of flapping, by raw device id; `undeliverable` are devices that an output
     cannot bring to containers, and why.
@@ -50,6 +52,7 @@ class World:
     """
 
     spec: Spec = Spec()  # noqa: RUF009 - frozen
+    choices: Progresses = field(default_factory=dict)
     node: str = ""
     machine: Machine = Machine()  # noqa: RUF009 - frozen
     found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
@@ -78,7 +81,8 @@ class Plan:
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
     that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
     `labels` are for the Node object, `features` for Node Feature Discovery (None: no file); they stay the same object
-    while nothing that they depend on changes. `problems` are those of the decision itself.
+    while nothing that they depend on changes. `choices` is what became of the layouts that labels of the node chose.
+    `problems` are those of the decision itself.
     """
 
     base: Inventory
@@ -96,6 +100,7 @@ class Plan:
     features: Mapping[str, str] | None = None
     capacity: Mapping[str, Amount] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
+    choices: Progresses = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -105,10 +110,15 @@ class Plan:
 
     @property
     def unsettled(self) -> frozenset[str]:
-        """The resources with a retired device of which only the kubelet's checkpoint says that a pod has it."""
+        """The resources with an awaited device of which only the kubelet's checkpoint says that a pod has it."""
         if self.holdings.silent:
             return frozenset()
-        return frozenset(key[0] for key in self.retired if key in self.holdings.doubted)
+        return frozenset(key[0] for key in self.awaited if key in self.holdings.doubted)
+
+    @property
+    def awaited(self) -> frozenset[Key]:
+        """What is to become free: of retired devices, and for a layout that a label chose."""
+        return frozenset(self.retired).union(*(each.doubted for each in self.choices.values()))
 
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
@@ -131,6 +141,7 @@ class Decider:
         self._intervals = intervals
         self._arranged, self._judged, self._specified, self._labelled = Memory(), Memory(), Memory(), Memory()
         self._away: frozenset[Key] = frozenset()
+        self._last_labels: Mapping[str, str] = NO_LABELS.values
 
     def arrange(self, spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
         """What the configuration and the devices that were found (by entry) come to on this node."""
@@ -170,7 +181,8 @@ class Decider:
             node=node,
             devices=devices,
             lost=lost,
-            labels=labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values,
+            labels=self._told(world, labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values),
+            choices=world.choices,
             features=labels.values if node.labels is LabelOutput.NFD else None,
             problems=labels.problems,
             capacity=capacity.capacity(listed) if node.status else {},
@@ -182,6 +194,13 @@ class Decider:
         self._specified.begin()
         of = tuple(inventory.resources.values())
         return self._specified.recall("cdi", "", of, lambda _last: edits.cdi_documents(inventory))
+
+    def _told(self, world: World, labels: Mapping[str, str]) -> Mapping[str, str]:
+        """The labels, with those that tell what became of a chosen layout; the same object while they say the same."""
+        states = state_labels(world.choices, world.spec.entries)
+        found = {**labels, **states} if states else labels
+        self._last_labels = self._last_labels if found == self._last_labels else found
+        return self._last_labels
 
     def _labels(self, world: World) -> Labels:
         """The same object while the configuration, the devices and what faults take away are; health is none of it."""

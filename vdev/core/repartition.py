@@ -24,6 +24,15 @@ from .spec import EntrySpec, MigStrategy, Spec
 PATIENCE = 3.0
 """Seconds for `pending` to be seen on the Node before devices are cut all the same."""
 
+NAMING = 20.0
+"""Seconds for the kubelet to name the pod that may hold something, before the value fails without a name."""
+
+ASK = 0.1
+"""Seconds after which the kubelet is asked who holds what, for a new value."""
+
+RECHECK = 1.0
+"""Seconds between looks while the kubelet does not say who holds what."""
+
 Part = tuple[str, int]
 """A partition of a device, as profile and first slice; a whole device has the profile ""."""
 
@@ -45,7 +54,8 @@ class Progress:
 
     `parts` is what is in force, by entry and device index. `sentence` says why it failed, or what is waited for.
     `asked` is what the value meant to each entry (None: that is forgotten). `since` is when it became pending,
-    and `again_at` when to look again though nothing happens; both are monotonic.
+    and `again_at` when to look again though nothing happens; both are monotonic. `doubted` is what some pod may hold,
+    for all that is known, so that the kubelet is waited for.
     """
 
     label: str
@@ -56,6 +66,7 @@ class Progress:
     asked: tuple[NamedLayout | None, ...] | None = None
     since: float = 0.0
     again_at: float | None = None
+    doubted: frozenset[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +74,8 @@ class Seen:
     """What is known at one moment.
 
     `labels` are those of the Node; None: not known. `hardware` has the id of each device, by entry and index. `listed`
-    is what the kubelet was told last, `held` who holds what of it, in words; `complete`: nobody else holds anything.
+    is what the kubelet was told last, `held` what pods may hold of it, and by `namespace/name` which pod, where that is
+    known; `complete`: nobody else holds anything. `read_at` is when the kubelet was asked for that.
     """
 
     labels: Mapping[str, str] | None = None
@@ -71,6 +83,7 @@ class Seen:
     listed: Inventory = field(default_factory=lambda: Inventory({}))
     held: Mapping[Key, str] = field(default_factory=dict)
     complete: bool = True
+    read_at: float = float("inf")
     now: float = 0.0
 
 
@@ -101,14 +114,17 @@ def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
     for label, progress in found.items():
         was = before.get(label) or Progress(label=label)
         if was.parts != progress.parts:
-            result[label] = replace(progress, state=State.FAILED, sentence=why, parts=was.parts, again_at=None)
+            result[label] = replace(
+                progress, state=State.FAILED, sentence=why, parts=was.parts, again_at=None, doubted=frozenset()
+            )
     return result
 
 
-def chosen(spec: Spec, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
-    """What the labels would make of a node that has nothing yet, and what would become of each."""
-    hardware = {entry.name: {index: f"{entry.name}/{index}" for index in _indices(entry)} for entry in spec.entries}
-    found = look({}, spec.entries, spec.flags.mig_strategy, Seen(labels=labels, hardware=hardware))
+def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
+    """What these labels would make of the node of that name, which has nothing yet, and what would become of each."""
+    entries = spec.on_node(node)
+    hardware = {entry.name: {index: f"{entry.name}/{index}" for index in _indices(entry)} for entry in entries}
+    found = look({}, entries, spec.flags.mig_strategy, Seen(labels=labels, hardware=hardware))
     return in_force(spec, found), found
 
 
@@ -131,6 +147,15 @@ def state_labels(progresses: Progresses, entries: Iterable[EntrySpec]) -> dict[s
 
 
 @dataclass(frozen=True, slots=True)
+class _Held:
+    """Something that would be taken away of a pod, in a sentence; the pod's name is empty where it is not known."""
+
+    key: Key
+    pod: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Look:
     """One label at one moment; `cuts`: its layouts change what is listed."""
 
@@ -147,7 +172,9 @@ class _Look:
         if asked == self.before.asked and value == self.before.value and self._is_over:
             return self.before
         parts = {entry.name: dict(self._in_force(entry)) for entry in self.entries}
-        now = replace(self.before, value=value, asked=asked, parts=parts, sentence="", again_at=None)
+        now = replace(
+            self.before, value=value, asked=asked, parts=parts, sentence="", again_at=None, doubted=frozenset()
+        )
         return self._same(self._judged(now, asked))
 
     def _unseen(self) -> Progress:
@@ -178,21 +205,24 @@ class _Look:
         was = self.before
         if self._is_restart and was.state is State.FAILED and was.value == now.value:
             return self._stays(now, State.FAILED, was.sentence)  # so before a restart: only a new value triggers
-        if holder := self._holder(changed, target):
-            return self._stays(now, State.FAILED, holder)
-        return self._ready(now, target)
+        return self._ready(now, target, list(self._held(changed, target)))
 
-    def _ready(self, now: Progress, target: Mapping[str, Mapping[int, Parts]]) -> Progress:
-        """Nothing is in the way: put it in force once `pending` was seen, and all holders are known."""
-        was, protocol = self.before, _choice(self.entries[0]).protocol
+    def _ready(self, now: Progress, target: Mapping[str, Mapping[int, Parts]], held: Sequence[_Held]) -> Progress:
+        """Put it in force once `pending` was seen, and it is known for certain that no pod has what goes away."""
+        was, protocol, clock = self.before, _choice(self.entries[0]).protocol, self.seen.now
         is_new = was.state is not State.PENDING or (was.value, was.asked) != (now.value, now.asked)
-        since = self.seen.now if is_new else was.since
+        since = clock if is_new else was.since
         told = not is_new and (self.seen.labels or {}).get(protocol.label) == protocol.pending
-        waits = bool(protocol.pending) and now.value is not None and not told and self.seen.now < since + PATIENCE
-        if self.seen.complete and not waits:
+        unwritten = bool(protocol.pending) and now.value is not None and not told and clock < since + PATIENCE
+        named = [each for each in held if each.pod] if self.seen.read_at >= since else []
+        if named or (held and clock >= since + NAMING):
+            return self._stays(now, State.FAILED, (named or held)[0].sentence)
+        if self.seen.complete and not unwritten and not held:
             return replace(now, state=State.SUCCESS, parts=target)
-        what = f"{protocol.label} to be written" if waits else "the kubelet to say which devices pods hold"
-        later = replace(now, since=since, again_at=since + PATIENCE if waits else None)
+        asks = held or not self.seen.complete
+        what = "the kubelet to say which pods hold which devices" if asks else f"{protocol.label} to be written"
+        again_at = max(since + ASK, since if is_new else clock + RECHECK) if asks else since + PATIENCE
+        later = replace(now, since=since, again_at=again_at, doubted=frozenset(each.key for each in held))
         return self._stays(later, State.PENDING, f"waiting for {what}")
 
     def _stays(self, now: Progress, state: State, why: str) -> Progress:
@@ -238,16 +268,18 @@ class _Look:
                 if _cut(entry.geometry, current[index]) != _cut(entry.geometry, target[entry.name][index]):
                     yield entry, index
 
-    def _holder(self, changed: Iterable[tuple[EntrySpec, int]], target: Mapping[str, Mapping[int, Parts]]) -> str:
-        """Which pod has something that would be taken away, or the empty string."""
+    def _held(
+        self, changed: Iterable[tuple[EntrySpec, int]], target: Mapping[str, Mapping[int, Parts]]
+    ) -> Iterator[_Held]:
+        """What would be taken away of pods."""
         held = _held_parts(self.seen)
         for entry, index in changed:
             stays = _cut(entry.geometry, target[entry.name][index])
-            for part, who in sorted(held.get(self._hardware(entry).get(index, ""), {}).items()):
+            for part, key, pod in held.get(self._hardware(entry).get(index, ""), ()):
                 if part not in stays:
                     what = f"{part[0]} at slice {part[1]} of device {index}" if part[0] else f"device {index}"
-                    return f"{who} holds {what} of {entry.name}, which is not cut while a pod has it"
-        return ""
+                    who = f"pod {pod}" if pod else "a pod"
+                    yield _Held(key, pod, f"{who} holds {what} of {entry.name}, which is not cut while a pod has it")
 
     def _same(self, found: Progress) -> Progress:
         return self.before if found == self.before else found
@@ -325,14 +357,14 @@ def _listed_parts(listed: Inventory) -> dict[str, set[Part]]:
     return found
 
 
-def _held_parts(seen: Seen) -> dict[str, dict[Part, str]]:
-    """Who holds what of each hardware device."""
-    found: dict[str, dict[Part, str]] = {}
-    for (name, slot), who in seen.held.items():
-        resource = seen.listed.resources.get(name)
-        if resource and slot in resource.by_id:
-            device = resource.by_id[slot].device
-            found.setdefault(device.raw.id, {})[_part(device)] = who
+def _held_parts(seen: Seen) -> dict[str, list[tuple[Part, Key, str]]]:
+    """What is held of each hardware device, with the pod's name or the empty string."""
+    found: dict[str, list[tuple[Part, Key, str]]] = {}
+    for key, pod in sorted(seen.held.items()):
+        resource = seen.listed.resources.get(key[0])
+        if resource and key[1] in resource.by_id:
+            device = resource.by_id[key[1]].device
+            found.setdefault(device.raw.id, []).append((_part(device), key, pod))
     return found
 
 

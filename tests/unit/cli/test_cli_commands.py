@@ -317,3 +317,38 @@ def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, command
         check=False,
     )
     assert (0, b"") == (done.returncode, done.stderr)
+
+
+CHOSEN = """\
+flags: {migStrategy: mixed}
+devices:
+  - name: gpu
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb}
+    partitions: {fromLabel: nvidia.com/mig.config, default: all-disabled}
+"""
+
+
+@pytest.mark.parametrize(
+    ("label", "resource", "count"),
+    [(None, "nvidia.com/gpu", 1), ("all-1g.5gb", "nvidia.com/mig-1g.5gb", 7), ("odd", "nvidia.com/gpu", 1)],
+)
+def test_plan_shows_the_layout_that_a_label_chooses(tmp_path, capsys, label, resource, count):
+    """With what would be told of it; a value that would fail is warned of."""
+    (tmp_path / "vdev.yaml").write_text(CHOSEN)
+    given = [] if label is None else ["--label", f"nvidia.com/mig.config={label}"]
+    assert 0 == main(["plan", str(tmp_path / "vdev.yaml"), "-o", "json", *given])
+    plan = json.loads(capsys.readouterr().out)
+    assert {resource: count} == {each["name"]: len(each["devices"]) for each in plan["resources"] if each["devices"]}
+    states = {None: {}, "odd": {"nvidia.com/mig.config.state": "failed"}}
+    assert states.get(label, {"nvidia.com/mig.config.state": "success"}) == plan["nodeLabels"]
+    assert (label == "odd") == any(
+        "would fail: there is no layout 'odd'" in each["message"] for each in plan["problems"]
+    )
+
+
+def test_a_label_needs_a_key_and_a_value(tmp_path, capsys):
+    """Else it says how to write it."""
+    (tmp_path / "vdev.yaml").write_text(CHOSEN)
+    assert 2 == main(["plan", str(tmp_path / "vdev.yaml"), "--label", "all-1g.5gb"])
+    assert "--label: expected KEY=VALUE" in capsys.readouterr().err

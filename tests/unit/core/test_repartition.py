@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.core.conftest import Build
 from vdev.core import repartition
 from vdev.core.partitions.choice import NamedLayout, PartitionChoice, generated
-from vdev.core.repartition import PATIENCE, Progress, Seen, State
+from vdev.core.repartition import ASK, NAMING, PATIENCE, RECHECK, Progress, Seen, State
 from vdev.core.spec import Flags, MigStrategy, Spec
 
 MIG = "nvidia.com/mig.config"
@@ -37,6 +37,7 @@ class Node:
         self.progresses = {}
         self.labels = {label: value} if value else {}
         self.label, self.now, self.listed, self.holders, self.complete = label, 0.0, None, {}, True
+        self.read_at = float("inf")
         self.look()
 
     @property
@@ -79,8 +80,9 @@ class Node:
         seen = Seen(
             labels=dict(self.labels) if known else None,
             hardware=hardware,
-            held={key: f"pod default/{who}" for key, who in self.holders.items()},
+            held={key: who and f"default/{who}" for key, who in self.holders.items()},
             complete=self.complete,
+            read_at=self.read_at,
             now=self.now,
             **({"listed": self.listed} if self.listed else {}),
         )
@@ -223,11 +225,39 @@ def test_nothing_is_cut_while_nobody_can_say_who_holds_what():
     node.write()
     node.now += 100
     node.look()
-    assert ("pending", None) == (node.told, node.progress.again_at)
-    assert "waiting for the kubelet to say which devices pods hold" == node.progress.sentence
+    assert ("pending", node.now + RECHECK) == (node.told, node.progress.again_at)
+    assert "waiting for the kubelet to say which pods hold which devices" == node.progress.sentence
     node.complete = True
     node.look()
     assert "success" == node.told
+
+
+def test_a_pod_without_a_name_is_waited_for():
+    """The kubelet names it soon, or nobody has the device; else it fails in the end."""
+    node = Node(value="all-3g.20gb")
+    node.holders[node.keys[0]] = ""
+    node.choose("balanced")
+    node.write()
+    assert "pending" == node.told
+    node.holders.clear()
+    node.look()
+    assert "success" == node.told
+    node.holders[node.keys[0]] = ""
+    node.choose("all-7g.40gb")
+    node.now += NAMING
+    node.look()
+    assert ("failed", "a pod holds") == (node.told, node.progress.sentence[:11])
+
+
+def test_a_pod_is_named_by_an_answer_that_is_new():
+    """It may have ended since the kubelet was asked."""
+    node = Node(value="all-3g.20gb")
+    node.holders[node.keys[0]], node.read_at = "holder", -1.0
+    node.choose("balanced")
+    assert ("pending", ASK) == (node.told, node.progress.again_at)
+    node.read_at = 0.0
+    node.look()
+    assert ("failed", "pod default/holder") == (node.told, node.progress.sentence[:18])
 
 
 def test_a_file_that_means_something_else_by_a_name_triggers():
@@ -298,9 +328,9 @@ def test_entries_with_one_label_change_together():
         for name, layouts in (("a", small), ("b", {"both": NamedLayout({0: ("7g.40gb",)})}))
     )
     spec = Spec(entries=entries, flags=Flags(mig_strategy=MigStrategy.MIXED))
-    cut, _ = repartition.chosen(spec, {MIG: "both"})
+    cut, _ = repartition.chosen(spec, "n", {MIG: "both"})
     assert [{0: ("1g.5gb",)}, {0: ("7g.40gb",)}] == [each.partitions for each in cut.entries]
-    cut, (_, *_) = repartition.chosen(spec, {MIG: "one"})
+    cut, (_, *_) = repartition.chosen(spec, "n", {MIG: "one"})
     assert {0: ("2g.10gb",)} == cut.entries[0].partitions
 
 
@@ -328,7 +358,7 @@ class HeldIsNeverCut(RuleBasedStateMachine):
     def start_pod(self, data):
         """A pod gets something."""
         key = data.draw(st.sampled_from(self.node.keys))
-        self.node.holders.setdefault(key, f"pod-{next(self.pods)}")
+        self.node.holders.setdefault(key, data.draw(st.sampled_from([f"pod-{next(self.pods)}", ""])))
         self.node.look()
 
     @precondition(lambda self: self.node.holders)
@@ -345,7 +375,7 @@ class HeldIsNeverCut(RuleBasedStateMachine):
         """The state is written."""
         self.node.write()
 
-    @rule(seconds=st.sampled_from([0.5, PATIENCE]))
+    @rule(seconds=st.sampled_from([0.5, PATIENCE, NAMING]))
     def wait(self, seconds):
         """Time passes."""
         self.node.now += seconds

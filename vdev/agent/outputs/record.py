@@ -5,7 +5,7 @@ at least what the kubelet was told; that it also survives a power cut is seen to
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -15,6 +15,7 @@ from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.resources import EMPTY, Inventory, Resource
 from ...core.model.problem import Problem, warning
+from ...core.repartition import Progresses
 from ...errors import HostError
 from ..state_file import Owner, RecordError, StateFile
 from . import record_form
@@ -39,7 +40,10 @@ class Record(Output):
         self.problem: Problem | None = None
         self._file = file
         self._encoded: dict[str, tuple[_Subject, str]] = {}  # by resource: what its rows are of, and they
-        self._recorded: Mapping[str, _Subject] | None = None  # what is on disk
+        self.choices: Progresses = {}  # what had become of layouts that labels chose, once it was read
+        self._recorded: tuple[Mapping[str, _Subject], Mapping[str, Sequence[str | None]]] | None = (
+            None  # what is on disk
+        )
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -61,7 +65,10 @@ class Record(Output):
             return EMPTY
         try:
             found = await self._file.read(alone=True)
-            return EMPTY if found is None else await asyncio.to_thread(record_form.read, found, self._file.owner.boot)
+            if found is not None:
+                inventory = await asyncio.to_thread(record_form.read, found, self._file.owner.boot)
+                self.choices = record_form.read_choices(found)
+                return inventory
         except (HostError, RecordError) as wrong:
             self._doubt(str(wrong))
         return EMPTY
@@ -80,16 +87,18 @@ class Record(Output):
             name: _Subject(plan.base.resources.get(name), resource.ids)
             for name, resource in plan.inventory.resources.items()
         }
-        if self._file is None or (subjects == self._recorded and await self._file.stands()):
+        wanted = (subjects, record_form.told(plan.choices))
+        if self._file is None or (wanted == self._recorded and await self._file.stands()):
             return
         self._recorded = None
-        await asyncio.to_thread(self._write, self._file, plan.inventory.resources, subjects)
-        self.problem, self._recorded = None, subjects
+        await asyncio.to_thread(self._write, self._file, plan, subjects)
+        self.problem, self._recorded = None, wanted
         asyncio.get_running_loop().run_in_executor(None, self._file.sync)  # nobody waits for a power cut
 
-    def _write(self, file: StateFile, resources: Mapping[str, Resource], subjects: Mapping[str, "_Subject"]) -> None:
+    def _write(self, file: StateFile, plan: Plan, subjects: Mapping[str, "_Subject"]) -> None:
+        resources = plan.inventory.resources
         self._encoded = {name: self._rows(resource, subjects[name]) for name, resource in resources.items()}
-        file.write(record_form.document({name: rows for name, (_, rows) in self._encoded.items()}))
+        file.write(record_form.document({name: rows for name, (_, rows) in self._encoded.items()}, plan.choices))
 
     def _rows(self, resource: Resource, subject: "_Subject") -> tuple["_Subject", str]:
         known = self._encoded.get(resource.name)

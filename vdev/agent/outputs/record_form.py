@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
+from ...core.repartition import Progress, Progresses, State
 from ..state_file import RecordError
 
 VERSION = 1
@@ -36,6 +37,7 @@ class _Row:
 
 
 LISTED: TypeAdapter[dict[str, list[str | _Row]]] = TypeAdapter(dict[str, list[str | _Row]])
+_LAYOUTS: TypeAdapter[dict[str, tuple[str | None, State, str]]] = TypeAdapter(dict[str, tuple[str | None, State, str]])
 
 
 def encode(resource: Resource) -> str:
@@ -74,9 +76,28 @@ def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
     return {"id": device.id, **row} if row else device.id
 
 
-def document(encoded: Mapping[str, str]) -> dict[str, str]:
-    """The record's fields, as JSON; `encoded` holds each resource's rows."""
-    return {"listed": f"{{{','.join(f'{json.dumps(name)}:{rows}' for name, rows in encoded.items())}}}"}
+def document(encoded: Mapping[str, str], choices: Progresses) -> dict[str, str]:
+    """The record's fields, as JSON; `encoded` holds each resource's rows, `choices` what became of chosen layouts."""
+    layouts = told(choices)
+    listed = ",".join(f"{json.dumps(name)}:{rows}" for name, rows in encoded.items())
+    return {"listed": f"{{{listed}}}"} | ({"layouts": json.dumps(layouts)} if layouts else {})
+
+
+def told(choices: Progresses) -> dict[str, list[str | None]]:
+    """What the record keeps of them."""
+    return {each.label: [each.value, each.state.value, each.sentence] for each in choices.values()}
+
+
+def read_choices(found: Mapping[str, Any]) -> Progresses:
+    """What had become of the layouts that labels chose. Raises RecordError."""
+    try:
+        layouts = _LAYOUTS.validate_python(found.get("layouts", {}))
+    except ValidationError as wrong:
+        raise RecordError("it is spoilt") from wrong
+    return {
+        label: Progress(label=label, value=value, state=state, sentence=sentence)
+        for label, (value, state, sentence) in layouts.items()
+    }
 
 
 def read(found: Mapping[str, Any], boot: str) -> Inventory:

@@ -1,0 +1,146 @@
+"""The layouts that labels of this agent's own Node choose, and what became of each.
+
+`core.repartition` decides; this module knows the Node's labels and remembers. Without an API server, and until the Node
+was seen, devices stay as an earlier process had them, or are as the configuration says for a node without the label.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from ...aio.clock import Clock
+from ...core import repartition
+from ...core.inventory.resources import Inventory
+from ...core.model.device import RawDevice
+from ...core.model.problem import Problem, warning
+from ...core.repartition import Progress, Progresses, Seen, State
+from ...core.retention.holders import Holdings
+from ...core.spec import EntrySpec, Spec
+from ...errors import ApiServerError
+
+log = structlog.get_logger(__name__)
+
+
+class NodeView(Protocol):
+    """This agent's own Node, as the API server has it."""
+
+    @property
+    def document(self) -> Mapping[str, Any] | None:
+        """The object as it was seen last; None where it was not seen, or is gone."""
+
+    @property
+    def trouble(self) -> ApiServerError | None:
+        """Why what is known of it may be old, or is not known."""
+
+    async def seen(self) -> Mapping[str, Any]:
+        """The object as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Follow the Node from now on, and be told when it is another one."""
+
+
+class NodeChoices:
+    """What labels of the node of this name choose. `on_change` is called when `view` has something new of the Node."""
+
+    def __init__(self, node: str, view: NodeView, on_change: Callable[[], None]) -> None:
+        self.progresses: Progresses = {}
+        self._node = node
+        self._view = view
+        self._on_change = on_change
+        self._follows = False
+        self._applied: tuple[Spec, Progresses, Spec] | None = None
+
+    async def begin(self, spec: Spec, *, clock: Clock, within: float) -> None:
+        """Follow the Node where a label of it chooses, and give it a moment to be seen before the first list."""
+        if self._follows or not self._entries(spec):
+            return
+        self._follows = True
+        self._view.subscribe(self._on_change)
+        with contextlib.suppress(TimeoutError, ApiServerError):
+            async with clock.timeout(within):
+                await self._view.seen()
+
+    def recall(self, progresses: Progresses) -> None:
+        """What became of each in an earlier process."""
+        self.progresses = progresses
+
+    def in_force(self, spec: Spec) -> Spec:
+        """The specification with its devices cut as is in force; the same object while nothing changes."""
+        if self._applied is None or self._applied[0] is not spec or self._applied[1] is not self.progresses:
+            self._applied = (spec, self.progresses, repartition.in_force(spec, self.progresses))
+        return self._applied[2]
+
+    def look(
+        self, spec: Spec, found: Mapping[str, Sequence[RawDevice]], listed: Inventory, holdings: Holdings, now: float
+    ) -> Progresses:
+        """How far each label is now."""
+        entries = self._entries(spec)
+        if not entries:
+            return {} if self.progresses else self.progresses
+        document = self._view.document
+        seen = Seen(
+            labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
+            hardware={entry.name: {raw.index: raw.id for raw in found.get(entry.name, ())} for entry in entries},
+            listed=listed,
+            held={key: (holdings.holders or {}).get(key, "") for key in holdings.all()},
+            complete=holdings.complete,
+            read_at=holdings.read_at,
+            now=now,
+        )
+        return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
+
+    def take(self, progresses: Progresses, spec: Spec, cut: Spec) -> None:
+        """How far each is from now on, and what that makes of `spec`; what is new is logged."""
+        before, self.progresses = self.progresses, progresses
+        self._applied = (spec, progresses, cut)
+        for label, progress in progresses.items():
+            if _told(before.get(label)) != _told(progress):
+                _log(progress)
+
+    @property
+    def again_at(self) -> float | None:
+        """When to look again though nothing happens (monotonic)."""
+        return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What failed, and why a label is not known."""
+        failed = [
+            warning(
+                f"node {self._node}",
+                f"the label {each.label}={each.value} failed: {each.sentence}"
+                if each.value is not None
+                else f"the layout for a node without the label {each.label} is not in force: {each.sentence}",
+                "the layout in force stays; set the label to another value",
+            )
+            for each in self.progresses.values()
+            if each.state is State.FAILED
+        ]
+        if self._follows and self._view.trouble is not None and self.progresses:
+            labels = ", ".join(self.progresses)
+            failed.append(warning(f"node {self._node}", f"{labels} cannot be followed: {self._view.trouble}"))
+        return tuple(failed)
+
+    def document(self) -> list[dict[str, Any]]:
+        """For the status: each label, its value and what became of it."""
+        return [
+            {"label": each.label, "value": each.value, "state": each.state.value, "reason": each.sentence}
+            for each in self.progresses.values()
+        ]
+
+    def _entries(self, spec: Spec) -> list[EntrySpec]:
+        return [entry for entry in spec.on_node(self._node) if entry.choice]
+
+
+def _told(progress: Progress | None) -> object:
+    return progress and (progress.value, progress.state, progress.sentence)
+
+
+def _log(progress: Progress) -> None:
+    if progress.state is State.UNSEEN:
+        return
+    write = log.warning if progress.state is State.FAILED else log.info
+    reason = {"reason": progress.sentence} if progress.sentence else {}
+    write("layout chosen by a label", label=progress.label, value=progress.value, state=progress.state.value, **reason)
