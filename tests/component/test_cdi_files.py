@@ -50,9 +50,13 @@ async def test_a_device_that_a_pod_holds_stays_resolvable(kubelet, start_agent):
 
 
 async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
-    """Another strategy on reload: pods that were given CDI names keep them, and the file goes with the last."""
-    agent = await start_agent(NPU % (CRI, 2))
+    """Another strategy on reload: pods that were given CDI names keep them, and the file goes with the last.
+
+    Nothing waits for what such a pod has, so its end is noticed at the slow pace.
+    """
+    agent = await start_agent(NPU % (CRI, 2), look_at_holders=0.2)
     await kubelet.run_pod(ONE)
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
     agent.edit(NPU % ("", 2))
     await agent.serves(2, kubelet)
     assert {"npu": ["acme-0", "acme-1"]} == names(agent)
