@@ -24,6 +24,10 @@ CHANGES = {
 """Per change: the resource of which a pod holds one, and what of the node is as it is before and after."""
 
 
+DEAF = "faults: {rules: [{name: deaf, podResources: {unavailable: true}}]}\n"
+"""No answer says that there are no pods: the agent keeps what they had, however long the kubelet takes to know them."""
+
+
 @pytest.fixture(params=CHANGES)
 def told(request):
     """A story that has not begun."""
@@ -86,9 +90,9 @@ class Story:
         await asyncio.to_thread(self.agent.edit, self.after.text())
         await self.agent.serves(2, self.kubelet)
 
-    async def new_agent(self, *, wait=True, boot_id="one"):
+    async def new_agent(self, *, rules="", **options):
         """Another process, on the changed file."""
-        self.agent = await self.start_agent(self.after.text(), wait=wait, boot_id=boot_id)
+        self.agent = await self.start_agent(self.after.text() + rules, **{"boot_id": "one"} | options)
 
     async def end(self):
         """All is as the file says but for the pod's device; when the pod is gone, all is."""
@@ -175,9 +179,14 @@ async def test_the_node_boots_with_the_agent_first(story, kubelet):
     if not again:
         story.device = ""  # no container has it, and none will
     await story.agent.stop()
-    await story.new_agent(wait=False, boot_id="two")
-    await kubelet.wait_until(lambda: story.agent.agent.reconciler.published, what="the agent's first list")
-    await kubelet.start()
+    await story.new_agent(wait=False, boot_id="two", rules=DEAF)
+    agent = story.agent.agent
+    await kubelet.wait_until(lambda: agent.reconciler.published, what="the agent's first list")
+    await kubelet.start(readmit=False)
+    served = agent.reconciler.served.resources.keys()
+    await kubelet.wait_until(lambda: kubelet.listed().keys() >= served, what="the lists of a plugin that is faster")
+    await kubelet.readmit()
+    agent.faults.engine.clear("deaf")
     if again:
         await story.end()
     else:
