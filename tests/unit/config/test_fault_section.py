@@ -334,3 +334,14 @@ def test_rules_beside_the_configuration():
     assert one.seed == 9
     with pytest.raises(ConfigError, match=r"<live>:1:21: .*unknown device entry 'nope'"):
         load_rules('{name: x, devices: ["nope/1"], health: Unhealthy}', "<live>", spec)
+
+
+@pytest.mark.parametrize(
+    "rule", ["devices: [a100/0:3]", "resource: nvidia.com/mig-1g.5gb", "devices: {profile: 3g.20gb}"]
+)
+def test_partitions_that_only_a_label_brings_may_be_meant(rule):
+    """The rule fires once the label has chosen a layout that has them."""
+    chosen = HEAD.replace('{"0": [1g.5gb, 2g.10gb]}', "{fromLabel: nvidia.com/mig.config, default: all-disabled}")
+    text = chosen + f"faults:\n  rules:\n    - {{name: x, {rule}, at: 5s, health: Unhealthy}}\n"
+    (found,) = load_text(text).spec.faults.rules
+    assert "x" == found.name

@@ -114,7 +114,7 @@ def _want(  # noqa: PLR0917
         _numa(want, entries, at("numa"), report)
         if (
             want.partition is not None
-            and nodes.inventories
+            and all(each.name in nodes.known for each in entries)
             and not any(each.stop > max(counts) for each in want.indices)
         ):
             _partition(want, nodes, at("index"), report)

@@ -34,7 +34,7 @@ class Mode(Section):
 
     @property
     def name(self) -> str:
-        """As ROCm's plugin names it: `cpx_nps1`."""
+        """As ROCm's plugin names it, such as cpx_nps1."""
         return f"{self.compute_partition}_{self.memory_partition}".lower()
 
 

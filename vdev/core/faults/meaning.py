@@ -21,7 +21,7 @@ _MOST_NODES = 16
 
 @dataclass(frozen=True, slots=True)
 class ImaginedNodes:
-    """Inventories by the node's name; `known` are the entries whose devices are all here."""
+    """Inventories by the node's name; `known` are the entries whose devices are all here, however labels cut them."""
 
     inventories: Mapping[str, Inventory]
     known: frozenset[str]
@@ -35,7 +35,8 @@ def imagined(spec: Spec, rules: Iterable[FaultRuleSpec]) -> ImaginedNodes:
     names = imagined_nodes.node_names(patterns) if sum(virtual.values()) <= _MOST_DEVICES else ()
     if not 0 < len(names) <= _MOST_NODES:
         return ImaginedNodes({}, frozenset())
-    return ImaginedNodes({node: imagined_nodes.inventory(spec, node) for node in names}, frozenset(virtual))
+    known = frozenset(entry.name for entry in spec.entries if entry.name in virtual and not entry.choice)
+    return ImaginedNodes({node: imagined_nodes.inventory(spec, node) for node in names}, known)
 
 
 def meant(rule: FaultRuleSpec, inventory: Inventory, node: str) -> frozenset[Key]:
