@@ -157,8 +157,8 @@ async def test_it_is_written_only_when_it_differs(start_agent, kubelet, shows, k
     agent = await start_agent(GOOD)
     await shows(NPU, 2, 2)
     agent.agent.reload()
-    turned = agent.agent.turned_at
-    await kubelet.wait_until(lambda: agent.agent.turned_at != turned, what="a turn")
+    turned = agent.agent.turns
+    await kubelet.wait_until(lambda: agent.agent.turns != turned, what="a turn")
     assert before.st_ino == kept().stat().st_ino
     agent.edit(f"# changed\n{GOOD}")
     await kubelet.wait_until(lambda: "# changed" in kept().read_text(), what="the other text")

@@ -96,10 +96,10 @@ async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, a
     again = await start_agent(config(conditions="true"), api_server=account, wait=False)
     await api_server.until(lambda: again.agent.node_api.status.written)
     for _ in range(60):
-        turned_at = again.agent.turned_at
+        turns = again.agent.turns
         again.clock.advance(60.0)
         again.agent.due.mark()
-        await api_server.until(lambda: again.agent.turned_at != turned_at)  # noqa: B023 - awaited at once
+        await api_server.until(lambda: again.agent.turns != turns)  # noqa: B023 - awaited at once
     assert before == api_server.writes
 
 

@@ -383,8 +383,8 @@ async def test_what_was_written_wakes_nobody_for_ever(kubelet, start_agent, show
     (path,) = (directory / "state").glob("listed-*.json")
     inode = path.stat().st_ino
     for _ in range(20):  # each is a turn of its own
-        turned = agent.agent.turned_at
+        turned = agent.agent.turns
         agent.agent.due.mark()
-        await kubelet.wait_until(lambda: agent.agent.turned_at > turned)  # noqa: B023
+        await kubelet.wait_until(lambda: agent.agent.turns > turned)  # noqa: B023
     assert inode == path.stat().st_ino
     assert [] == [each for each in agent.logs if "writing it again" in each["event"]]

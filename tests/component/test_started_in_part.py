@@ -28,9 +28,9 @@ async def test_the_same_files_are_not_refused_later(start_agent, kubelet, shows,
     """Nobody edited them: they are in force, in part, and their problem stays in the status."""
     agent = await start_agent(PART)
     await shows(NPU, 2, 2)
-    before = agent.agent.turned_at
+    before = agent.agent.turns
     agent.agent.reload()
-    await kubelet.wait_until(lambda: agent.agent.turned_at != before, what="a turn")
+    await kubelet.wait_until(lambda: agent.agent.turns != before, what="a turn")
     await shows_config(agent, in_force=True, problems=[WRONG])
     said = [each["event"] for each in agent.logs if "configuration" in each["event"]]
     assert ["part of the configuration is left out"] == said

@@ -179,6 +179,7 @@ class Agent:
         )
         self.started_at = clock.wall()
         self.turned_at = clock.now()  # when the last turn ended
+        self.turns = 0  # that ended
         self.waiting = "starting"  # for what, before the work begins
         self._turning = asyncio.Lock()  # held by whoever takes a turn, or takes the node over
         self._displaced = False  # another agent serves the kubelet now
@@ -335,6 +336,7 @@ class Agent:
         self.steps.do("watching directories", functools.partial(self.events.arm, watcher))
         self.due.wake_at(again_at, self.steps.again_at(begun))
         self.turned_at = self.options.clock.now()
+        self.turns += 1
         self.announcer.turned(reloaded=not self.due.work.reload)
 
     async def _settle(self) -> float | None:
