@@ -207,3 +207,33 @@ async def test_a_label_that_may_not_be_written_hinders_nothing_for_long(
     await start_agent(OWN, api_server=account)
     await choose("all-1g.5gb")
     await shows(SMALL, 7, 7)
+
+
+async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_server, account, directory):
+    """With the file of its device-config-manager, and its labeller's labels beside the state."""
+    label = "dcm.amd.com/gpu-config-profile"
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    modes = '[{"computePartition": "CPX", "memoryPartition": "NPS4", "numGPUsAssigned": 2}]'
+    (directory / "config.json").write_text(f'{{"gpu-config-profiles": {{"cpx": {{"profiles": {modes}}}}}}}')
+    partitions = f"partitions: {{fromLabel: {label}, file: config.json}}"
+    entry = f"{{name: gpu, resource: amd.com/gpu, virtual: {{preset: mi300x, count: 2}}, {partitions}}}"
+    text = f"node: {{labels: true}}\nflags: {{migStrategy: mixed}}\ndevices: [{entry}]\n"
+    await start_agent(text, api_server=account)
+    await shows("amd.com/spx_nps1", 2, 2)
+
+    def labels():
+        return api_server.object("nodes", "node-1")["metadata"]["labels"]
+
+    for name, state in (("cpx", "success"), ("spx", "failure")):
+        await api_server.edit("nodes", "node-1", {"metadata": {"labels": {label: name}}}, manager="kubectl")
+        await api_server.until(lambda state=state: labels().get(f"{label}-state") == state)
+        await shows("amd.com/cpx_nps4", 16, 16)
+    assert any(each.startswith("amd.com/gpu.") for each in labels())
+
+
+async def test_without_an_api_server_the_default_stands_and_it_is_said(start_agent, shows):
+    """Nothing fails over it."""
+    agent = await start_agent(OWN)
+    await shows(GPU, 1, 1)
+    (problem,) = agent.agent.reconciler.choices.problems
+    assert f"{MIG} cannot be followed" in problem.message
