@@ -192,6 +192,63 @@ async def test_flapping(tell, clock, shows, kubelet):
         await shows("example.com/uart", 2, allocatable)
 
 
+@pytest.fixture
+async def node(api_server):
+    """What the API server has of the node: its conditions by type, and how often there was an Event, by reason."""
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+
+    def seen():
+        found = api_server.object("nodes", "node-1").get("status", {}).get("conditions", ())
+        events = {each["reason"]: each["count"] for each in api_server.all("events", "default")}
+        return {each["type"]: each["status"] for each in found}, events
+
+    return seen
+
+
+@TIME_GOES_ON
+async def test_xid79_for_operators(tell, clock, shows, node, account, api_server):
+    """Health, Event and condition in one step; the Xid of the application is an Event alone."""
+    await tell("xid79-for-operators.yaml", api_server=account)
+    ready = "AcceleratedHardwareReady"
+    await api_server.until(lambda: node()[0].get(ready) == "True")
+    clock.advance(60)
+    await shows(GPU, 8, 7)
+    await api_server.until(lambda: node()[0][ready] == "False" and "NvidiaXID79Error" in node()[1])
+    clock.advance(30)
+    await shows(GPU, 8, 8)
+    await api_server.until(lambda: node()[0][ready] == "True")
+    clock.advance(30)
+    await api_server.until(lambda: "NvidiaXID31Warning" in node()[1])
+    assert "True" == node()[0][ready]
+    await shows(GPU, 8, 8)
+
+
+@TIME_GOES_ON
+async def test_thermal_event(tell, clock, shows, node, account, api_server):
+    """Three times an Event, and a condition between the first and the second."""
+    agent = await tell("thermal-event.yaml", api_server=account)
+    for times, pressure in ((1, "True"), (2, None), (3, None)):
+        clock.advance(agent.agent.faults.engine.next_change - clock.now())
+        await api_server.until(lambda wanted=times: node()[1].get("ThermalSlowdown") == wanted)
+        await api_server.until(lambda wanted=pressure: node()[0].get("ThermalPressure") == wanted)
+    await shows(GPU, 8, 8)
+
+
+@TIME_GOES_ON
+async def test_api_server_away(tell, clock, shows, node, account, api_server):
+    """The list follows at once, the condition when the server answers."""
+    agent = await tell("api-server-away.yaml", api_server=account)
+    await api_server.until(lambda: node()[0].get("GpuHealthy") == "True")
+    clock.advance(60)
+    await api_server.until(lambda: not api_server.watching)
+    clock.advance(10)
+    await shows(GPU, 8, 7)
+    await api_server.until(lambda: any("'away'" in str(each) for each in agent.agent.reconciler.problems))
+    assert "True" == node()[0]["GpuHealthy"]
+    clock.advance(50)
+    await api_server.until(lambda: node()[0]["GpuHealthy"] == "False" and "NvidiaXID79Error" in node()[1])
+
+
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_each_story_is_told_and_tested(path):
     """A story has a comment that says what is seen and what is right, a test here, and a valid timeline."""

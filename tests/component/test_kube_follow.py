@@ -255,7 +255,7 @@ async def test_faults_break_a_watch(api_server, start_api, follow):
     """A watch that is open breaks when the faults are others, and comes back with the end of the fault."""
     faults = {}
     await api_server.add("nodes", node("a", "1"))
-    api = await start_api(fault=lambda verb, _: faults.get(verb))
+    api = await start_api(fault=lambda call: faults.get(call.verb))
     seen = await follow(api)
     faults["watch"] = kube.Fault(message="broken on purpose")
     api.break_watches()

@@ -362,7 +362,7 @@ async def test_few_requests_at_a_time(api_server, start_api, node):
 )
 async def test_faults_in_place_of_an_answer(api_server, start_api, node, fault, error):
     """What a fault rule says comes as if the server had said it, and nothing is sent."""
-    api = await start_api(fault=lambda verb, kind: fault if (verb, kind) == ("patch", NODES) else None)
+    api = await start_api(fault=lambda call: fault if (call.verb, call.kind) == ("patch", NODES) else None)
     with pytest.raises(error) as raised:
         await api.apply(NODES, "worker-1", MINE)
     assert fault.conflicts == getattr(raised.value, "causes", ())

@@ -92,14 +92,14 @@ class Agent:
             on_allocated=self.due.ask_holders_soon,
             clock=clock,
         )
-        self.node_api = NodeApi(options, self._situation)
+        self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
+        self.node_api = NodeApi(options, self._situation, self.faults.engine.on_api)
         label = NodeLabel(self.node_api.object, file_choice.LABEL)
         chooser = FileChooser(
             options.files, options.node, label=label, on_change=self.reload, intervals=intervals, clock=clock
         )
         self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
-        self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.holders = PodHolders(
             options.pod_resources_socket,
             options.plugin_dir,
@@ -342,7 +342,9 @@ class Agent:
     async def _settle(self) -> float | None:
         """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
         again_at = await self.reconciler.settle(ask_holders=self.due.ask_holders)
-        await self.steps.take("injecting faults", functools.partial(self.faults.act, self.lists))
+        await self.steps.take(
+            "injecting faults", functools.partial(self.faults.act, self.lists, self.node_api.break_watches)
+        )
         if self.faults.engine.stirred:
             self.due.asked.set()  # the answers to that may have been taken away, or come back
         return again_at
@@ -391,6 +393,7 @@ class Agent:
             reading=reading.history[0].summary if reading.history else "",
             unregistered={each.name: each.trouble for each in services if each.trouble},
             drills=self.faults.drills,
+            announced=dict(self.faults.engine.announced),
         )
 
     def _on_state(self, resource: str, state: State) -> None:

@@ -15,8 +15,9 @@ from ..core.allocation import cdi
 from ..core.faults.contradictions import contradiction
 from ..core.faults.forecast import words
 from ..core.faults.meaning import imagined
+from ..core.faults.unheard import unheard
 from ..core.inventory.resources import Inventory
-from ..core.model.fault_effects import CdiFault, FaultKind, Process
+from ..core.model.fault_effects import ApiFailure, CdiFault, FaultKind, Process
 from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
@@ -99,12 +100,18 @@ class FaultControl:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(self, lists: DeviceLists) -> None:
-        """Carry out the faults that are due, wake what waits for a change of a fault, set the next timer."""
+    async def act(self, lists: DeviceLists, break_watches: Callable[[], None]) -> None:
+        """Carry out the faults that are due, wake what waits for a change of a fault, set the next timer.
+
+        `break_watches` ends those of the API server.
+        """
         for strike in self.engine.take_strikes():
             if isinstance(strike.fault, Process):
                 log.error("ending as demanded", rule=strike.rule.name, code=strike.fault.exit, injected=True)
                 self._exit(strike.fault.exit)
+                continue
+            if isinstance(strike.fault, ApiFailure):
+                break_watches()
                 continue
             for name, service in list(lists.services.items()):
                 if strike.rule.concerns(name):
@@ -225,18 +232,28 @@ class FaultControl:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with files in the fault directory, and rules that mean no device of this node."""
+        """What is wrong with files in the fault directory, and rules that do nothing on this node.
+
+        Of the configuration's own rules its reading says what is seen by nobody.
+        """
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} means no device that this node has now")
             for name, run in self.engine.runs.items()
             if run.live and run.rule.kind is FaultKind.DEVICE and not run.targets
+        )
+        silent = (
+            warning(run.rule.where, f"the fault rule {name!r}: {why}", hint)
+            for name, run in self.engine.runs.items()
+            if run.live and run.source != CONFIGURATION
+            for why, hint in (unheard(run.rule.effect, self.spec),)
+            if why
         )
         hidden = (
             warning(run.rule.where, f"the fault rule {name!r} waits for a file that cannot be seen: {why}")
             for name, why in self._hidden.items()
             if (run := self.engine.runs.get(name)) is not None
         )
-        return (*self.store.problems, *idle, *hidden)
+        return (*self.store.problems, *idle, *silent, *hidden)
 
 
 def _text(request: Mapping[str, Any], key: str) -> str:

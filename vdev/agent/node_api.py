@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from ..core.model.fault_effects import ApiFault
 from ..core.node.situation import Situation
-from ..kube import Api
+from ..kube import Api, Call, Fault
 from .inputs.node_object import NodeObject
 from .options import Options
 from .outputs.base import Output
@@ -14,17 +15,21 @@ from .outputs.node.node_events import NodeEvents
 from .outputs.node.node_labels import NodeLabels
 from .outputs.node.node_status import NodeStatus
 
+FaultRules = Callable[[str, str], ApiFault | None]
+"""What fault rules say of a request, by verb and resource as RBAC names them."""
+
 
 class NodeApi:
     """Everything that one agent has to do with its Node. No server is asked before an output has a use for it.
 
-    `situation` is what the agent knows of itself beside the plan.
+    `situation` is what the agent knows of itself beside the plan, `faults` answers in the server's place.
     """
 
-    def __init__(self, options: Options, situation: Callable[[], Situation]) -> None:
+    def __init__(self, options: Options, situation: Callable[[], Situation], faults: FaultRules) -> None:
         node, intervals, clock = options.node, options.intervals, options.clock
         server = options.api_server
-        self.api = Api(server, intervals=intervals, clock=clock) if server else None
+        self._faults = faults
+        self.api = Api(server, intervals=intervals, clock=clock, fault=self._fault) if server else None
         self.object = NodeObject(node, self.api, intervals=intervals, clock=clock)
         access = NodeAccess(node=node, api=self.api, view=self.object, intervals=intervals, clock=clock)
         self.labels = NodeLabels(access)
@@ -41,6 +46,17 @@ class NodeApi:
     def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """Steps to repeat, in tasks of their own."""
         return {each.name: each.work for each in (self.labels, self.status, self.events)}
+
+    def break_watches(self) -> None:
+        """End the open watches: a fault rule that concerns them begins."""
+        if self.api is not None:
+            self.api.break_watches()
+
+    def _fault(self, call: Call) -> Fault | None:
+        fault = self._faults(call.verb, call.resource)
+        if fault is None:
+            return None
+        return Fault(status=fault.status, message=f"the fault rule {fault.rule!r} says so", after=fault.after)
 
     async def aclose(self) -> None:
         """End the connection."""

@@ -149,6 +149,9 @@ def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
             | {
                 "reason": slot.health.reason,
                 "injected": slot.health.injected or agent.faults.engine.removed_by((resource.name, slot.id)),
+                "xids": [
+                    each.number for each in agent.faults.engine.afflictions.xids.get((resource.name, slot.id), ())
+                ],
                 "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
                 "changedAt": agent.measures.changed_at.get((resource.name, slot.id)),
                 "holder": holders.get((resource.name, slot.id)),

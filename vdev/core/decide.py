@@ -24,7 +24,7 @@ from .labels.hardware import Machine
 from .labels.node_labels import NO_LABELS, Labels, node_labels
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
-from .model.fault_effects import CdiFault
+from .model.fault_effects import CdiFault, XidError
 from .model.problem import Problem
 from .node import capacity, conditions
 from .node.capacity import Amount
@@ -80,6 +80,7 @@ class Plan:
 
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
     that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
+    `xids` are the driver's errors that devices have now, by resource and device.
     `labels` are for the Node object, `features` for Node Feature Discovery (None: no file); they stay the same object
     while nothing that they depend on changes. `choices` is what became of the layouts that labels of the node chose.
     `problems` are those of the decision itself.
@@ -96,6 +97,7 @@ class Plan:
     node: NodeSpec = NodeSpec()  # noqa: RUF009 - frozen
     devices: Inventory = EMPTY
     lost: Losses = field(default_factory=dict)
+    xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, str] | None = None
     capacity: Mapping[str, Amount] = field(default_factory=dict)
@@ -181,12 +183,13 @@ class Decider:
             node=node,
             devices=devices,
             lost=lost,
+            xids=targets.xids(devices, world.afflictions),
             labels=self._told(world, labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values),
             choices=world.choices,
             features=labels.values if node.labels is LabelOutput.NFD else None,
             problems=labels.problems,
             capacity=capacity.capacity(listed) if node.status else {},
-            conditions=conditions.conditions(entries, lost) if node.conditions else (),
+            conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
         )
 
     def _specifications(self, inventory: Inventory) -> Mapping[str, Document]:

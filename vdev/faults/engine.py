@@ -5,6 +5,7 @@ is the memory that they need. Everything that it makes happen is logged with `in
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,23 +18,29 @@ from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Health, Key
 from ..core.model.fault_effects import (
+    ApiFailure,
+    ApiFault,
     Call,
     CallFault,
     Cdi,
     CdiFault,
     FaultKind,
     Flap,
+    NodeEvent,
     PodResources,
     Process,
     Register,
     RegisterFault,
     Remove,
     Rpc,
+    SetCondition,
     SetHealth,
     Socket,
     SocketFault,
     Stream,
     StreamFault,
+    Xid,
+    XidError,
 )
 from ..core.model.fault_rules import FaultRuleSpec, FaultSpec, Start
 from ..errors import UsageError
@@ -44,15 +51,16 @@ log = structlog.get_logger(__name__)
 
 CONFIGURATION = "configuration"
 """The source whose rules win over those of the same name."""
+_NOTED_AT_BEGINNING = (FaultKind.DEVICE, FaultKind.CDI, FaultKind.POD_RESOURCES, FaultKind.CONDITION)
 _RANK = {CONFIGURATION: 0, "live": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A momentary fault that must happen now: to the resources' streams or sockets, or to the process."""
+    """A momentary fault that must happen now: to the resources' streams or sockets, to the process, or to watches."""
 
     rule: FaultRuleSpec
-    fault: StreamFault | SocketFault | Process
+    fault: StreamFault | SocketFault | Process | ApiFailure
 
 
 class Engine:
@@ -73,6 +81,7 @@ class Engine:
         self._late: dict[tuple[str, str], float] = {}  # (rule, what) -> when it has waited long enough
         self._active = tuple[RuleRun, ...]()
         self._struck: list[Strike] = []
+        self.announced: Counter[NodeEvent] = Counter()  # how often rules said it
         self._looked_at = -math.inf
         self.stirred = False
 
@@ -254,6 +263,17 @@ class Engine:
                         return RegisterFault(rule=name, version=effect.version, twice=effect.twice)
         return None
 
+    def on_api(self, verb: str, resource: str) -> ApiFault | None:
+        """What the API server answers to this request: the first rule that hits it."""
+        for run in self._active:
+            effect = run.rule.effect
+            if isinstance(effect, ApiFailure) and effect.concerns(verb, resource):
+                number = run.counted((verb, resource))
+                if run.is_hit(number, verb, resource):
+                    self._note(run, resource, call=verb, number=number)
+                    return ApiFault(rule=run.rule.name, status=effect.status, after=effect.after)
+        return None
+
     def on_stream(self, resource: str) -> Stream | None:
         """What happens to the resource's streams now."""
         for run in self._active:
@@ -294,7 +314,7 @@ class Engine:
                 devices=devices,
                 injected=True,
             )
-            if active and rule.kind in (FaultKind.DEVICE, FaultKind.CDI, FaultKind.POD_RESOURCES):
+            if active and rule.kind in _NOTED_AT_BEGINNING:
                 for resource in self._resources_of(run):
                     self._note(run, resource, quiet=True)
 
@@ -310,6 +330,11 @@ class Engine:
                 self._struck.append(Strike(run.rule, effect))
             case Stream(fault=StreamFault.CLOSE as fault) | Socket(fault=fault):
                 self._struck.append(Strike(run.rule, fault))
+            case NodeEvent() as event:
+                self.announced[event] += 1
+            case ApiFailure(ends_watches=True) as failure:
+                self._struck.append(Strike(run.rule, failure))
+                return  # what it does to requests is counted with them
             case _:
                 return
         self._note(run, run.rule.resource)
@@ -318,11 +343,19 @@ class Engine:
         verdicts: dict[Key, Health] = {}
         removed: set[Key] = set()
         dropped: set[Key] = set()
+        xids: dict[Key, tuple[XidError, ...]] = {}
+        conditions: dict[str, SetCondition] = {}
         for run in self._active:
             keys = run.hit(self._inventory, now)
             match run.rule.effect:
                 case SetHealth(healthy, reason):
                     verdicts |= dict.fromkeys(keys, Health(healthy, reason, run.rule.name))
+                case Xid(number, health):
+                    xids |= {key: (*xids.get(key, ()), XidError(number, run.rule.name)) for key in keys}
+                    if health is not None:
+                        verdicts |= dict.fromkeys(keys, Health(health.healthy, health.reason, run.rule.name))
+                case SetCondition() as condition:
+                    conditions[condition.type] = condition
                 case Flap(reason=reason):
                     verdicts |= dict.fromkeys(keys, Health(False, reason, run.rule.name))
                 case Remove(drop_held):
@@ -334,7 +367,7 @@ class Engine:
             for name in self._inventory.resources
             if run.rule.concerns(name)
         )
-        return Afflictions(verdicts, frozenset(removed), frozenset(dropped), pre_start)
+        return Afflictions(verdicts, frozenset(removed), frozenset(dropped), pre_start, xids, conditions)
 
     def _waited(self, run: RuleRun, what: str, delay: float) -> bool:
         """Whether something that a rule delays has waited long enough, counted from the first call."""

@@ -11,7 +11,7 @@ from ..core.faults import targets
 from ..core.faults.schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 from ..core.inventory.resources import Inventory
 from ..core.model.device import Key
-from ..core.model.fault_effects import Call, Socket, Stream
+from ..core.model.fault_effects import ApiFailure, Call, Socket, Stream
 from ..core.model.fault_rules import ALWAYS, FaultRuleSpec, Start
 
 _OVER = Phase(active=False, changes_at=None)
@@ -79,7 +79,7 @@ class RuleRun:
         since, self.looked_at = self.looked_at, now
         if rule.momentary:
             return any(strikes(rule, self.dice, firing, since, now) for firing in self.firings)
-        return self.active and not before and isinstance(rule.effect, (Stream, Socket))
+        return self.active and not before and isinstance(rule.effect, (Stream, Socket, ApiFailure))
 
     def hit(self, inventory: Inventory, now: float) -> frozenset[Key]:
         """The slots that the active firings mean; an allocated slot's whole unit with it."""

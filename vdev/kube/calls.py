@@ -19,7 +19,6 @@ from ..aio.interruption import Interrupted, Interruption
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
 from .answers import Call, Denied, FieldConflict, Throttled, Unreachable, error_of
-from .kinds import Kind
 from .server import Server
 
 if TYPE_CHECKING:
@@ -43,13 +42,13 @@ class Fault:
     conflicts: tuple[FieldConflict, ...] = ()
 
 
-FaultHook: TypeAlias = Callable[[str, Kind], Fault | None]
-"""Asked before each request, with its verb (get, list, watch, create, patch, delete) and the kind."""
+FaultHook: TypeAlias = Callable[[Call], Fault | None]
+"""Asked before each request, with what it is about."""
 
 
-def NO_FAULT(verb: str, kind: Kind) -> None:  # noqa: N802 - a constant that is called
+def NO_FAULT(call: Call) -> None:  # noqa: N802 - a constant that is called
     """Let every request through."""
-    del verb, kind
+    del call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +162,7 @@ class Calls:
 
     async def _begin(self, stack: contextlib.AsyncExitStack, request: Request) -> "_Speech":
         call = replace(request.call, who=self.server.who)
-        if (fault := self._fault(call.verb, call.kind)) is not None:
+        if (fault := self._fault(call)) is not None:
             raise _error_of(call, fault)
         connection = await self._connect()
         call = replace(call, where=connection.where)

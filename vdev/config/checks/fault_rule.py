@@ -2,23 +2,43 @@
 
 from collections.abc import Iterator
 
-from ...core.model.fault_effects import Rpc
+from ...core.model.fault_effects import ApiFailure, ApiVerb, Rpc
 from ...core.model.place import KeyPath
+from ...core.model.xid import APPLICATION_ERRORS
 from ..report import Report
 from ..schema import fault_section as schema
+from ..schema.node_faults import ApiFaults
 from ..schema.section import Section
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _ANSWERED = (Rpc.ALLOCATE, Rpc.PREFERRED)  # calls whose answers can be wrong
-_DEVICE_KEYS = ("health", "flap", "remove", "drop")
+_DEVICE_KEYS = ("health", "xid", "flap", "remove", "drop")
 _CALL_KEYS = ("delay", "hang", "error", "answer")
-_KINDS = (*_DEVICE_KEYS, "rpc", "register", "stream", "socket", "cdi", "podResources", "process")
+_KINDS = (
+    *_DEVICE_KEYS,
+    "rpc",
+    "register",
+    "stream",
+    "socket",
+    "cdi",
+    "podResources",
+    "process",
+    "event",
+    "condition",
+    "api",
+)
+_OF_HEALTH = ("health", "xid", "flap")  # keys with a reason
+_OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
+_ASKS_TO_WAIT = (429, 503)
+_COUNTED = (["rpc"], ["register"], ["api"])  # what chance is about is not the repetitions
 
 
 def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
     """One rule by itself."""
     given = model.given
     kinds = [key for key in _KINDS if key in given]
+    if kinds == ["health", "xid"]:
+        kinds = ["xid"]  # the health that goes with it
     if not kinds:
         if any(key in given for key in _CALL_KEYS):
             report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
@@ -29,6 +49,8 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
         report.key_error((*path, kinds[1]), f"{kinds[0]} and {kinds[1]} exclude each other", hint)
     else:
         _kind(model, kinds[0], given, path, report)
+    if model.api is not None:
+        _api(model.api, (*path, "api"), report)
     _times(model, kinds, path, report)
     _chance(model, kinds, path, report)
     _trigger(given, path, report)
@@ -41,8 +63,8 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
 def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: Report) -> None:
     if kind not in _DEVICE_KEYS and "devices" in given and not model.on_allocate:
         report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
-    if kind not in ("health", "flap") and "reason" in given:
-        report.key_error((*path, "reason"), "reason is for health and flap only")
+    if "reason" in given:
+        _reason(model, kind, (*path, "reason"), report)
     if kind == "rpc":
         _call(model, given, path, report)
     else:
@@ -59,7 +81,7 @@ def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyP
     block = blocks.get(kind)
     if block is not None:
         _one_key(block, (*path, kind), report)
-    if kind in ("podResources", "process") and "resource" in given:
+    if kind in _OF_THE_WHOLE and "resource" in given:
         report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
     if model.devices is not None:
         _select(model.devices, (*path, "devices"), report)
@@ -86,6 +108,28 @@ def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report
             report.error((*path, "answer"), f"only {' and '.join(_ANSWERED)} can have a wrong answer, not {rpc}", hint)
 
 
+def _reason(model: schema.FaultRule, kind: str, path: KeyPath, report: Report) -> None:
+    if kind not in _OF_HEALTH:
+        report.key_error(path, "reason is for health, xid and flap only")
+    elif model.xid in APPLICATION_ERRORS and model.health is None:
+        message = f"Xid {model.xid} is an error of the application and leaves the health alone, which has the reason"
+        report.key_error(path, message, "add health: Unhealthy, or leave the reason out")
+
+
+def _api(block: ApiFaults, path: KeyPath, report: Report) -> None:
+    ways = {"unreachable": block.unreachable, "status": block.status, "watch": block.watch}
+    way = report.exactly_one(path, ways, "no request fails")
+    if block.retry_after is not None and way and block.status not in _ASKS_TO_WAIT:
+        report.key_error((*path, "retryAfter"), "retryAfter is for status 429 and 503 only")
+    if way == "watch" and block.verbs:
+        report.key_error((*path, "verbs"), "watch and verbs exclude each other", "use unreachable with verbs")
+    verbs = [ApiVerb.WATCH] if way == "watch" else block.verbs
+    if way and not ApiFailure(verbs=frozenset(verbs), resources=frozenset(block.resources)).requests:
+        what = f"{' or '.join(verbs)} {' or '.join(block.resources)}"
+        hint = "nodes are got, listed, watched and patched, nodes/status patched, events created and patched"
+        report.error(path, f"the rule can never fire: the plugin does not {what}", hint)
+
+
 def _one_key(block: Section, path: KeyPath, report: Report) -> None:
     values = {field.alias or name: getattr(block, name) for name, field in type(block).model_fields.items()}
     report.exactly_one(path, values, "nothing fails")
@@ -107,12 +151,14 @@ def _select(model: schema.Select, path: KeyPath, report: Report) -> None:
 
 
 def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Report) -> None:
-    momentary = kinds == ["process"] or (
+    moment = kinds in (["process"], ["event"])
+    momentary = moment or (
         model.lasts is None and (kinds == ["socket"] or (model.stream is not None and model.stream.close))
     )
     flap = model.flap
-    if kinds == ["process"] and model.lasts is not None:
-        report.key_error((*path, "for"), "a process ends at once", "use every to end it again and again")
+    if moment and model.lasts is not None:
+        what = "a process ends at once" if kinds == ["process"] else "an Event is of a moment"
+        report.key_error((*path, "for"), what, "use every to let it happen again and again")
     if model.every is None:
         if model.times is not None:
             report.key_error((*path, "times"), "times needs every")
@@ -138,14 +184,14 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Re
         report.error((*path, "probability"), "a rule of probability 0 can never fire")
     if model.nth and model.every_nth:
         report.key_error((*path, "everyNth"), "nth and everyNth exclude each other", "use one of them")
-    counts = model.on_allocate or model.on_file or model.manual or kinds in (["rpc"], ["register"])
+    counts = model.on_allocate or model.on_file or model.manual or kinds in _COUNTED
     if counts:
         return
     most = 1 if model.every is None else model.times
     first = min(model.nth) if model.nth else model.every_nth or 1
     if most is not None and first > most:
         key = "nth" if model.nth else "everyNth"
-        hint = "nth counts calls for rpc and register, allocations under onAllocate, else the repetitions of every"
+        hint = "nth counts calls for rpc, register and api, allocations under onAllocate, else the repetitions of every"
         report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
 
 

@@ -7,9 +7,10 @@ from itertools import combinations
 
 from ...core.faults.contradictions import by_chance, contradiction
 from ...core.faults.meaning import ImaginedNodes, imagined, meant
+from ...core.faults.unheard import unheard
 from ...core.inventory.resources import Inventory
 from ...core.model.device import base_id
-from ...core.model.fault_effects import Call, FaultKind, Process
+from ...core.model.fault_effects import ApiFailure, Call, FaultKind, Process
 from ...core.model.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec, When
 from ...core.model.names import is_nvidia_id
 from ...core.model.place import KeyPath
@@ -38,23 +39,13 @@ def check_rules(rules: Placed, spec: Spec, report: Report) -> None:
     if not rules:
         return
     declared = _declared(spec, [rule for _, rule in rules])
-    writes_cdi = any(each.is_cdi for each in spec.flags.device_list_strategies)
     first: dict[str, KeyPath] = {}
     for path, rule in rules:
         if rule.name in first:
             at = report.document.value_place((*first[rule.name], "name"))
             report.error((*path, "name"), f"the name {rule.name!r} is taken by the rule at {at}")
         first.setdefault(rule.name, path)
-        _resource(rule, path, declared, report)
-        if rule.kind is FaultKind.DEVICE or rule.triggered:
-            before = len(report.problems)
-            for number, want in enumerate(rule.selection.filters):
-                _want(rule, want, number, path, declared, report)
-            if len(report.problems) == before and declared.nodes.inventories:
-                _all_conditions(rule, path, declared, report)
-        if rule.kind is FaultKind.CDI and not writes_cdi:
-            hint = "set flags.plugin.deviceListStrategy to cdi-cri or cdi-annotations"
-            report.warning((*path, "cdi"), "no CDI file is written, so the rule has no effect", hint)
+        _rule(rule, path, declared, spec, report)
     for (_, one), (path, other) in combinations(rules, 2):
         _pair(one, other, path, report)
         if why := contradiction(one, other, declared.nodes):
@@ -72,6 +63,23 @@ def _declared(spec: Spec, rules: Sequence[FaultRuleSpec]) -> Declared:
 
 
 # --- one rule --------------------------------------------------------------------------------------------------------
+
+
+def _rule(rule: FaultRuleSpec, path: KeyPath, declared: Declared, spec: Spec, report: Report) -> None:
+    """What one rule names, and whether anybody sees what it does."""
+    _resource(rule, path, declared, report)
+    if rule.kind is FaultKind.DEVICE or rule.triggered:
+        before = len(report.problems)
+        for number, want in enumerate(rule.selection.filters):
+            _want(rule, want, number, path, declared, report)
+        if len(report.problems) == before and declared.nodes.inventories:
+            _all_conditions(rule, path, declared, report)
+    if rule.kind is FaultKind.CDI and not any(each.is_cdi for each in spec.flags.device_list_strategies):
+        hint = "set flags.plugin.deviceListStrategy to cdi-cri or cdi-annotations"
+        report.warning((*path, "cdi"), "no CDI file is written, so the rule has no effect", hint)
+    why, hint = unheard(rule.effect, spec)
+    if why and ("node",) not in report.broken():
+        report.warning((*path, rule.kind.value), why, hint)
 
 
 def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Report) -> None:
@@ -239,6 +247,8 @@ def _same_calls(one: FaultRuleSpec, other: FaultRuleSpec) -> bool:
         case Call() as first, Call() as second:
             ends = first.hang or first.fail is not None or first.faulty_answer is not None
             return ends and second.rpcs <= first.rpcs and one.resource in ("*", other.resource)
+        case ApiFailure() as failure, ApiFailure() as later:
+            return later.requests <= failure.requests
     return False
 
 

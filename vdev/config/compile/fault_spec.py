@@ -5,6 +5,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from ...core.model.fault_effects import (
+    ApiFailure,
+    ApiVerb,
     Call,
     Cdi,
     CdiFault,
@@ -13,15 +15,18 @@ from ...core.model.fault_effects import (
     Fail,
     FaultyAnswer,
     Flap,
+    NodeEvent,
     PodResources,
     Process,
     Register,
     Remove,
+    SetCondition,
     SetHealth,
     Socket,
     SocketFault,
     Stream,
     StreamFault,
+    Xid,
 )
 from ...core.model.fault_rules import (
     Chance,
@@ -33,9 +38,11 @@ from ...core.model.fault_rules import (
     When,
 )
 from ...core.model.place import KeyPath
+from ...core.model.xid import APPLICATION_ERRORS, described
 from ..document.loader import Document
 from ..document.parser import Tree
 from ..schema import fault_section as schema
+from ..schema.node_faults import ApiFaults, EventType
 from ..schema.section import Section
 
 _TEXT = "drill"  # the rule that injects it is said beside it
@@ -124,14 +131,24 @@ def _start(model: schema.FaultRule) -> Start:
     return Start.START if model.since is schema.Since.START else Start.LOAD
 
 
-def _effect(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one return per kind
+def _effect(model: schema.FaultRule) -> Effect | None:
+    return _of_devices(model) or _of_the_plugin(model) or _of_the_node(model)
+
+
+def _of_devices(model: schema.FaultRule) -> Effect | None:
+    if model.xid is not None:
+        leaves = model.health is None and model.xid in APPLICATION_ERRORS
+        return Xid(model.xid, None if leaves else _health(model, described(model.xid)))
     if model.health is not None:
-        healthy = model.health is schema.HealthWord.HEALTHY
-        return SetHealth(healthy=healthy, reason=model.reason or ("" if healthy else _TEXT))
+        return _health(model, _TEXT)
     if model.flap is not None:
         return Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
     if model.remove or model.drop:
         return Remove(drop_held=model.drop)
+    return None
+
+
+def _of_the_plugin(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one return per kind
     if model.rpc:
         return _call(model)
     if model.register_ is not None:
@@ -147,6 +164,26 @@ def _effect(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one re
     if model.pod_resources is not None:
         return PodResources()
     return Process(model.process.exit) if model.process is not None else None
+
+
+def _of_the_node(model: schema.FaultRule) -> Effect | None:
+    if model.event is not None:
+        return NodeEvent(model.event.reason, model.event.message, warning=model.event.type is EventType.WARNING)
+    if model.condition is not None:
+        it = model.condition
+        return SetCondition(it.type, it.status, it.reason, it.message or f"the fault rule {model.name!r} says so")
+    return _api(model.api) if model.api is not None else None
+
+
+def _health(model: schema.FaultRule, why: str) -> SetHealth:
+    healthy = model.health is schema.HealthWord.HEALTHY
+    return SetHealth(healthy=healthy, reason=model.reason or ("" if healthy else why))
+
+
+def _api(block: ApiFaults) -> ApiFailure:
+    after = None if block.retry_after is None else int(block.retry_after)
+    verbs = [ApiVerb.WATCH] if block.watch else block.verbs
+    return ApiFailure(block.status or 0, after, frozenset(verbs), frozenset(block.resources))
 
 
 def _call(model: schema.FaultRule) -> Call:

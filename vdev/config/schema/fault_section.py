@@ -7,7 +7,9 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from ...core.model.fault_effects import Code, Rpc
+from ...core.model.xid import MOST as MOST_XID
 from ..document.parser import Plain
+from .node_faults import ApiFaults, ConditionFault, EventFault
 from .scalars import (
     INTEGER,
     STRING,
@@ -300,16 +302,19 @@ class FaultRule(Section):
     jitter: Part = 0.0
     """Fraction of `every` (of a flap's `up`, or of `at`) by which each beginning moves at random, both ways."""
     nth: Annotated[list[Annotated[Whole, between(1)]], one_or_many(_NTH_JSON)] = []
-    """Only the n-th calls, allocations or repetitions: 3, or [1, 3]."""
+    """Only the n-th calls, requests, allocations or repetitions: 3, or [1, 3]."""
     every_nth: Annotated[Whole, between(1)] | None = None
-    """Only every n-th call, allocation or repetition."""
+    """Only every n-th call, request, allocation or repetition."""
     probability: Part = 1.0
-    """Only this fraction of calls, allocations or repetitions, chosen at random by the seed."""
+    """Only this fraction of calls, requests, allocations or repetitions, chosen at random by the seed."""
 
     health: Annotated[HealthWord, choice(HealthWord)] | None = None
     """The health that is reported, whatever the probes find."""
+    xid: Annotated[Whole, between(1, MOST_XID)] | None = None
+    """NVIDIA's driver reports this error of the devices. They are Unhealthy, unless health says otherwise or NVIDIA's
+    device plugin takes the error for the application's (13, 31, 43, 45, 68, 109)."""
     reason: Text = ""
-    """Why, for health and flap: the text that pods and people see."""
+    """Why, for health, xid and flap: the text that pods and people see."""
     flap: FlapTimes | None = None
     """The devices alternate between Healthy and Unhealthy."""
     remove: Flag = False
@@ -338,6 +343,12 @@ class FaultRule(Section):
     """The kubelet's PodResources API is disturbed."""
     process: ProcessFaults | None = None
     """The plugin ends."""
+    event: EventFault | None = None
+    """An Event about the Node is written."""
+    condition: ConditionFault | None = None
+    """The Node has this condition."""
+    api: ApiFaults | None = None
+    """The plugin's requests to the API server fail."""
     allow_harmful: Flag = False
     """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
 

@@ -6,7 +6,19 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from ..inventory.resources import Inventory
-from ..model.fault_effects import Cdi, Effect, FaultKind, Flap, Register, Remove, SetHealth, Socket, Stream
+from ..model.fault_effects import (
+    Cdi,
+    Effect,
+    FaultKind,
+    Flap,
+    Register,
+    Remove,
+    SetCondition,
+    SetHealth,
+    Socket,
+    Stream,
+    Xid,
+)
 from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec
 from .meaning import ImaginedNodes, meant
 from .schedule import Dice, Firing, Span, spans
@@ -19,13 +31,13 @@ def contradiction(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes
 
     Rules that depend on chance, on a trigger, or on devices that only a node knows count as free of contradiction.
     """
-    if by_chance(one) or by_chance(other) or not _opposed(one.effect, other.effect):
+    if by_chance(one) or by_chance(other) or not _opposed(_of_health(one.effect), _of_health(other.effect)):
         return ""
     if one.nodes != other.nodes and min(one.nodes.share, other.nodes.share) < ALWAYS:
         return ""
     if not _meet(one, other, nodes) or not _overlap(one, other, later):
         return ""
-    what = "devices" if one.kind is FaultKind.DEVICE else "resource"
+    what = {FaultKind.DEVICE: "devices", FaultKind.CONDITION: "condition"}.get(one.kind, "resource")
     return f"contradict each other: they concern the same {what} at the same time"
 
 
@@ -34,7 +46,12 @@ def by_chance(rule: FaultRuleSpec) -> bool:
     return rule.chance != Chance() or rule.triggered
 
 
-def _opposed(one: Effect, other: Effect) -> bool:
+def _of_health(effect: Effect) -> Effect | None:
+    """What an Xid says of the device's health; every other effect as it is."""
+    return effect.health if isinstance(effect, Xid) else effect
+
+
+def _opposed(one: Effect | None, other: Effect | None) -> bool:
     match one, other:
         case SetHealth(), SetHealth():
             return one.healthy != other.healthy
@@ -44,13 +61,22 @@ def _opposed(one: Effect, other: Effect) -> bool:
             return (one.up, one.down) != (other.up, other.down)
         case Register(), Register() if not (one.never or other.never):
             return one != other and bool(one.delay) == bool(other.delay)  # what comes late can be wrong, too
-        case (Register(), Register()) | (Stream(), Stream()) | (Socket(), Socket()) | (Cdi(), Cdi()):
+        case (
+            (Register(), Register())
+            | (Stream(), Stream())
+            | (Socket(), Socket())
+            | (Cdi(), Cdi())
+            | (SetCondition(), SetCondition())
+        ):
             return one != other
     return False
 
 
 def _meet(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes) -> bool:
-    """Whether they mean a device, or a resource, in common."""
+    """Whether they mean a device, a resource or a condition in common."""
+    match one.effect, other.effect:
+        case SetCondition(type=first), SetCondition(type=second) if first != second:
+            return False
     if (one.selection, one.resource, one.nodes) == (other.selection, other.resource, other.nodes):
         return True
     if any(each is not None for rule in (one, other) for each in (rule.selection.pick, rule.selection.share)):

@@ -6,19 +6,24 @@ from typing import assert_never
 
 from ..inventory.resources import Inventory
 from ..model.fault_effects import (
+    ApiFailure,
     Call,
     Cdi,
     FaultKind,
     Flap,
+    NodeEvent,
     PodResources,
     Process,
     Register,
     Remove,
+    SetCondition,
     SetHealth,
     Socket,
     Stream,
+    Xid,
 )
 from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec, FaultSpec, Start
+from ..model.xid import described
 from .schedule import Dice, Firing, on_node, spans
 from .targets import names, select
 
@@ -85,8 +90,10 @@ def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sen
     """What a rule does, in a few words."""
     where = "" if rule.resource == "*" else f" of {rule.resource}"
     match rule.effect:
-        case SetHealth(healthy=healthy, reason=reason):
-            return f"{'Healthy' if healthy else 'Unhealthy'}{f': {reason}' if reason else ''}"
+        case SetHealth() as health:
+            return _health(health)
+        case Xid() as error:
+            return _xid(error)
         case Flap(up=up, down=down, reason=reason):
             return f"Unhealthy, up {up:g} s and down {down:g} s in turns: {reason}"
         case Remove(drop_held=drop):
@@ -114,8 +121,36 @@ def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sen
             return "PodResources API does not answer"
         case Process(exit=code):
             return f"the process ends with exit code {code}"
+        case NodeEvent(reason=reason, message=message, warning=bad):
+            return f"{'Warning' if bad else 'Normal'} Event {reason}: {message}"
+        case SetCondition() as each:
+            return f"condition {each.type} is {each.status}: {each.reason}: {each.message}"
+        case ApiFailure() as failure:
+            return f"{_which(rule.chance)} the API server{_requests(failure)} {_answer(failure)}"
         case _:
             assert_never(rule.effect)
+
+
+def _health(effect: SetHealth) -> str:
+    return f"{'Healthy' if effect.healthy else 'Unhealthy'}{f': {effect.reason}' if effect.reason else ''}"
+
+
+def _xid(error: Xid) -> str:
+    what = described(error.number)
+    if error.health is None:
+        return f"{what}; the health stays as it is"
+    return _health(error.health) if error.health.reason == what else f"{what}; {_health(error.health)}"
+
+
+def _requests(failure: ApiFailure) -> str:
+    parts = (" or ".join(sorted(failure.verbs)), " or ".join(sorted(failure.resources)))
+    named = " of ".join(filter(None, parts))
+    return f" ({named})" if named else ""
+
+
+def _answer(failure: ApiFailure) -> str:
+    wait = "" if failure.after is None else f", to try again after {failure.after} s"
+    return f"gets the status {failure.status}{wait}" if failure.status else "gets no answer"
 
 
 def _which(chance: Chance) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from ..inventory.resources import Inventory, Resource
-from ..model.device import Health, Key, Slot
+from ..model.device import Health, Key, Slot, base_id
+from ..model.fault_effects import SetCondition, XidError
 from ..model.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec
 from .schedule import Dice
 
@@ -21,13 +22,16 @@ Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 class Afflictions:
     """What rules do to slots at one moment: `removed` are unplugged, `dropped` leave the list even while held.
 
-    `pre_start` are resources whose PreStartContainer must be called, so that it can fail.
+    `pre_start` are resources whose PreStartContainer must be called, so that it can fail. `xids` are the errors that
+    slots have, whatever their health; `conditions` are those of the Node, by type.
     """
 
     verdicts: Mapping[Key, Health] = field(default_factory=dict)
     removed: frozenset[Key] = frozenset()
     dropped: frozenset[Key] = frozenset()
     pre_start: frozenset[str] = frozenset()
+    xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
+    conditions: Mapping[str, SetCondition] = field(default_factory=dict)
 
 
 NONE = Afflictions()
@@ -97,6 +101,17 @@ def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
         for name, resource in inventory.resources.items()
     }
     return replace(inventory, resources=resources)
+
+
+def xids(devices: Inventory, afflictions: Afflictions) -> Mapping[Key, tuple[XidError, ...]]:
+    """The errors that these devices have, by resource and device (without a replica's number)."""
+    found: dict[Key, tuple[XidError, ...]] = {}
+    for (name, slot), errors in sorted(afflictions.xids.items()):
+        resource = devices.resources.get(name)
+        if resource is not None and slot in resource.ids:
+            key = (name, base_id(slot))
+            found[key] = tuple(dict.fromkeys((*found.get(key, ()), *errors)))
+    return found
 
 
 def _unit(selection: DeviceSelection, resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:

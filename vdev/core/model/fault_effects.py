@@ -20,6 +20,9 @@ class FaultKind(StrEnum):
     CDI = "cdi"
     POD_RESOURCES = "podResources"
     PROCESS = "process"
+    EVENT = "event"
+    CONDITION = "condition"
+    API = "api"
 
 
 class Rpc(StrEnum):
@@ -80,6 +83,14 @@ class Remove:
     """
 
     drop_held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """The driver reports an error of this number of the device; `health` None leaves its health alone."""
+
+    number: int
+    health: SetHealth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +200,105 @@ class Process:
     exit: int
 
 
-Effect = SetHealth | Flap | Remove | Call | Register | Stream | Socket | Cdi | PodResources | Process
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """An Event about the Node, once at each beginning."""
+
+    reason: str
+    message: str
+    warning: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SetCondition:
+    """The Node has this condition, whatever its devices say."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+class ApiVerb(StrEnum):
+    """What the plugin does with the API server, in RBAC's words."""
+
+    GET = "get"
+    LIST = "list"
+    WATCH = "watch"
+    CREATE = "create"
+    PATCH = "patch"
+
+
+class ApiResource(StrEnum):
+    """What it does that with, in RBAC's words."""
+
+    NODES = "nodes"
+    NODES_STATUS = "nodes/status"
+    EVENTS = "events"
+
+
+ApiRequest = tuple[ApiVerb, ApiResource]
+
+API_REQUESTS: frozenset[ApiRequest] = frozenset(
+    {
+        *((verb, ApiResource.NODES) for verb in ApiVerb if verb is not ApiVerb.CREATE),
+        (ApiVerb.PATCH, ApiResource.NODES_STATUS),
+        (ApiVerb.CREATE, ApiResource.EVENTS),
+        (ApiVerb.PATCH, ApiResource.EVENTS),
+    }
+)
+"""All requests that the plugin makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiFailure:
+    """The API server answers requests of these verbs and resources (none: of all) with an HTTP status, 0 for none at
+    all; `after` seconds it asks to wait.
+    """
+
+    status: int = 0
+    after: int | None = None
+    verbs: frozenset[ApiVerb] = frozenset()
+    resources: frozenset[ApiResource] = frozenset()
+
+    def concerns(self, verb: str, resource: str) -> bool:
+        """Whether it is about such requests."""
+        return (not self.verbs or verb in self.verbs) and (not self.resources or resource in self.resources)
+
+    @property
+    def requests(self) -> frozenset[ApiRequest]:
+        """Those of the plugin's requests that it is about."""
+        return frozenset(each for each in API_REQUESTS if self.concerns(*each))
+
+    @property
+    def ends_watches(self) -> bool:
+        """Whether a watch that is open must end, since it could not begin."""
+        return any(verb is ApiVerb.WATCH for verb, _ in self.requests)
+
+
+Effect = (
+    SetHealth
+    | Flap
+    | Remove
+    | Xid
+    | Call
+    | Register
+    | Stream
+    | Socket
+    | Cdi
+    | PodResources
+    | Process
+    | NodeEvent
+    | SetCondition
+    | ApiFailure
+)
 
 KINDS: Mapping[type, FaultKind] = MappingProxyType(
     {
         SetHealth: FaultKind.DEVICE,
         Flap: FaultKind.DEVICE,
         Remove: FaultKind.DEVICE,
+        Xid: FaultKind.DEVICE,
         Call: FaultKind.RPC,
         Register: FaultKind.REGISTER,
         Stream: FaultKind.STREAM,
@@ -203,6 +306,9 @@ KINDS: Mapping[type, FaultKind] = MappingProxyType(
         Cdi: FaultKind.CDI,
         PodResources: FaultKind.POD_RESOURCES,
         Process: FaultKind.PROCESS,
+        NodeEvent: FaultKind.EVENT,
+        SetCondition: FaultKind.CONDITION,
+        ApiFailure: FaultKind.API,
     }
 )
 
@@ -229,3 +335,20 @@ class RegisterFault:
     hold: bool = False
     version: str = ""
     twice: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiFault:
+    """What the API server answers to a request: an HTTP status, 0 for none at all."""
+
+    rule: str
+    status: int = 0
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class XidError:
+    """An Xid that a device has now, and the rule that says so."""
+
+    number: int
+    rule: str

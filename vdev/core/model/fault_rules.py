@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from .fault_effects import KINDS, Effect, FaultKind, Process, Socket, Stream, StreamFault
+from .fault_effects import KINDS, Effect, FaultKind, NodeEvent, Process, Socket, Stream, StreamFault
 
 ALWAYS = 1.0  # a probability
 
@@ -82,7 +82,9 @@ class When:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """Which of the calls, allocations or repetitions a rule hits: the n-th ones, every n-th one, or some at random."""
+    """Which of the calls, requests, allocations or repetitions a rule hits: the n-th ones, every n-th one, or some at
+    random.
+    """
 
     nth: tuple[int, ...] = ()
     every_nth: int = 1
@@ -111,7 +113,7 @@ class FaultRuleSpec:
     def momentary(self) -> bool:
         """Whether it is an event rather than a state."""
         match self.effect:
-            case Process():
+            case Process() | NodeEvent():
                 return True
             case Stream(fault=StreamFault.CLOSE) | Socket():
                 return self.when.lasts is None
@@ -120,8 +122,8 @@ class FaultRuleSpec:
 
     @property
     def counts_calls(self) -> bool:
-        """Whether its chance is about the kubelet's calls and the registrations."""
-        return self.kind in (FaultKind.RPC, FaultKind.REGISTER)
+        """Whether its chance is about the kubelet's calls, the registrations, or requests to the API server."""
+        return self.kind in (FaultKind.RPC, FaultKind.REGISTER, FaultKind.API)
 
     @property
     def triggered(self) -> bool:

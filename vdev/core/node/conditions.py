@@ -1,14 +1,20 @@
-"""Conditions of the Node, of the types that entries name: they follow the health of the entries' devices."""
+"""Conditions of the Node, of the types that entries name: they follow the health of the entries' devices.
 
-from collections.abc import Iterable
+While a fault rule says otherwise of a type, that counts; a type that no entry names is there while a rule names it.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from ..model.fault_effects import SetCondition
 from ..spec import ConditionSpec, EntrySpec, TrueWhen
 from .losses import Loss, Losses
 from .words import MESSAGE, named, shortened
 
 _FINE = "AllDevicesHealthy"
 _LOST = "DeviceUnhealthy"
+_NO_RULES: Mapping[str, SetCondition] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +42,20 @@ def condition_document(condition: NodeCondition) -> dict[str, str]:
     }
 
 
-def conditions(entries: Iterable[EntrySpec], lost: Losses) -> tuple[NodeCondition, ...]:
-    """One per type, in the order of the file. Several entries may name a type: it is about the devices of all."""
+def conditions(
+    entries: Iterable[EntrySpec], lost: Losses, rules: Mapping[str, SetCondition] = _NO_RULES
+) -> tuple[NodeCondition, ...]:
+    """One per type, in the order of the file. Several entries may name a type: it is about the devices of all.
+
+    `rules` are what fault rules say now, by type.
+    """
     of_type: dict[str, list[tuple[EntrySpec, ConditionSpec]]] = {}
     for entry in entries:
         for each in entry.conditions:
             of_type.setdefault(each.type, []).append((entry, each))
-    return tuple(_condition(name, members, lost) for name, members in of_type.items())
+    found = {name: _condition(name, members, lost) for name, members in of_type.items()}
+    found |= {name: NodeCondition(name, each.status, each.reason, each.message) for name, each in rules.items()}
+    return tuple(found.values())
 
 
 def _condition(name: str, members: list[tuple[EntrySpec, ConditionSpec]], lost: Losses) -> NodeCondition:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ..inventory.resources import Inventory
 from ..model.device import Health, Key
+from ..model.fault_effects import XidError
+from ..model.xid import APPLICATION_ERRORS, described
 from .losses import Loss, Losses
 from .situation import Situation
 from .words import named, shortened
@@ -55,6 +57,28 @@ def _happening(reason: str, resource: str, ids: Iterable[str], what: str, *, war
     return Happening(reason, shortened(f"{resource}: {named(listed)} {verb} {what}"), warning=warning)
 
 
+Xids = Mapping[Key, tuple[XidError, ...]]
+
+
+def of_xids(before: Xids, now: Xids) -> tuple[Happening, ...]:
+    """Which devices have an Xid that they did not have."""
+    if before is now:
+        return ()
+    groups: dict[tuple[str, XidError], list[str]] = {}
+    for (name, device), errors in now.items():
+        for each in errors:
+            if each not in before.get((name, device), ()):
+                groups.setdefault((name, each), []).append(device)
+    return tuple(_of_xid(name, error, ids) for (name, error), ids in groups.items())
+
+
+def _of_xid(resource: str, error: XidError, ids: list[str]) -> Happening:
+    """As EKS's node monitoring agent calls it, the one known writer of such Events (its pkg/reasons/reasons.go)."""
+    reason = f"NvidiaXID{error.number}{'Warning' if error.number in APPLICATION_ERRORS else 'Error'}"
+    message = f"{resource}: {named(sorted(ids))}: {described(error.number)} (fault rule {error.rule!r})"
+    return Happening(reason, shortened(message), warning=True)
+
+
 def of_partitions(before: Inventory, now: Inventory) -> tuple[Happening, ...]:
     """Which devices were cut anew."""
     if before is now:
@@ -83,7 +107,7 @@ def _cut(profiles: Counter[str]) -> str:
 
 
 def of_situation(before: Situation, now: Situation) -> tuple[Happening, ...]:
-    """What became of the configuration, of registrations and of drills."""
+    """What became of the configuration, of registrations and of drills, and what rules said."""
     found: list[Happening] = []
     if now.applied > before.applied:
         found.append(_said("ConfigurationApplied", f"configuration applied: {now.reading}"))
@@ -109,6 +133,9 @@ def of_situation(before: Situation, now: Situation) -> tuple[Happening, ...]:
         if name not in before.drills
     ]
     found += [_said("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills]
+    for event, times in now.announced.items():
+        new = times - before.announced.get(event, 0)
+        found += [_said(event.reason, event.message, warning=event.warning)] * new
     return tuple(found)
 
 

@@ -1,5 +1,5 @@
 """Events on the Node: devices lost and back, cut anew; configuration applied or refused; a resource that is not
-registered; drills.
+registered; drills, and what these say.
 
 One Event for the same reason and message, whose count grows while it is remembered (an hour, as long as the API server
 keeps it). `kubectl describe node` finds it by the Node's real uid, in the namespace `default` (source: Kubernetes
@@ -17,7 +17,7 @@ import structlog
 
 from ....core.decide import Plan
 from ....core.inventory.resources import EMPTY, Inventory
-from ....core.node.happenings import Happening, of_losses, of_partitions, of_situation
+from ....core.node.happenings import Happening, Xids, of_losses, of_partitions, of_situation, of_xids
 from ....core.node.losses import NONE, Losses
 from ....core.node.situation import NOTHING, Situation
 from ....kube import EVENTS, Conflict, Missing
@@ -57,6 +57,7 @@ class NodeEvents(ApiOutput):
         self._seen = NOTHING
         self._unregistered: Mapping[str, float] = {}  # since when each is not
         self._lost: Losses = NONE
+        self._xids: Xids = {}
         self._base: Inventory = EMPTY
         self._is_on = False
         self._cancel: Callable[[], object] = lambda: None
@@ -66,11 +67,14 @@ class NodeEvents(ApiOutput):
     async def settle(self, plan: Plan) -> None:
         """Note what is new since the last plan."""
         was_on, self._is_on = self._is_on, plan.node.events
-        now = self._lasting(self._situation()) if self._is_on else NOTHING
+        situation = self._situation()
+        now = self._lasting(situation) if self._is_on else replace(NOTHING, announced=situation.announced)
         if self._is_on:
             recut = of_partitions(self._base, plan.base) if was_on else ()
-            self._add((*of_situation(self._seen, now), *recut, *of_losses(self._lost, plan.lost, plan.devices)))
-        self._seen, self._lost, self._base = now, plan.lost, plan.base
+            xids = of_xids(self._xids if was_on else {}, plan.xids)
+            losses = of_losses(self._lost, plan.lost, plan.devices)
+            self._add((*of_situation(self._seen, now), *recut, *xids, *losses))
+        self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.base, plan.xids
 
     def _lasting(self, situation: Situation) -> Situation:
         """The situation without what a kubelet's restart explains: a resource that is not registered only lately."""

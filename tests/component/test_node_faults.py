@@ -1,0 +1,245 @@
+"""Faults that go through the API server, or are the API server's own: configuration in, the Node out."""
+
+import pytest
+
+from vdev.agent import status
+from vdev.sim import Phase, manifest
+
+GPU = "nvidia.com/gpu"
+HEAD = """
+version: v1
+node: {events: true, conditions: true}
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 4}
+    conditions: [{type: GpuHealthy}, {type: GpuXid, trueWhen: unhealthy}]
+"""
+FALLEN = "Xid 79: GPU has fallen off the bus"
+
+
+def config(*rules, head=HEAD):
+    """A configuration with these rules, each in flow style."""
+    return head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
+
+
+@pytest.fixture
+async def node(api_server):
+    """The Node of the agent."""
+    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+
+
+@pytest.fixture
+def events(api_server, node):
+    """The Events about the node, by reason."""
+
+    def by_reason():
+        return {each["reason"]: each for each in api_server.all("events", "default")}
+
+    return by_reason
+
+
+@pytest.fixture
+def conditions(api_server, node):
+    """The Node's conditions: status, reason and message by type."""
+
+    def by_type():
+        found = api_server.object("nodes", "node-1").get("status", {}).get("conditions", ())
+        return {each["type"]: (each["status"], each["reason"], each["message"]) for each in found}
+
+    return by_type
+
+
+async def do(agent, command, **request):
+    """Ask the agent for a fault."""
+    return await agent.agent.faults.commands[f"fault-{command}"](request)
+
+
+def gpu(agent, index):
+    """The id of a GPU."""
+    return agent.agent.reconciler.served.resources[GPU].slots[index].id
+
+
+async def test_an_xid(start_agent, account, api_server, events, conditions, shows, kubelet):
+    """One rule: the list, the Event and the condition in one step, and all of it back at its end."""
+    rule = "name: dead, devices: [a100/3], xid: 79, manual: true, for: 30s"
+    agent = await start_agent(config(rule), api_server=account, fault_injection=True)
+    await api_server.until(lambda: conditions().get("GpuHealthy", [""])[0] == "True")
+    dead = gpu(agent, 3)
+    await do(agent, "trigger", name="dead")
+    await shows(GPU, 4, 3)
+    await agent.calls_unhealthy(kubelet, GPU, dead, FALLEN)
+    await api_server.until(lambda: conditions()["GpuHealthy"][0] == "False")
+    assert ("False", "DeviceUnhealthy", f"a100: {dead}: {FALLEN}") == conditions()["GpuHealthy"]
+    assert "True" == conditions()["GpuXid"][0]
+    await api_server.until(lambda: {"NvidiaXID79Error", "DeviceUnhealthy"} <= events().keys())
+    found = events()["NvidiaXID79Error"]
+    assert ("Warning", f"{GPU}: {dead}: {FALLEN} (fault rule 'dead')") == (found["type"], found["message"])
+    devices = {each["id"]: each for each in status.status(agent.agent)["resources"][0]["devices"]}
+    assert ([79], "dead", FALLEN) == tuple(devices[dead][key] for key in ("xids", "injected", "reason"))
+    agent.clock.advance(30)
+    await shows(GPU, 4, 4)
+    await api_server.until(lambda: conditions()["GpuHealthy"][0] == "True")
+    await api_server.until(lambda: "DeviceHealthy" in events())
+    assert "False" == conditions()["GpuXid"][0]
+
+
+async def test_an_xid_of_the_application(start_agent, account, api_server, events, conditions, shows):
+    """An Event and the fact, and the device stays as it is."""
+    agent = await start_agent(config("name: app, devices: [a100/0], xid: 31"), api_server=account)
+    await api_server.until(lambda: "NvidiaXID31Warning" in events())
+    assert "Xid 31: GPU memory page fault" in events()["NvidiaXID31Warning"]["message"]
+    await api_server.until(lambda: "GpuHealthy" in conditions())
+    assert "True" == conditions()["GpuHealthy"][0]
+    await shows(GPU, 4, 4)
+    devices = status.status(agent.agent)["resources"][0]["devices"]
+    assert [[31], [], [], []] == [each["xids"] for each in devices]
+
+
+async def test_an_xid_with_a_health_of_its_own(start_agent, account, api_server, events, shows):
+    """What the rule says of the health counts, both ways."""
+    rules = (
+        "name: a, devices: [a100/0], xid: 31, health: Unhealthy",
+        "name: b, devices: [a100/1], xid: 79, health: Healthy",
+    )
+    await start_agent(config(*rules), api_server=account)
+    await shows(GPU, 4, 3)
+    await api_server.until(lambda: {"NvidiaXID31Warning", "NvidiaXID79Error"} <= events().keys())
+
+
+async def test_an_xid_reaches_all_replicas_and_is_said_once(start_agent, account, api_server, events, shows):
+    """The Event names the device, not what it is shared into."""
+    sharing = f"sharing: {{timeSlicing: {{resources: [{{name: {GPU}, replicas: 3}}]}}}}\n"
+    agent = await start_agent(config("name: x, devices: [a100/1], xid: 48") + sharing, api_server=account)
+    await shows(GPU, 12, 9)
+    await api_server.until(lambda: "NvidiaXID48Error" in events())
+    device = agent.agent.reconciler.served.resources[GPU].slots[3].device.id
+    message = f"{GPU}: {device}: Xid 48: Double Bit ECC Error (fault rule 'x')"
+    assert message == events()["NvidiaXID48Error"]["message"]
+
+
+async def test_an_event_again_and_again(start_agent, account, api_server, events):
+    """Each repetition is counted, in one Event."""
+    rule = "name: hot, at: 5s, every: 20s, times: 3, event: {reason: GpuHot, message: GPU 3 is at 95 degrees}"
+    agent = await start_agent(config(rule), api_server=account)
+    await api_server.until(lambda: "ConfigurationApplied" in events())
+    assert "GpuHot" not in events()
+    for count in (1, 2, 3):
+        engine = agent.agent.faults.engine
+        agent.clock.advance(engine.next_change - agent.clock.now())
+        await api_server.until(lambda wanted=count: events().get("GpuHot", {}).get("count") == wanted)
+    found = events()["GpuHot"]
+    assert ("Warning", "GPU 3 is at 95 degrees", "vdev") == (
+        found["type"],
+        found["message"],
+        found["source"]["component"],
+    )
+    agent.clock.advance(100)
+    assert agent.agent.faults.engine.next_change is None
+    assert 3 == agent.agent.faults.engine.runs["hot"].injected
+
+
+async def test_an_event_at_once(start_agent, account, api_server, events):
+    """With the first plan, of the type that the rule gives."""
+    rule = "name: hello, event: {reason: NodeTested, message: all is well, type: Normal}"
+    await start_agent(config(rule), api_server=account)
+    await api_server.until(lambda: "NodeTested" in events())
+    assert "Normal" == events()["NodeTested"]["type"]
+
+
+async def test_events_of_rules_are_not_made_up_for(start_agent, account, api_server, events):
+    """What rules said while no Events were written is not said later."""
+    rule = "name: hot, event: {reason: GpuHot, message: hot}"
+    agent = await start_agent(config(rule, head=HEAD.replace("events: true, ", "")), api_server=account)
+    assert agent.agent.faults.engine.announced
+    (found,) = [each for each in agent.agent.reconciler.problems if "has no effect" in each.message]
+    assert "node.events" in found.hint
+    agent.edit(config(rule))
+    await api_server.until(lambda: "ConfigurationApplied" in events())
+    assert "GpuHot" not in events()
+
+
+async def test_a_condition_comes_and_goes(start_agent, account, api_server, conditions):
+    """Over that of an entry, and of a type that nobody else names."""
+    rules = (
+        "name: ill, manual: true, for: 30s, condition: {type: GpuHealthy, status: false, reason: Ill, message: ill}",
+        "name: odd, manual: true, for: 30s, condition: {type: NvlinkDegraded, status: true}",
+    )
+    agent = await start_agent(config(*rules), api_server=account, fault_injection=True)
+    await api_server.until(lambda: "GpuHealthy" in conditions())
+    before = conditions()
+    for name in ("ill", "odd"):
+        await do(agent, "trigger", name=name)
+    await api_server.until(lambda: "NvlinkDegraded" in conditions() and conditions()["GpuHealthy"][0] == "False")
+    assert ("False", "Ill", "ill") == conditions()["GpuHealthy"]
+    assert ("True", "Drill", "the fault rule 'odd' says so") == conditions()["NvlinkDegraded"]
+    agent.clock.advance(30)
+    await api_server.until(lambda: before == conditions())
+
+
+async def test_a_rule_from_a_person_that_nobody_sees(start_agent, account):
+    """The status says so, and what to do."""
+    agent = await start_agent(
+        config(head=HEAD.replace("conditions: true", "conditions: false")).replace("rules:", "rules: []"),
+        api_server=account,
+        fault_injection=True,
+    )
+    await do(agent, "add", rules="{name: x, condition: {type: A, status: true}}")
+    (found,) = [each for each in agent.agent.reconciler.problems if "'x'" in each.message]
+    assert "node.conditions" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        ("unreachable: true", "does not answer"),
+        ("status: 403", "may not"),
+        ("status: 409", "was changed by somebody else"),
+        ("status: 429", "too much to do"),
+        ("status: 429, retryAfter: 60s", "asks to wait 60 s"),
+        ("status: 500", "status 500"),
+        ("status: 503, retryAfter: 60s", "asks to wait 60 s"),
+    ],
+)
+async def test_the_api_server_fails(start_agent, account, api_server, node, conditions, kubelet, shows, failure, says):
+    """The device plugin never notices; the status says it; and it is made up for when the rule ends."""
+    rule = f"name: away, manual: true, api: {{{failure}}}"
+    agent = await start_agent(config(rule), api_server=account, fault_injection=True)
+    await api_server.until(lambda: conditions().get("GpuHealthy", [""])[0] == "True")
+    await do(agent, "trigger", name="away")
+    await kubelet.wait_until(lambda: "away" in agent.agent.faults.drills)
+    await do(agent, "add", rules="{name: sick, devices: [a100/0], health: Unhealthy, reason: sick}")
+    await shows(GPU, 4, 3)
+    assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {GPU: 1}))).phase
+    await api_server.until(lambda: any(says in str(each) for each in agent.agent.reconciler.problems))
+    assert any("the fault rule 'away' says so" in str(each) for each in agent.agent.reconciler.problems)
+    assert "True" == conditions()["GpuHealthy"][0]
+    await do(agent, "clear", name="away")
+    await api_server.until(lambda: conditions()["GpuHealthy"][0] == "False")
+    await api_server.until(lambda: not any("away" in str(each) for each in agent.agent.reconciler.problems))
+
+
+async def test_watches_break(start_agent, account, api_server, node, conditions, kubelet):
+    """The open watch ends, what is written goes on, and the watch is back at the end."""
+    agent = await start_agent(
+        config("name: deaf, manual: true, api: {watch: broken}"), api_server=account, fault_injection=True
+    )
+    await api_server.until(lambda: conditions().get("GpuHealthy", [""])[0] == "True")
+    await api_server.until(lambda: api_server.watching)
+    await do(agent, "trigger", name="deaf")
+    await api_server.until(lambda: not api_server.watching)
+    await kubelet.wait_until(lambda: "deaf" in agent.agent.node_api.document()["problem"])
+    await do(agent, "add", rules="{name: sick, devices: [a100/0], health: Unhealthy}")
+    await api_server.until(lambda: conditions()["GpuHealthy"][0] == "False")
+    await do(agent, "clear", name="deaf")
+    await api_server.until(lambda: api_server.watching)
+    await kubelet.wait_until(lambda: not agent.agent.node_api.document()["problem"])
+
+
+async def test_some_requests_fail(start_agent, account, api_server, node, events, conditions):
+    """Only those of the rule's verbs and resources, and of these only some."""
+    rule = "name: some, api: {status: 500, verbs: [create], resources: [events]}, nth: [1, 2]"
+    agent = await start_agent(config(rule), api_server=account)
+    await api_server.until(lambda: "ConfigurationApplied" in events())
+    assert {"events": 2} == agent.agent.faults.engine.runs["some"].injections
+    await api_server.until(lambda: "GpuHealthy" in conditions())

@@ -1,0 +1,179 @@
+"""Fault rules about Xids and about the node's door to the API server: what they mean, and what is wrong with them."""
+
+import pytest
+
+from vdev.config import load_rules, load_text
+from vdev.core.faults.forecast import forecast, words
+from vdev.core.inventory.resources import EMPTY
+from vdev.core.model.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition, SetHealth, Xid
+from vdev.core.model.fault_rules import FaultSpec
+from vdev.errors import ConfigError
+
+HEAD = """version: v1
+node: {events: true, conditions: true}
+devices:
+  - {name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 4}}
+"""
+FALLEN = "Xid 79: GPU has fallen off the bus"
+
+
+def loaded(*rules, head=HEAD):
+    """The configuration with these rules, each in flow style."""
+    return load_text(head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules), "f.yaml")
+
+
+def refused(*rules):
+    """Why these rules are refused."""
+    with pytest.raises(ConfigError) as error:
+        loaded(*rules)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "meant", "said"),
+    [
+        ("xid: 79", Xid(79, SetHealth(False, FALLEN)), f"Unhealthy: {FALLEN}"),
+        ("xid: 200", Xid(200, SetHealth(False, "Xid 200")), "Unhealthy: Xid 200"),
+        ("xid: 79, reason: gone", Xid(79, SetHealth(False, "gone")), f"{FALLEN}; Unhealthy: gone"),
+        ("xid: 79, health: Healthy", Xid(79, SetHealth(True)), f"{FALLEN}; Healthy"),
+        ("xid: 31", Xid(31), "Xid 31: GPU memory page fault; the health stays as it is"),
+        ("xid: 31, health: Unhealthy", Xid(31, SetHealth(False, "Xid 31: GPU memory page fault")), "Unhealthy: Xid 31"),
+        (
+            "event: {reason: GpuHot, message: too hot}",
+            NodeEvent("GpuHot", "too hot"),
+            "Warning Event GpuHot: too hot",
+        ),
+        (
+            "event: {reason: A, message: b, type: Normal}",
+            NodeEvent("A", "b", warning=False),
+            "Normal Event A: b",
+        ),
+        (
+            "condition: {type: GpuHealthy, status: false, reason: Dead, message: all dead}",
+            SetCondition("GpuHealthy", False, "Dead", "all dead"),
+            "condition GpuHealthy is False: Dead: all dead",
+        ),
+        (
+            "condition: {type: Odd, status: true}",
+            SetCondition("Odd", True, "Drill", "the fault rule 'x' says so"),
+            "condition Odd is True: Drill",
+        ),
+        ("api: {unreachable: true}", ApiFailure(), "each call to the API server gets no answer"),
+        (
+            "api: {status: 429, retryAfter: 5s}, everyNth: 3",
+            ApiFailure(429, 5),
+            "every 3th call to the API server gets the status 429, to try again after 5 s",
+        ),
+        (
+            "api: {status: 403, verbs: patch, resources: [nodes/status, events]}",
+            ApiFailure(
+                403,
+                verbs=frozenset({ApiVerb.PATCH}),
+                resources=frozenset({ApiResource.NODES_STATUS, ApiResource.EVENTS}),
+            ),
+            "(patch of events or nodes/status) gets the status 403",
+        ),
+        ("api: {watch: broken}", ApiFailure(verbs=frozenset({ApiVerb.WATCH})), "(watch) gets no answer"),
+    ],
+)
+def test_what_rules_mean(rule, meant, said):
+    """And what is said of them to people."""
+    (made,) = loaded(f"name: x, {rule}").spec.faults.rules
+    assert meant == made.effect
+    assert said in words(made)
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("xid: 0", "out of range"),
+        ("xid: 79, flap: {up: 1s, down: 1s}", "xid and flap exclude each other"),
+        ("xid: 31, reason: because", "leaves the health alone"),
+        ("event: {reason: two words, message: x}", "not a valid reason"),
+        ("event: {reason: A, message: x}, for: 5s", "an Event is of a moment"),
+        ("event: {reason: A, message: x}, devices: [a100/0]", "devices is for faults of devices, and this is event"),
+        ("event: {reason: A, message: x}, resource: nvidia.com/gpu", "concerns the whole plugin"),
+        ("event: {reason: A, message: x, type: Bad}", "expected Normal or Warning"),
+        ("event: {reason: A}", "message"),
+        (f"event: {{reason: A, message: {'x' * 1025}}}", "at most 1024"),
+        ("condition: {type: Ready, status: false}", "belongs to the kubelet"),
+        ("condition: {type: GpuHealthy}", "status"),
+        ("condition: {type: GpuHealthy, status: Unknown}", "expected true or false"),
+        ("api: {}", "no request fails"),
+        ("api: {unreachable: true, status: 403}", "unreachable and status exclude each other"),
+        ("api: {status: 404}", "expected 403, 409, 429, 500 or 503"),
+        ("api: {status: 403, retryAfter: 5s}", "retryAfter is for status 429 and 503 only"),
+        ("api: {status: 429, retryAfter: 500ms}", "whole seconds"),
+        ("api: {watch: broken, verbs: [get]}", "watch and verbs exclude each other"),
+        ("api: {watch: broken, resources: [events]}", "the plugin does not watch events"),
+        ("api: {unreachable: true, verbs: [get], resources: [events]}", "the plugin does not get events"),
+        ("api: {unreachable: true, verbs: [delete]}", "expected get, list, watch, create or patch"),
+        ("api: {unreachable: true}, error: {}", "error is for rpc only, and this is api"),
+    ],
+)
+def test_what_is_wrong(rule, why):
+    """With its place."""
+    text = refused(f"name: x, {rule}")
+    assert why in text
+    assert "f.yaml:7:" in text
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "why"),
+    [
+        ("xid: 79, devices: [a100/0]", "health: Healthy, devices: [a100/0]", "the same devices"),
+        ("xid: 79, devices: [a100/0]", "remove: true, devices: [a100/0]", "the same devices"),
+        ("condition: {type: A, status: true}", "condition: {type: A, status: false}", "the same condition"),
+        ("api: {unreachable: true}", "api: {status: 403, verbs: [patch]}", "'a' takes all of its calls"),
+    ],
+)
+def test_contradictions(one, other, why):
+    """Of two rules."""
+    assert why in refused(f"name: a, {one}", f"name: b, {other}")
+
+
+def test_what_can_go_together():
+    """Several Xids of one device, conditions of different types, failures of different requests."""
+    loaded(
+        "name: a, xid: 79",
+        "name: b, xid: 31",
+        "name: c, health: Unhealthy",
+        "name: d, condition: {type: A, status: true}",
+        "name: e, condition: {type: B, status: false}",
+        "name: f, api: {status: 403, verbs: [patch]}",
+        "name: g, api: {watch: broken}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "switch"),
+    [
+        ("event: {reason: A, message: b}", "node.events"),
+        ("condition: {type: A, status: true}", "node.conditions"),
+        ("api: {unreachable: true}", "node.labels, events, conditions and status"),
+    ],
+)
+def test_rules_that_nobody_sees(rule, switch):
+    """A warning that names the switch."""
+    assert () == loaded(f"name: x, {rule}").warnings
+    (warning,) = loaded(f"name: x, {rule}", head=HEAD.replace("node: {events: true, conditions: true}\n", "")).warnings
+    assert "no effect" in warning.message or "nothing but" in warning.message
+    assert switch in warning.hint
+
+
+def test_a_forecast():
+    """An Event strikes, a condition begins and ends."""
+    spec = load_rules(
+        "rules: [{name: e, event: {reason: A, message: b}, at: 1s, every: 2s, times: 2},"
+        " {name: c, condition: {type: A, status: true}, at: 2s, for: 3s}]",
+        "r.yaml",
+        load_text(HEAD).spec,
+    )
+    assert isinstance(spec, FaultSpec)
+    found = [(each.at, each.rule, each.event, each.kind) for each in forecast(spec, "n", EMPTY, 60).happenings]
+    assert [
+        (1, "e", "strikes", "event"),
+        (2, "c", "begins", "condition"),
+        (3, "e", "strikes", "event"),
+        (5, "c", "ends", "condition"),
+    ] == found

@@ -1,0 +1,25 @@
+"""Rules whose effect the node's side of the configuration does not let anybody see."""
+
+from ..model.fault_effects import ApiFailure, Effect, NodeEvent, SetCondition
+from ..spec import LabelOutput, Spec
+
+
+def unheard(effect: Effect, spec: Spec) -> tuple[str, str]:
+    """Why the effect is seen by nobody, and what to do about it; empty where it is seen."""
+    match effect:
+        case NodeEvent() if not spec.node.events:
+            return "no Events are written, so the rule has no effect", "set node.events to true"
+        case SetCondition() if not spec.node.conditions:
+            return "no conditions are written, so the rule has no effect", "set node.conditions to true"
+        case ApiFailure() if not _asks(spec):
+            hint = "set one of node.labels, events, conditions and status to true"
+            return "nothing but the choice of a file by the node's label asks the API server", hint
+    return "", ""
+
+
+def _asks(spec: Spec) -> bool:
+    """Whether the configuration lets anything be asked of the API server."""
+    node = spec.node
+    if node.labels is LabelOutput.NODE or node.events or node.conditions or node.status:
+        return True
+    return any(entry.choice for entry in spec.entries)
