@@ -235,9 +235,18 @@ def refusal():
 
 
 @pytest.fixture
-def plugin_class():
-    """The plugin's class, for tests that bring their own kubelet."""
-    return StubPlugin
+async def plugin_class():
+    """The plugin's class, for tests that bring their own kubelet; all are stopped, also when the test fails."""
+    made = []
+
+    class Plugin(StubPlugin):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            made.append(self)
+
+    yield Plugin
+    for each in made:
+        await each.stop()
 
 
 @pytest.fixture
