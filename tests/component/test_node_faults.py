@@ -243,3 +243,14 @@ async def test_some_requests_fail(start_agent, account, api_server, node, events
     await api_server.until(lambda: "ConfigurationApplied" in events())
     assert {"events": 2} == agent.agent.faults.engine.runs["some"].injections
     await api_server.until(lambda: "GpuHealthy" in conditions())
+
+
+async def test_a_condition_that_an_earlier_process_left(start_agent, account, api_server, conditions):
+    """Goes with the first look of the next one, also where no entry names any."""
+    head = HEAD.replace("    conditions: [{type: GpuHealthy}, {type: GpuXid, trueWhen: unhealthy}]\n", "")
+    agent = await start_agent(config("name: odd, condition: {type: Odd, status: true}", head=head), api_server=account)
+    await api_server.until(lambda: "Odd" in conditions())
+    await agent.stop()
+    assert "Odd" in conditions()
+    await start_agent(head, api_server=account)
+    await api_server.until(lambda: "Odd" not in conditions())

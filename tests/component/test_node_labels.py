@@ -186,3 +186,14 @@ async def test_ownership_is_by_manager(start_api, api_server, labels):
     assert frozenset() == owned(document, "metadata", "labels")
     assert frozenset({"a/b"}) == owned(document, "metadata", "labels", manager="another")
     assert kube.MANAGER == "vdev"
+
+
+async def test_the_last_labels_that_an_earlier_process_left(start_agent, account, api_server, labels):
+    """Go with the first look of the next one, which wants none."""
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: labels() == OURS)
+    await agent.stop()
+    assert OURS == labels()
+    none = config().replace('    labels: {acme.dev/model: "{attributes.model}", acme.dev/tier: gold}\n', "")
+    await start_agent(none, api_server=account)
+    await api_server.until(lambda: not labels())

@@ -11,6 +11,7 @@ import structlog
 
 from ....core.decide import Plan
 from ....core.model.problem import Problem, warning
+from ....core.spec import LabelOutput
 from ....kube import Conflict
 from ....kube.ownership import owned
 from .api_output import ApiOutput, NodeAccess
@@ -32,9 +33,10 @@ class NodeLabels(ApiOutput):
         self._wanted: Mapping[str, str] | None = None  # None: never asked for
 
     async def settle(self, plan: Plan) -> None:
-        """Note the plan's labels."""
+        """Note the plan's labels, at first also that there are none: an earlier process may have left some."""
         wanted = plan.labels
-        if wanted is not self._wanted and wanted != (self._wanted or {}):
+        first = self._wanted is None and plan.node.labels is LabelOutput.NODE
+        if first or (wanted is not self._wanted and wanted != (self._wanted or {})):
             self._wanted = wanted
             self._note()
 

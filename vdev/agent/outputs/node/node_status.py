@@ -37,9 +37,10 @@ class NodeStatus(ApiOutput):
         self._offered: Mapping[str, str] = {}  # the last allocatable that was written
 
     async def settle(self, plan: Plan) -> None:
-        """Note the plan's resources and conditions."""
+        """Note the plan's resources and conditions, at first also that there are none: an earlier process left some."""
         wanted = (plan.capacity, plan.conditions)
-        if wanted != (self._capacity, self._conditions):
+        first = not self._follows and (plan.node.status or plan.node.conditions)
+        if first or wanted != (self._capacity, self._conditions):
             self._capacity, self._conditions = wanted
             self.written = False
             self._note()
