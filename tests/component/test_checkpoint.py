@@ -44,19 +44,21 @@ SPOILT = {
 
 
 def spoil(path, content):
-    """Put this in its place, as a copy would: not at once. None: more than anybody would read."""
-    with path.open("wb") as file:
+    """Put this in its place. None: more than anybody would read."""
+    fresh = path.with_name("spoilt")
+    with fresh.open("wb") as file:
         file.write(content or b"{")
         if content is None:
             file.truncate(checkpoint_reader.MAX_BYTES + 1)
+    fresh.rename(path)
 
 
 @pytest.mark.parametrize(("content", "words"), SPOILT.values(), ids=SPOILT)
 async def test_one_that_cannot_be_used_is_a_sentence_and_no_more(kubelet, start_agent, shows, content, words):
     """The plugin serves without it, however often it looks, and goes by it again as soon as it is good."""
     path = kubelet.device_plugin_dir / checkpoint_reader.FILE_NAME
-    spoil(path, content)
     agent = await start_agent(CONFIG, look_at_holders=0.02)
+    spoil(path, content)  # only now: the kubelet writes a good one with the first list
     holders = agent.agent.holders
     await kubelet.wait_until(lambda: words in holders.trouble, what="the trouble")
     asked = holders.knowledge.answered_at
