@@ -37,4 +37,4 @@ async def test_a_rule_after_one_that_is_over_is_taken(run):
     """Times count from when each rule was read."""
     clock, add = run
     clock.advance(30)
-    assert {"added": ["well"]} == await add("{name: well, devices: [acme-0], health: Healthy}")
+    assert {"added": ["well"], "warnings": []} == await add("{name: well, devices: [acme-0], health: Healthy}")

@@ -184,7 +184,10 @@ async def test_a_rule_from_a_person_that_nobody_sees(start_agent, account):
         api_server=account,
         fault_injection=True,
     )
-    await do(agent, "add", rules="{name: x, condition: {type: A, status: true}}")
+    answer = await do(agent, "add", rules="{name: x, condition: {type: A, status: true}}")
+    assert answer["warnings"] == [
+        "x: no conditions are written, so the rule has no effect; set node.conditions to true"
+    ]
     (found,) = [each for each in agent.agent.reconciler.problems if "'x'" in each.message]
     assert "node.conditions" in found.hint
 

@@ -168,7 +168,9 @@ class FaultControl:
                         f"the rules {run.rule.name!r}, from {run.source}, and {rule.name!r} {why}; "
                         f"clear {run.rule.name!r} first, or give them times of their own"
                     )
-        return {"added": self.store.add(text)}
+        unseen = ((rule.name, *unheard(rule.effect, self.spec)) for rule in new)
+        warnings = [f"{name}: {why}; {hint}" for name, why, hint in unseen if why]
+        return {"added": self.store.add(text), "warnings": warnings}
 
     def _clear(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("all"):

@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
         show(answer)
     else:
         print(done(answer))
+        for each in answer.get("warnings", ()):
+            print(f"warning: {each}", file=sys.stderr)
     return 0
 
 
