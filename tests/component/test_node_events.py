@@ -139,3 +139,30 @@ async def test_nothing_is_asked_where_nothing_is_wanted(kubelet, start_agent, ac
     await shows(NPU, 4, 3)
     assert [] == api_server.asked
     assert 0 == api_server.connections
+
+
+async def test_a_layout_that_is_refused(start_agent, account, api_server, events):
+    """Chosen by the label of a re-partitioning: with the label's value and the reason."""
+    config = """
+version: v1
+node: {events: true}
+flags: {migStrategy: mixed}
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 1}
+    partitions: {fromLabel: nvidia.com/mig.config, default: all-disabled}
+"""
+    await start_agent(config, api_server=account)
+    await api_server.edit(
+        "nodes", "node-1", {"metadata": {"labels": {"nvidia.com/mig.config": "all-9g"}}}, manager="kubectl"
+    )
+    await api_server.until(lambda: "RepartitionFailed" in events())
+    refused = events()["RepartitionFailed"]
+    assert "Warning" == refused["type"]
+    assert refused["message"].startswith("nvidia.com/mig.config=all-9g is refused: ")
+    await api_server.edit(
+        "nodes", "node-1", {"metadata": {"labels": {"nvidia.com/mig.config": "all-3g.20gb"}}}, manager="kubectl"
+    )
+    await api_server.until(lambda: "Repartitioned" in events())
+    assert "whole -> 2x 3g.20gb" in events()["Repartitioned"]["message"]

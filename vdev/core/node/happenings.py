@@ -8,6 +8,7 @@ from ..inventory.resources import Inventory
 from ..model.device import Health, Key
 from ..model.fault_effects import XidError
 from ..model.xid import APPLICATION_ERRORS, described
+from ..repartition import Progresses, State
 from .losses import Loss, Losses
 from .situation import Situation
 from .words import named, shortened
@@ -104,6 +105,19 @@ def _cut(profiles: Counter[str]) -> str:
     if not any(profiles):
         return "whole"
     return ", ".join(f"{number}x {profile}" for profile, number in sorted(profiles.items()) if profile)
+
+
+def of_layouts(before: Progresses, now: Progresses) -> tuple[Happening, ...]:
+    """Which layouts that a label of the node chose were refused, and why."""
+    if before is now:
+        return ()
+    failed = {name: each for name, each in now.items() if each.state is State.FAILED}
+    return tuple(
+        _said("RepartitionFailed", f"{each.label}={each.value} is refused: {each.sentence}", warning=True)
+        for name, each in failed.items()
+        if (last := before.get(name)) is None
+        or (last.state, last.value, last.sentence) != (each.state, each.value, each.sentence)
+    )
 
 
 def of_situation(before: Situation, now: Situation) -> tuple[Happening, ...]:

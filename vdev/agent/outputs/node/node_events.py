@@ -17,9 +17,10 @@ import structlog
 
 from ....core.decide import Plan
 from ....core.inventory.resources import EMPTY, Inventory
-from ....core.node.happenings import Happening, Xids, of_losses, of_partitions, of_situation, of_xids
+from ....core.node.happenings import Happening, Xids, of_layouts, of_losses, of_partitions, of_situation, of_xids
 from ....core.node.losses import NONE, Losses
 from ....core.node.situation import NOTHING, Situation
+from ....core.repartition import Progresses
 from ....kube import EVENTS, Conflict, Missing
 from .api_output import ApiOutput, NodeAccess
 
@@ -58,6 +59,7 @@ class NodeEvents(ApiOutput):
         self._unregistered: Mapping[str, float] = {}  # since when each is not
         self._lost: Losses = NONE
         self._xids: Xids = {}
+        self._choices: Progresses = {}
         self._base: Inventory = EMPTY
         self._is_on = False
         self._cancel: Callable[[], object] = lambda: None
@@ -73,7 +75,9 @@ class NodeEvents(ApiOutput):
             recut = of_partitions(self._base, plan.base) if was_on else ()
             xids = of_xids(self._xids if was_on else {}, plan.xids)
             losses = of_losses(self._lost, plan.lost, plan.devices)
-            self._add((*of_situation(self._seen, now), *recut, *xids, *losses))
+            refused = of_layouts(self._choices if was_on else {}, plan.choices)
+            self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
+        self._choices = plan.choices
         self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.base, plan.xids
 
     def _lasting(self, situation: Situation) -> Situation:
