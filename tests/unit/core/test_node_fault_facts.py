@@ -1,0 +1,69 @@
+"""What fault rules say of the node, as facts of the core: Xids, conditions, Events."""
+
+from vdev.core.faults import targets
+from vdev.core.faults.targets import Afflictions
+from vdev.core.model.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition, XidError
+from vdev.core.model.xid import APPLICATION_ERRORS, TEXTS, described
+from vdev.core.node.conditions import NodeCondition, conditions
+from vdev.core.node.happenings import Happening, of_situation, of_xids
+from vdev.core.node.losses import NONE
+from vdev.core.node.situation import NOTHING, Situation
+from vdev.core.spec import ConditionSpec
+
+GPU = "nvidia.com/gpu"
+FALLEN, FAULT = XidError(79, "fallen"), XidError(31, "program")
+
+
+def test_the_table():
+    """The application's errors are those of NVIDIA's device plugin, and each has a text."""
+    assert {13, 31, 43, 45, 68, 109} == APPLICATION_ERRORS
+    assert TEXTS.keys() >= APPLICATION_ERRORS
+    assert ("Xid 79: GPU has fallen off the bus", "Xid 500") == (described(79), described(500))
+
+
+def test_xids_are_of_devices_that_are_there(build):
+    """Of all replicas of a device together, and of none that is gone."""
+    shared = build.inventory(build.entry(), sharing=build.sharing({"name": GPU, "replicas": 2}))
+    first = [slot.id for slot in shared.resources[GPU].slots if slot.device.raw.index == 0]
+    found = {(GPU, first[0]): (FALLEN,), (GPU, first[1]): (FALLEN, FAULT), (GPU, "gone"): (FALLEN,)}
+    assert {(GPU, "GPU-gggg0"): (FALLEN, FAULT)} == targets.xids(shared, Afflictions(xids=found))
+
+
+def test_events_of_xids():
+    """Each new one once, devices of one rule together."""
+    before = {(GPU, "a"): (FALLEN,)}
+    now = {(GPU, "a"): (FALLEN, FAULT), (GPU, "b"): (FALLEN,), (GPU, "c"): (FALLEN,)}
+    text = "Xid 79: GPU has fallen off the bus (fault rule 'fallen')"
+    other = "Xid 31: GPU memory page fault (fault rule 'program')"
+    assert {
+        Happening("NvidiaXID79Error", f"{GPU}: b, c: {text}", warning=True),
+        Happening("NvidiaXID31Warning", f"{GPU}: a: {other}", warning=True),
+    } == set(of_xids(before, now))
+    assert () == of_xids(now, {})
+
+
+def test_events_of_rules():
+    """As often as it was said since."""
+    hot = NodeEvent("GpuHot", "hot", warning=False)
+    assert [Happening("GpuHot", "hot")] * 2 == list(of_situation(NOTHING, Situation(announced={hot: 2})))
+    assert () == of_situation(Situation(announced={hot: 2}), Situation(announced={hot: 2}))
+
+
+def test_conditions_of_rules(build):
+    """Over those of entries, in their place, and beside them."""
+    entry = build.entry(conditions=(ConditionSpec(type="A"), ConditionSpec(type="B")))
+    rules = {"C": SetCondition("C", True, "Odd", "c"), "A": SetCondition("A", False, "Ill", "a")}
+    found = conditions([entry], NONE, rules)
+    assert ["A", "B", "C"] == [each.type for each in found]
+    assert NodeCondition("A", False, "Ill", "a") == found[0]
+    assert NodeCondition("C", True, "Odd", "c") == found[2]
+
+
+def test_which_requests_fail():
+    """Those of the rule's verbs and resources."""
+    failure = ApiFailure(403, verbs=frozenset({ApiVerb.PATCH}), resources=frozenset({ApiResource.NODES_STATUS}))
+    assert {(ApiVerb.PATCH, ApiResource.NODES_STATUS)} == failure.requests
+    assert failure.concerns("patch", "nodes/status")
+    assert not failure.concerns("patch", "nodes")
+    assert not failure.ends_watches
+    assert ApiFailure().ends_watches
