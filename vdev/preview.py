@@ -12,7 +12,7 @@ from .core.allocation.edits import ContainerEdits, cdi_documents, container_edit
 from .core.allocation.preferred import allocator_for
 from .core.decide import Decider, World
 from .core.inventory.resources import EMPTY, Inventory, Resource
-from .core.labels.hardware import Machine
+from .core.labels.values import Machine
 from .core.model.device import EMPTY as NOTHING
 from .core.model.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override

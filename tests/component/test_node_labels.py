@@ -64,7 +64,7 @@ async def test_they_stay_at_the_end_and_are_not_written_again(start_agent, accou
     assert OURS == labels()
     writes = api_server.writes
     again = await start_agent(config(), api_server=account)
-    await api_server.until(lambda: OURS == again.agent.node_api.labels.written)
+    await api_server.until(lambda: OURS == again.agent.node_api.document()["labels"]["written"])
     assert writes == api_server.writes
 
 
@@ -99,7 +99,7 @@ async def test_a_label_that_somebody_takes_over(start_agent, account, api_server
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
     await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": "iron"}}}, manager="kubectl")
-    await api_server.until(lambda: {"acme.dev/tier": "kubectl"} == agent.agent.node_api.labels.kept_by)
+    await api_server.until(lambda: {"acme.dev/tier": "kubectl"} == agent.agent.node_api.document()["labels"]["keptBy"])
     assert {"acme.dev/model": "X1", "acme.dev/tier": "iron"} == labels()
 
 

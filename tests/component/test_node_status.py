@@ -79,7 +79,7 @@ async def test_a_kubelet_that_computes_what_is_allocatable(start_agent, account,
     await api_server.until(lambda: "3" == status_of()["allocatable"][NPU])
     undone = {"status": {"allocatable": {NPU: "4"}}}
     await api_server.edit("nodes", "node-1", undone, manager="kubelet", subresource="status")
-    await api_server.until(lambda: agent.agent.node_api.status.kubelet_decides)
+    await api_server.until(lambda: agent.agent.node_api.document()["status"]["kubeletDecidesAllocatable"])
     writes = api_server.writes
     agent.edit(config(5))
     await api_server.until(lambda: "5" == status_of()["capacity"][NPU])
@@ -94,7 +94,7 @@ async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, a
     await agent.stop()
     before = api_server.writes
     again = await start_agent(config(conditions="true"), api_server=account, wait=False)
-    await api_server.until(lambda: again.agent.node_api.status.written)
+    await api_server.until(lambda: again.agent.node_api.document()["status"]["written"])
     for _ in range(60):
         turns = again.agent.turns
         again.clock.advance(60.0)

@@ -94,7 +94,7 @@ class Agent:
         )
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.node_api = NodeApi(options, self._situation, self.faults.engine.on_api)
-        label = NodeLabel(self.node_api.object, file_choice.LABEL)
+        label = NodeLabel(self.node_api.view, file_choice.LABEL)
         chooser = FileChooser(
             options.files, options.node, label=label, on_change=self.reload, intervals=intervals, clock=clock
         )
@@ -142,7 +142,7 @@ class Agent:
             self.metrics,
             faults=self.faults,
             steps=self.steps,
-            choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
+            choices=NodeChoices(options.node, self.node_api.view, self.due.mark),
             outputs=(
                 self.nodes,
                 self.cdi,
@@ -269,7 +269,7 @@ class Agent:
             "looking at all devices now and then": self.events.look_again,
         }
         lives = {
-            "following the Node": self.node_api.object.run,
+            "following the Node": self.node_api.follow,
             "waiting for serial lines": self.serial_lines.wait,
         }
         if (run_dir := self.options.run_dir) is not None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from .. import config
 from ..aio.clock import SYSTEM, Clock
+from ..api_server import Server
 from ..config import Loaded, Texts
 from ..core.intervals import Intervals
 from ..core.model import virtual_node
 from ..hostfs import HostRoot
-from ..kube import Server
 from ..observe.service_manager import ServiceManager
 
 

@@ -12,6 +12,7 @@ core's business, and of the outputs only their list is known here.
 
 import asyncio
 import functools
+import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import structlog
@@ -20,7 +21,7 @@ from ..config import Loaded
 from ..core import repartition
 from ..core.decide import Decider, Plan, World
 from ..core.inventory.resources import EMPTY, Inventory
-from ..core.labels.hardware import Machine
+from ..core.labels.values import Machine
 from ..core.model.device import Health, Key
 from ..core.model.problem import Problem, errors
 from ..core.repartition import Progresses
@@ -29,6 +30,7 @@ from ..core.retention.retain import Dropped, Retired, dropped
 from ..core.spec import LabelOutput, Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
+from ..hostfs import HostRoot
 from ..hostfs.machine_type import machine_type
 from ..observe.metrics import Metrics
 from .fault_control import FaultControl
@@ -296,7 +298,7 @@ class Reconciler:
 
     async def _decide(self) -> None:
         if self._machine is None and self.spec.node.labels is not LabelOutput.OFF:
-            product = await asyncio.to_thread(machine_type, self._options.host)
+            product = await asyncio.to_thread(_machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
         if sum(len(resource.slots) for resource in self.base.resources.values()) < _LONG:
@@ -369,6 +371,12 @@ class Reconciler:
         for problem in self.problems:
             if problem not in told and problem not in self._config.left_out:
                 _log("problem in the configuration", problem)
+
+
+def _machine_type(host: HostRoot) -> str:
+    """The machine's model, for labels; their makers are imported meanwhile, which is no work for the loop."""
+    importlib.import_module("..core.labels.node_labels", __package__)
+    return machine_type(host)
 
 
 def _log(event: str, problem: Problem) -> None:

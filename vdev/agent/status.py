@@ -113,7 +113,7 @@ def not_ready(agent: Running) -> list[str]:
         return [agent.waiting or "starting", *map(str, agent.steps.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
-    if agent.reconciler.spec.node.status and not agent.node_api.status.written:
+    if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
         missing.append("the Node's status does not have the resources yet")
     return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 

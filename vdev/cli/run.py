@@ -59,9 +59,9 @@ def agent_options(chosen: "Settings") -> "Options":
     """What the command's options mean to the agent."""
     from .. import config  # as above
     from ..agent import Options
+    from ..api_server import find_server
     from ..hostfs import HostRoot
     from ..hostfs.boot_id import boot_id
-    from ..kube import find_server
     from ..observe import service_manager
 
     load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)

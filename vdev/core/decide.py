@@ -20,8 +20,7 @@ from .inventory import resources
 from .inventory.arrange import arrange
 from .inventory.difference import diff, settled
 from .inventory.resources import EMPTY, Inventory
-from .labels.hardware import Machine
-from .labels.node_labels import NO_LABELS, Labels, node_labels
+from .labels.values import NO_LABELS, Labels, Machine
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
 from .model.fault_effects import CdiFault, XidError
@@ -122,6 +121,11 @@ class Plan:
         """What is to become free: of retired devices, and for a layout that a label chose."""
         return frozenset(self.retired).union(*(each.doubted for each in self.choices.values()))
 
+    @property
+    def tells_of_node(self) -> bool:
+        """Whether anything is to be said of the node beside the lists of devices."""
+        return self.node != NodeSpec() or bool(self.labels)
+
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
         return self.holdings.complete and device not in self.held
@@ -213,6 +217,8 @@ class Decider:
         def made(last: Labels | None) -> Labels:
             there = targets.drop(world.base, away)
             found = _found(world.found, world.base, there) if away else world.found
+            from .labels.node_labels import node_labels  # with all makers, for those who want labels
+
             labels = node_labels(world.spec, world.node, found, there, world.machine)
             return last if labels == last and last is not None else labels
 

@@ -6,6 +6,7 @@
 Making an `Api` costs nothing. The client library is imported and a connection made with the first request.
 """
 
+from ..api_server import NO_SERVER, Server, find_server
 from .answers import (
     Call,
     Conflict,
@@ -22,7 +23,6 @@ from .api import MANAGER, Api, PatchType
 from .calls import NO_FAULT, Fault, FaultHook
 from .follow import Back, Change, Changed, Listed, Lost, Removed
 from .kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
-from .server import NO_SERVER, Server, find_server
 
 __all__ = [
     "EVENTS",

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..aio.clock import SYSTEM, Clock
+from ..api_server import Server
 from ..core.intervals import PRODUCTION, Intervals
 from .answers import Call
 from .calls import NO_FAULT, Calls, FaultHook, Request
 from .follow import Change, Listed, Selection, follow, listing
 from .kinds import Kind
-from .server import Server
 
 MANAGER = "vdev"
 

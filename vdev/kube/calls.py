@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ..aio.backoff import Backoff
 from ..aio.clock import Clock
 from ..aio.interruption import Interrupted, Interruption
+from ..api_server import Server
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
 from .answers import Call, Denied, FieldConflict, Throttled, Unreachable, error_of
-from .server import Server
 
 if TYPE_CHECKING:
     from .connection import Answer, Connection

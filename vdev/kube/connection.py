@@ -21,9 +21,9 @@ import yaml
 from lightkube.config import client_adapter
 from lightkube.config.models import Cluster, User
 
+from ..api_server import Server
 from ..errors import reason_of
 from .answers import Call, Unconfigured, Unreachable
-from .server import Server
 
 _AGENT = "vdev"
 _FOREVER = httpx.Timeout(None)  # the deadlines are those of the clock that was handed in

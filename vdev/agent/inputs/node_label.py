@@ -3,20 +3,46 @@
 Without a service account, or without the permission, the node counts as unlabelled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import structlog
 
-from ...kube import Throttled, Unreachable
-from .node_object import NodeObject
+from ...errors import ApiServerError
 
 log = structlog.get_logger(__name__)
+
+
+class NodeView(Protocol):
+    """This agent's own Node, as the API server has it."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels; none where it is not known."""
+
+    @property
+    def trouble(self) -> ApiServerError | None:
+        """Why what is known of it may be old, or is not known."""
+
+    @property
+    def unanswered(self) -> bool:
+        """The last reading got no answer, so that another one may tell."""
+
+    @property
+    def has_server(self) -> bool:
+        """Whether there is an API server to ask."""
+
+    async def read(self) -> None:
+        """Ask for it now, once, without following it."""
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Follow the Node from now on, and be told when it is another one."""
 
 
 class NodeLabel:
     """The value of the label: `value` is the last one known, empty for none."""
 
-    def __init__(self, node: NodeObject, label: str) -> None:
+    def __init__(self, node: NodeView, label: str) -> None:
         self.value = ""
         self.trouble = ""
         self._node = node
@@ -25,7 +51,7 @@ class NodeLabel:
     @property
     def unanswered(self) -> bool:
         """The last reading got no answer, so that another one may tell."""
-        return isinstance(self._node.trouble, Unreachable | Throttled)
+        return self._node.unanswered
 
     async def read(self) -> bool:
         """Ask the API server; True when the value is another one now. What may pass leaves the last known value."""

@@ -14,7 +14,20 @@ from ...aio.backoff import Backoff
 from ...aio.clock import Clock
 from ...core.intervals import Intervals
 from ...errors import ApiServerError
-from ...kube import NO_SERVER, NODES, Api, Changed, Denied, Listed, Lost, Missing, Removed, Unconfigured
+from ...kube import (
+    NO_SERVER,
+    NODES,
+    Api,
+    Changed,
+    Denied,
+    Listed,
+    Lost,
+    Missing,
+    Removed,
+    Throttled,
+    Unconfigured,
+    Unreachable,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +66,11 @@ class NodeObject:
     def has_server(self) -> bool:
         """Whether there is an API server to ask."""
         return self._api is not None
+
+    @property
+    def unanswered(self) -> bool:
+        """The last reading got no answer, so that another one may tell."""
+        return isinstance(self.trouble, Unreachable | Throttled)
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -18,14 +18,6 @@ from ..spec import EntrySpec, MigStrategy, Spec, VirtualSource
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """What labels tell of the machine: its model (empty: unknown), and the Unix time of the start, None for no time."""
-
-    product: str = ""
-    started_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Hardware:
     """One physical device of a maker. `parts` are its partitions, or None where it is not cut; a device may be cut into
     none.

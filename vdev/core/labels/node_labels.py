@@ -5,27 +5,16 @@ there: health does not matter, and a labeller would not know it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ..inventory.resources import Inventory
 from ..model import label_syntax
-from ..model.device import EMPTY, RawDevice
+from ..model.device import RawDevice
 from ..model.problem import Problem, warning
 from ..spec import Spec
 from . import amd, entry_labels, gke, intel, nvidia
-from .hardware import NVIDIA, Hardware, Machine, hardware, maker
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """The labels by key, sorted, and what is wrong or doubtful about them."""
-
-    values: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    problems: tuple[Problem, ...] = ()
-
-
-NO_LABELS = Labels()
+from .hardware import NVIDIA, Hardware, hardware, maker
+from .values import Labels, Machine
 
 
 def node_labels(

@@ -11,7 +11,8 @@ from ..inventory.naming import name_of_partition, name_of_whole
 from ..model.problem import Problem, warning
 from ..partitions.geometry import Profile
 from ..spec import MigStrategy, SharedResource, SharingKind, Spec, VirtualSource
-from .hardware import Hardware, Machine
+from .hardware import Hardware
+from .values import Machine
 
 _GPU = "nvidia.com/gpu"
 _MIB = 2**20

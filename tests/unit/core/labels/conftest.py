@@ -5,8 +5,8 @@ import pytest
 from vdev import config
 from vdev.core.inventory.arrange import arrange
 from vdev.core.inventory.virtual_devices import devices
-from vdev.core.labels.hardware import Machine
 from vdev.core.labels.node_labels import node_labels
+from vdev.core.labels.values import Machine
 
 
 @pytest.fixture

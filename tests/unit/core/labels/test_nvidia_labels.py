@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.core.labels.hardware import Machine
+from vdev.core.labels.values import Machine
 
 NODE = {
     "nvidia.com/cuda.driver-version.full": "580.95.05",

@@ -8,7 +8,7 @@ from vdev import config
 from vdev.core.decide import Decider, World
 from vdev.core.faults.targets import Afflictions
 from vdev.core.inventory.virtual_devices import devices
-from vdev.core.labels.hardware import Machine
+from vdev.core.labels.values import Machine
 from vdev.core.model.device import Health
 
 TEXT = """

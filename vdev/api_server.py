@@ -1,6 +1,7 @@
 """Which API server, and as whom: a context of a kubeconfig file, else the pod's own service account, else none.
 
-Only where things are is decided here. They are read when a connection is made, and again when they change.
+Only where things are is decided here. They are read when a connection is made, and again when they change. It is
+apart from `kube`, which whoever only names a server does not need.
 """
 
 import os
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..hostfs.look import exists
+from .hostfs.look import exists
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NO_SERVER = "no API server is known: give --kubeconfig FILE, or give the pod a service account with its token mounted"

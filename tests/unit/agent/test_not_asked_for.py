@@ -1,0 +1,69 @@
+"""What a configuration does not ask for is not imported, though it is a part of the agent."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+RUN = """
+import asyncio, json, sys
+from pathlib import Path
+from vdev.agent import Agent
+from vdev.cli import options, parsed, run
+from vdev.sim import Kubelet
+
+async def main(root):
+    flags = ["--config-file", f"{root}/vdev.yaml", "--kubelet-dir", f"{root}/k", "--cdi-dir", f"{root}/cdi"]
+    flags += ["--run-dir", f"{root}/run", "--state-dir", f"{root}/state", "--host-root", f"{root}/h"]
+    flags += ["--features-dir", f"{root}/features", "--node-name", "n"]
+    agent = Agent(run.agent_options(options.read(parsed(["run", *flags]), {})))
+    async with Kubelet(Path(root) / "k") as kubelet, asyncio.TaskGroup() as group:
+        task = group.create_task(agent.run())
+        await kubelet.wait_until(lambda: agent.turns > 1 and kubelet.listed().get("acme.dev/npu"), what="the devices")
+        agent.stop()
+        await task
+    print(json.dumps({"modules": sorted(sys.modules), "status": agent.node_api.document()}))
+
+asyncio.run(main(sys.argv[1]))
+"""
+PLAIN = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n"
+NODE = ("vdev.kube", "vdev.agent.node_side", "vdev.agent.outputs.node", "vdev.agent.inputs.node_object", "lightkube")
+LABELS = (
+    "vdev.core.labels.node_labels",
+    "vdev.core.labels.nvidia",
+    "vdev.core.labels.amd",
+    "vdev.core.labels.hardware",
+)
+
+
+def ran(directory, config):
+    """What is imported after a life with this configuration, of what nobody needs but who asks; and the status."""
+    (directory / "vdev.yaml").write_text(config)
+    (directory / "h" / "dev").mkdir(parents=True)
+    (directory / "k" / "device-plugins").mkdir(parents=True)
+    command = [sys.executable, "-c", RUN, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    found = json.loads(done.stdout.splitlines()[-1])
+    names = {name for name in found["modules"] if any(f"{name}.".startswith(f"{each}.") for each in (*NODE, *LABELS))}
+    return names, found["status"]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A life with nothing but devices."""
+    return ran(tmp_path_factory.mktemp("p"), PLAIN)
+
+
+def test_devices_alone_import_nothing_for_the_node(plain):
+    """Neither the client of the API server, nor what would be written there."""
+    assert set() == plain[0]
+
+
+def test_whoever_asks_gets_it(tmp_path, plain):
+    """Labels for a file need no API server's library; the status has the same keys, before and after."""
+    names, status = ran(tmp_path, "node: {labels: nfd}\n" + PLAIN)
+    assert {"vdev.agent.node_side", "vdev.core.labels.nvidia"} <= names
+    assert "lightkube" not in names
+    assert str(tmp_path / "features" / "vdev") == status["features"]["file"] or not status["features"]["file"]
+    assert status | {"features": {"file": None}} == plain[1]
