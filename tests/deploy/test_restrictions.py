@@ -171,7 +171,8 @@ async def test_the_pod_has_what_it_needs(able, place, overlay):
         try:
             run_dir = pod.volumes["run"]
             status = await status_when(run_dir, lambda status: status["ready"] and status["resources"], process)
-            assert [] == [each for each in status["problems"] if each["severity"] == "error"]
+            wrong = [each["message"] for each in status["problems"] if each["severity"] == "error"]
+            assert [] == [each for each in wrong if "no API server is known" not in each]  # there is none here
             assert "default.yaml" in status["config"]["choice"]
             assert status["podResources"]["readable"]
             state = Path(f"/proc/{process.pid}/status").read_text()

@@ -45,8 +45,8 @@ def test_every_mapping_with_known_keys_is_closed_and_described() -> None:
 def test_the_examples_are_valid_for_both(path: Path, validator: Any) -> None:
     """Each file under configs/ loads, and editors agree."""
     document = yaml.safe_load(path.read_text())
-    if not isinstance(document, dict) or "kind" in document:
-        pytest.skip("not a configuration but a Kubernetes object")
+    if not isinstance(document, dict) or document.keys() & {"kind", "mig-configs"}:
+        pytest.skip("not a configuration but a Kubernetes object, or layouts that one names")
     assert [] == [error.message for error in validator.iter_errors(document)]
     config.load([path])
 
