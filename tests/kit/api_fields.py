@@ -12,7 +12,7 @@ LIST_KEYS = {
     ("metadata", "ownerReferences"): ("uid",),
     ("status", "conditions"): ("type",),
     ("status", "addresses"): ("type",),
-    ("status", "devices"): ("driver", "device", "pool"),  # of a ResourceClaim
+    ("status", "devices"): ("driver", "device", "pool", "shareID"),  # of a ResourceClaim
     ("status", "reservedFor"): ("uid",),
     ("spec", "containers"): ("name",),
 }

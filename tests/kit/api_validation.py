@@ -23,6 +23,7 @@ _PART = (
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _LONGEST, _LONGEST_PREFIX, _LONGEST_MESSAGE = 63, 253, 1024
+_MOST_CONDITIONS = 8  # of a device in a claim's status
 _STANDARD = {"cpu", "memory", "pods", "ephemeral-storage", "storage"}
 SCHEMA = "1.36.0"
 
@@ -40,6 +41,8 @@ def causes(kind, document):
         found += _node(document)
     if kind == "Event":
         found += _event(document)
+    if kind == "ResourceClaim":
+        found += _claim(document)
     return found + [("", text) for text in _by_schema(document)]
 
 
@@ -117,6 +120,27 @@ def _event(document):
         yield "reportingController", "Required value"
     if document.get("eventTime") and not all(document.get(each) for each in ("action", "reportingInstance")):
         yield "action", "Required value: with eventTime, action and reportingInstance as well"
+
+
+def _claim(document):
+    status = document.get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    names = ("driver", "pool", "device", "shareID")
+    allocated = [tuple(each.get(name) for name in names) for each in results]
+    seen = set()
+    for index, each in enumerate(status.get("devices") or ()):
+        at, key = f"status.devices[{index}]", tuple(each.get(name) for name in names)
+        if key not in allocated:
+            yield at, f'Invalid value: "{"/".join(map(str, key[:3]))}": must be an allocated device in the claim'
+        if key in seen:
+            yield at, f'Duplicate value: "{"/".join(map(str, key[:3]))}"'
+        seen.add(key)
+        if len(each.get("conditions") or ()) > _MOST_CONDITIONS:
+            yield f"{at}.conditions", f"Too many: must have at most {_MOST_CONDITIONS} items"
+        for number, condition in enumerate(each.get("conditions") or ()):
+            for name in ("type", "status", "reason", "lastTransitionTime"):
+                if not condition.get(name):
+                    yield f"{at}.conditions[{number}].{name}", "Required value"
 
 
 def _by_schema(document):

@@ -3,9 +3,23 @@
 import json
 from pathlib import Path
 
+import grpc
+
 from vdev.core import spec
 from vdev.core.inventory.resources import Resource
 from vdev.core.model.device import Device, RawDevice, Slot
+from vdev.pb import (
+    dra_health_v1_pb2,
+    dra_health_v1_pb2_grpc,
+    dra_health_v1alpha1_pb2,
+    dra_health_v1alpha1_pb2_grpc,
+    dra_v1_pb2,
+    dra_v1_pb2_grpc,
+    dra_v1beta1_pb2,
+    dra_v1beta1_pb2_grpc,
+    pluginregistration_v1_pb2,
+    pluginregistration_v1_pb2_grpc,
+)
 
 CDI_SCHEMA = json.loads((Path(__file__).parent / "cdi.schema.json").read_text())
 
@@ -43,3 +57,80 @@ def resource(*devices, **entry):
     """A resource with these devices."""
     gpu = spec.EntrySpec(name="gpu", resource="acme.dev/gpu", source=spec.VirtualSource(count=len(devices)), **entry)
     return Resource("acme.dev/gpu", tuple(Slot(each.id, each) for each in devices), {"gpu": gpu})
+
+
+class Kubelet:
+    """The kubelet's side: it finds the sockets of a directory and calls what they announce."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.registry.mkdir(parents=True, exist_ok=True)
+        self._channels = []
+
+    @property
+    def registry(self):
+        """Where drivers are found."""
+        return self.directory / "plugins_registry"
+
+    @property
+    def sockets(self):
+        """Those that are there, as the plugin watcher sees them."""
+        return sorted(each for each in self.registry.iterdir() if each.is_socket() and not each.name.startswith("."))
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        for each in self._channels:
+            await each.close()
+
+    def channel(self, socket):
+        """A connection to a socket."""
+        self._channels.append(grpc.aio.insecure_channel(f"unix:{socket}"))
+        return self._channels[-1]
+
+    async def register(self, socket=None, *, error=""):
+        """Ask the driver at this socket, or at the only one, what it is, and tell it that it is registered."""
+        (found,) = [socket] if socket else self.sockets
+        stub = pluginregistration_v1_pb2_grpc.RegistrationStub(self.channel(found))
+        info = await stub.GetInfo(pluginregistration_v1_pb2.InfoRequest(), timeout=10)
+        status = pluginregistration_v1_pb2.RegistrationStatus(plugin_registered=not error, error=error)
+        await stub.NotifyRegistrationStatus(status, timeout=10)
+        return Driver(info, self.channel(info.endpoint))
+
+
+class Driver:
+    """A driver that registered: its calls, with plain values."""
+
+    def __init__(self, info, channel):
+        self.info = info
+        self._stubs = {
+            "v1": (dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginStub(channel)),
+            "v1beta1": (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginStub(channel)),
+        }
+        self._health = {
+            "v1": (dra_health_v1_pb2, dra_health_v1_pb2_grpc.DRAResourceHealthStub(channel)),
+            "v1alpha1": (dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc.DRAResourceHealthStub(channel)),
+        }
+
+    async def prepare(self, *claims, version="v1"):
+        """NodePrepareResources of these ResourceClaims; the answers by uid."""
+        pb, stub = self._stubs[version]
+        request = pb.NodePrepareResourcesRequest(claims=_named(claims))
+        return dict((await stub.NodePrepareResources(request, timeout=45)).claims)
+
+    async def unprepare(self, *claims, version="v1"):
+        """NodeUnprepareResources; the errors by uid."""
+        pb, stub = self._stubs[version]
+        request = pb.NodeUnprepareResourcesRequest(claims=_named(claims))
+        answer = await stub.NodeUnprepareResources(request, timeout=45)
+        return {uid: each.error for uid, each in answer.claims.items()}
+
+    def watch(self, version="v1alpha1"):
+        """The health stream."""
+        pb, stub = self._health[version]
+        return stub.NodeWatchResources(pb.NodeWatchResourcesRequest())
+
+
+def _named(claims):
+    return [{name: each["metadata"][name] for name in ("namespace", "uid", "name")} for each in claims]

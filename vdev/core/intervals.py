@@ -22,7 +22,10 @@ class Intervals:
     look_at_label: float = 30.0  # of the node, where it may not be watched
     watch_again: float = 600.0  # after which it is tried whether it may be
     look_at_lock: float = 0.02  # while another agent serves the kubelet: the node has no devices until this one does
+    look_at_claims_lock: float = 0.02  # while another instance of a DRA driver works on claims
     look_for_directory: float = 0.5  # of the kubelet, while there is none
+
+    repeat_health: float = 10.0  # to a kubelet, of a DRA driver's devices; they read Unknown after three times as much
 
     # Before another attempt.
     retry_virtual_node: float = 5.0  # what could not be made in the device directory

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..allocation.cdi import Document, is_document
+from .claim import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +60,11 @@ class PreparedClaim:
     def __str__(self) -> str:
         return f"ResourceClaim {self.namespace}/{self.name}"
 
-    def is_like(self, other: "PreparedClaim") -> bool:
-        """Whether the same devices are in it for the same requests; what is injected may have changed."""
-        return _allocated(self) == _allocated(other)
+    def is_of(self, claim: Claim) -> bool:
+        """Whether it is what the claim is allocated now: the same devices for the same requests."""
+        return [(each.pool, each.device, each.share_id, each.admin, each.requests) for each in self.devices] == [
+            (each.pool, each.device, each.share_id, each.admin, (each.main_request,)) for each in claim.results
+        ]
 
     def conflict(self, others: Iterable["PreparedClaim"]) -> str:
         """Why it cannot be prepared beside these, in a sentence; the empty string where it can."""
@@ -78,10 +81,6 @@ class PreparedClaim:
                             f"for {other}, whose pods have not ended"
                         )
         return ""
-
-
-def _allocated(claim: PreparedClaim) -> list[tuple[object, ...]]:
-    return [(each.pool, each.device, each.share_id, each.admin, each.requests) for each in claim.devices]
 
 
 def as_json(claim: PreparedClaim) -> dict[str, Any]:

@@ -352,3 +352,37 @@ class XidError:
 
     number: int
     rule: str
+
+
+# --- of a DRA driver --------------------------------------------------------------------------------------------------
+
+
+class ClaimCall(StrEnum):
+    """The calls that the kubelet makes about claims."""
+
+    PREPARE = "NodePrepareResources"
+    UNPREPARE = "NodeUnprepareResources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimFault:
+    """What happens to one such call: it waits `delay` seconds, then hangs, fails as a whole, or has a wrong answer.
+
+    `refuse` is the error of each claim in it. With `wrong_device` another device than the allocated one is answered;
+    with `skip` the first claim has no answer.
+    """
+
+    rule: str
+    delay: float = 0.0
+    hang: bool = False
+    fail: Fail | None = None
+    refuse: str = ""
+    wrong_device: bool = False
+    skip: bool = False
+
+
+class HealthStreamFault(StrEnum):
+    """What becomes of the health streams: nothing comes any more, or they end."""
+
+    SILENT = "silent"
+    ENDED = "ended"

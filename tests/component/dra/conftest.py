@@ -1,0 +1,115 @@
+"""DRA drivers over real sockets, beside an API server of the tests and the kubelet's side of them."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+
+import pytest
+import structlog
+from blockbuster import blockbuster_ctx
+
+import vdev
+import vdev.sim
+from tests.kit import dra, quick
+from vdev.aio.clock import LeapClock
+from vdev.core.claims.prepare import Published
+from vdev.core.intervals import Intervals
+from vdev.dra.driver import DraDriver
+from vdev.dra.fault_hooks import NO_FAULTS
+from vdev.dra.places import Places
+
+DRIVER = "gpu.acme.dev"
+
+
+@dataclass(slots=True)
+class Running:
+    """A driver at work."""
+
+    driver: DraDriver
+    clock: LeapClock
+    task: asyncio.Task
+    logs: list = field(default_factory=list)
+
+    async def until(self, condition):
+        """Wait for something."""
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.005)
+                if self.task.done():
+                    await self.task
+
+    async def stop(self):
+        """End it."""
+        self.driver.stop()
+        await self.task
+
+
+@pytest.fixture
+def published():
+    """What the node publishes, by device: two whole devices and one in shares; a test may change it."""
+    devices = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
+    resource = dra.resource(*devices.values())
+    return {
+        name: Published(device=device, resource=resource, shared=name == "gpu-2") for name, device in devices.items()
+    }
+
+
+@pytest.fixture
+async def kubelet(directory):
+    """A kubelet's directory, and its side of the sockets below it."""
+    async with dra.Kubelet(directory / "kubelet") as running:
+        yield running
+
+
+@pytest.fixture
+def cdi_dir(directory):
+    """Where CDI specifications are."""
+    return directory / "cdi"
+
+
+@pytest.fixture
+async def start_driver(kubelet, cdi_dir, published, request):
+    """Start a driver; `wait` until it serves. `api` is the tests' API server unless another one, or None, is given."""
+    async with contextlib.AsyncExitStack() as stack:
+        logs = stack.enter_context(structlog.testing.capture_logs())
+        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim]))
+
+        def find(pool, device):
+            return (
+                published.get(device, "this node has none of that name") if pool == "node-1" else "another node's pool"
+            )
+
+        async def start(api, *, pod_uid="", faults=NO_FAULTS, wait=True, name=DRIVER, kubelet_dir=None, **intervals):
+            clock = LeapClock()
+            driver = DraDriver(
+                Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
+                api=api,
+                find=find,
+                faults=faults,
+                intervals=Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals),
+                clock=clock,
+            )
+            running = Running(driver, clock, asyncio.create_task(driver.run(), name=f"driver {name}"), logs)
+            stack.push_async_callback(_end, running)
+            if wait:
+                await running.until(driver.places.registration_socket.exists)
+            return running
+
+        yield start
+
+
+async def _end(running):
+    if not running.task.done():
+        await running.stop()
+
+
+@pytest.fixture
+def allocate(api_server):
+    """Make a ResourceClaim with an allocation, as the scheduler does it."""
+
+    async def make(name, *results, driver=DRIVER, **more):
+        document = dra.claim(name, *results, driver=driver, **more)
+        status = document.pop("status")
+        return await api_server.add("resourceclaims", document, namespace="default", status=status)
+
+    return make

@@ -1,0 +1,320 @@
+"""Prepare and unprepare over real sockets: answers, CDI files, the record; each error of a claim in a sentence."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from tests.kit import dra
+
+DRIVER = "gpu.acme.dev"
+KIND = f"k8s.{DRIVER}/claim"
+
+
+@pytest.fixture
+async def driver(api, start_driver, kubelet):
+    """A driver that is registered."""
+    running = await start_driver(api)
+    return running, await kubelet.register()
+
+
+def uid(claim):
+    return claim["metadata"]["uid"]
+
+
+def document(cdi_dir, claim):
+    """The claim's CDI specification."""
+    return json.loads((cdi_dir / f"k8s.{DRIVER}-claim_{uid(claim)}.json").read_text())
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir, version):
+    """The answer names what can be resolved; at the end nothing is left."""
+    running, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"), ("r", "gpu-1"))
+    answer = (await kubelet.prepare(claim, version=version))[uid(claim)]
+    assert "" == answer.error
+    assert [("node-1", "gpu-0", ["r"]), ("node-1", "gpu-1", ["r"])] == [
+        (each.pool_name, each.device_name, [*each.request_names]) for each in answer.devices
+    ]
+    assert [f"{KIND}={uid(claim)}-gpu-0", f"{KIND}={uid(claim)}_r"] == [*answer.devices[0].cdi_device_ids]
+    found = document(cdi_dir, claim)
+    jsonschema.validate(found, dra.CDI_SCHEMA)
+    edits = {each["name"]: each["containerEdits"] for each in found["devices"]}
+    assert {"env": ["ACME_DEV_GPU_VISIBLE_DEVICES=GPU-0,GPU-1"]} == edits[f"{uid(claim)}_r"]
+    assert {uid(claim)} == running.driver.prepared.keys()
+    assert {uid(claim): ""} == await kubelet.unprepare(claim, version=version)
+    assert [] == [*cdi_dir.iterdir()]
+    assert {} == running.driver.prepared
+
+
+async def test_both_calls_may_come_again(driver, allocate, cdi_dir):
+    """The same answer; and what nobody knows is unprepared as well."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    first = await kubelet.prepare(claim)
+    assert first == await kubelet.prepare(claim)
+    assert {uid(claim): ""} == await kubelet.unprepare(claim)
+    assert {uid(claim): ""} == await kubelet.unprepare(claim)
+    assert [] == [*cdi_dir.iterdir()]
+    assert first == await kubelet.prepare(claim)
+
+
+async def test_a_lost_file_is_written_again(driver, allocate, cdi_dir):
+    """By a second call, as after a reboot."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    await kubelet.prepare(claim)
+    before = document(cdi_dir, claim)
+    (cdi_dir / f"k8s.{DRIVER}-claim_{uid(claim)}.json").unlink()
+    await kubelet.prepare(claim)
+    assert before == document(cdi_dir, claim)
+
+
+async def test_a_prepared_claim_is_answered_whatever_became_of_its_devices(driver, allocate, published, api_server):
+    """Its pods have them: a device that is gone, and an API server that is away, change nothing."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    first = await kubelet.prepare(claim)
+    del published["gpu-0"]
+    assert first == await kubelet.prepare(claim)
+    api_server.fail(status=500)
+    assert first == await kubelet.prepare(claim)
+
+
+async def test_a_new_allocation_of_the_same_claim_replaces_the_old_one(driver, allocate, api_server, cdi_dir):
+    """A kubelet that forgot to unprepare: nobody runs with the old devices."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    await kubelet.prepare(claim)
+    other = dra.claim("c", ("r", "gpu-1"), driver=DRIVER)["status"]
+    await api_server.edit("resourceclaims", "c", {"status": other}, namespace="default", subresource="status")
+    answer = (await kubelet.prepare(claim))[uid(claim)]
+    assert ["gpu-1"] == [each.device_name for each in answer.devices]
+    assert f"{uid(claim)}-gpu-1" in {each["name"] for each in document(cdi_dir, claim)["devices"]}
+    again = await allocate("d", ("r", "gpu-0"))
+    assert "" == (await kubelet.prepare(again))[uid(again)].error
+
+
+async def test_several_claims_each_have_their_answer(driver, allocate):
+    """One that cannot be prepared leaves the others alone."""
+    _, kubelet = driver
+    good, bad = await allocate("good", ("r", "gpu-0")), await allocate("bad", ("r", "gpu-9"))
+    answers = await kubelet.prepare(good, bad)
+    assert "" == answers[uid(good)].error
+    assert "device gpu-9 of pool node-1 is not to be had: this node has none of that name" == answers[uid(bad)].error
+    assert not answers[uid(bad)].devices
+    assert {uid(good): "", uid(bad): ""} == await kubelet.unprepare(good, bad)
+
+
+async def test_a_container_that_uses_all_requests_gets_one_list(driver, allocate):
+    """By an item that no single request matches, after all others."""
+    _, kubelet = driver
+    claim = await allocate("c", ("a", "gpu-0"), ("b", "gpu-1"))
+    devices = (await kubelet.prepare(claim))[uid(claim)].devices
+    assert [["a"], ["b"], ["*"]] == [[*each.request_names] for each in devices]
+    assert [f"{KIND}={uid(claim)}"] == [*devices[2].cdi_device_ids]
+    assert ("node-1", "gpu-1") == (devices[2].pool_name, devices[2].device_name)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+async def test_a_claim_that_is_gone_is_refused(driver, allocate, api_server):
+    """Deleted, or another one of the same name."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    await api_server.remove("resourceclaims", "c", namespace="default")
+    assert "there is no ResourceClaim c in default" == (await kubelet.prepare(claim))[uid(claim)].error
+    new = await allocate("c", ("r", "gpu-0"))
+    assert (
+        f"ResourceClaim default/c is another one by now: its uid is {uid(new)}, and {uid(claim)} was to be prepared; "
+        "delete the pod, so that a new one gets the new claim"
+    ) == (await kubelet.prepare(claim))[uid(claim)].error
+
+
+async def test_without_permission_it_says_which_one_is_missing(driver, allocate, api_server):
+    """Also for a claim that is prepared: nobody can tell what it is now."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    api_server.permissions = set()
+    error = (await kubelet.prepare(claim))[uid(claim)].error
+    assert "may not get resourceclaims in resource.k8s.io" in error
+    assert "give it a role with the verb get on resourceclaims" in error
+
+
+async def test_without_an_api_server_it_says_so(start_driver, kubelet):
+    """Nothing can be prepared then."""
+    await start_driver(None)
+    claim = {"metadata": {"namespace": "default", "name": "c", "uid": "0c3c7f4e"}}
+    error = (await (await kubelet.register()).prepare(claim))["0c3c7f4e"].error
+    assert error.startswith("there is no API server") or "no API server" in error
+
+
+async def test_an_api_server_that_is_away_is_said(driver, allocate, api_server):
+    """The kubelet asks again."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    api_server.fail(status=500)
+    assert "does not answer: status 500" in (await kubelet.prepare(claim))[uid(claim)].error
+    api_server.heal()
+    assert "" == (await kubelet.prepare(claim))[uid(claim)].error
+
+
+async def test_a_uid_that_is_none_is_refused(driver):
+    """It becomes a part of file names."""
+    _, kubelet = driver
+    claim = {"metadata": {"namespace": "default", "name": "c", "uid": "../../x"}}
+    assert "'../../x' is no uid of a claim" == (await kubelet.prepare(claim))["../../x"].error
+    assert {"../../x": ""} == await kubelet.unprepare(claim)
+
+
+async def test_no_device_is_handed_out_twice(driver, allocate):
+    """What another claim has prepared is refused until that is unprepared."""
+    _, kubelet = driver
+    one, other = await allocate("one", ("r", "gpu-0")), await allocate("other", ("r", "gpu-0"))
+    await kubelet.prepare(one)
+    assert (
+        "device gpu-0 of pool node-1 cannot be given to ResourceClaim default/other: it is prepared for ResourceClaim "
+        "default/one, whose pods have not ended"
+    ) == (await kubelet.prepare(other))[uid(other)].error
+    await kubelet.unprepare(one)
+    assert "" == (await kubelet.prepare(other))[uid(other)].error
+
+
+async def test_two_claims_in_one_call_cannot_have_one_device(driver, allocate):
+    """The second one is refused."""
+    _, kubelet = driver
+    claims = [await allocate(name, ("r", "gpu-0")) for name in ("one", "other")]
+    answers = await kubelet.prepare(*claims)
+    assert 1 == sum(bool(each.error) for each in answers.values())
+
+
+async def test_admin_access_does_not_occupy(driver, allocate):
+    """It gets what another claim has, and the other way round."""
+    _, kubelet = driver
+    for name, more in (("admin", {"adminAccess": True}), ("one", {}), ("second", {"adminAccess": True})):
+        claim = await allocate(name, ("r", "gpu-0", more))
+        assert "" == (await kubelet.prepare(claim))[uid(claim)].error
+
+
+async def test_shares_are_told_apart(driver, allocate):
+    """The same device in two claims, and twice in one."""
+    shares = [{"shareID": f"00000000-0000-4000-8000-{number:012}"} for number in range(3)]
+    _, kubelet = driver
+    one = await allocate("one", ("r", "gpu-2", shares[0]), ("r", "gpu-2", shares[1]))
+    two = await allocate("two", ("r", "gpu-2", shares[2]))
+    answers = await kubelet.prepare(one, two)
+    assert [each["shareID"] for each in shares] == [
+        each.share_id for claim in (one, two) for each in answers[uid(claim)].devices
+    ]
+    names = [answers[uid(one)].devices[number].cdi_device_ids[0] for number in (0, 1)]
+    assert [f"{KIND}={uid(one)}-gpu-2-{each['shareID']}" for each in shares[:2]] == names
+    old = await kubelet.prepare(one, version="v1beta1")
+    assert 2 == len(old[uid(one)].devices)
+
+
+async def test_configuration_that_is_wrong_is_refused(driver, allocate):
+    """With the text of its decoding."""
+    _, kubelet = driver
+    config = [dra.config({"apiVersion": "vdev.dev/v1alpha1", "kind": "DeviceConfig", "enf": {}}, DRIVER)]
+    claim = await allocate("c", ("r", "gpu-0"), config=config)
+    assert (
+        "the configuration of the claim: unknown key 'enf'; did you mean 'env'?"
+        == (await kubelet.prepare(claim))[uid(claim)].error
+    )
+
+
+async def test_a_device_that_is_shared_by_now_is_refused(driver, allocate, published):
+    """It was allocated before the configuration changed."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    published["gpu-0"] = replace(published["gpu-0"], shared=True)
+    assert "was allocated as a whole and is published in shares" in (await kubelet.prepare(claim))[uid(claim)].error
+
+
+# --- files that cannot be used ----------------------------------------------------------------------------------------
+
+
+async def test_a_cdi_directory_that_cannot_be_made_is_said(driver, allocate, cdi_dir):
+    """And nothing is remembered of the claim."""
+    running, kubelet = driver
+    cdi_dir.write_text("a file")
+    claim = await allocate("c", ("r", "gpu-0"))
+    assert f"cannot make the CDI directory {cdi_dir}: File exists" == (await kubelet.prepare(claim))[uid(claim)].error
+    assert {} == running.driver.prepared
+    cdi_dir.unlink()
+    assert "" == (await kubelet.prepare(claim))[uid(claim)].error
+
+
+async def test_a_record_that_cannot_be_written_is_said(driver, allocate, kubelet):
+    """The claim is not prepared then; it is when the record can be written again."""
+    _, called = driver
+    record = kubelet.directory / "plugins" / DRIVER / "prepared-claims.json"
+    record.mkdir()
+    claim = await allocate("c", ("r", "gpu-0"))
+    assert f"cannot tell which claims are prepared: cannot read {record}: it is a directory" in (
+        (await called.prepare(claim))[uid(claim)].error
+    )
+    assert "it is a directory" in (await called.unprepare(claim))[uid(claim)]
+    record.rmdir()
+    assert "" == (await called.prepare(claim))[uid(claim)].error
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda text: text[: len(text) // 2], "it is spoilt"),
+        (lambda text: text.replace(b"gpu-0", b"gpu-1"), "its checksum does not fit"),
+        (
+            lambda text: text.replace(b'"version": 1', b'"version": 7'),
+            "it has version 7, and this vdev knows version 1",
+        ),
+        (lambda _text: b"", "it is spoilt"),
+        (lambda _text: b"[" * 100_000, "it is spoilt"),
+    ],
+)
+async def test_a_spoilt_record_is_a_problem_and_no_crash(driver, allocate, kubelet, spoil, why):
+    """It is moved aside, and claims can be prepared and unprepared."""
+    running, called = driver
+    record = kubelet.directory / "plugins" / DRIVER / "prepared-claims.json"
+    claim = await allocate("c", ("r", "gpu-0"))
+    await called.prepare(claim)
+    record.write_bytes(spoil(record.read_bytes()))
+    other = await allocate("d", ("r", "gpu-1"))
+    assert "" == (await called.prepare(other))[uid(other)].error
+    (problem,) = running.driver.problems
+    assert f"{record} cannot be used and was moved to prepared-claims.json.spoilt: {why}" in problem.message
+    assert record.with_name("prepared-claims.json.spoilt").exists()
+    assert {uid(claim): "", uid(other): ""} == await called.unprepare(claim, other)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+async def test_it_answers_before_the_kubelet_gives_up(driver, allocate, api_server):
+    """With what it waits for."""
+    running, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    hangs = api_server.fail(verb="get", hang=True)
+    answer = asyncio.ensure_future(kubelet.prepare(claim))
+    await api_server.until(lambda: hangs.hits)
+    running.clock.advance(41)
+    assert "it was not prepared within 40 s: vdev waits for the API server" == (await answer)[uid(claim)].error
+
+
+async def test_calls_at_once_are_taken_in_turn(driver, allocate, cdi_dir):
+    """Each gets its answer, and the record has all of them."""
+    running, kubelet = driver
+    shares = [{"shareID": f"00000000-0000-4000-8000-{number:012}"} for number in range(20)]
+    claims = [await allocate(f"c{number}", ("r", "gpu-2", share)) for number, share in enumerate(shares)]
+    answers = await asyncio.gather(
+        *(kubelet.prepare(each) for each in claims), *(kubelet.prepare(each) for each in claims)
+    )
+    assert {""} == {each.error for answer in answers for each in answer.values()}
+    assert {*map(uid, claims)} == running.driver.prepared.keys()
+    assert 20 == len([*cdi_dir.iterdir()])
+    await asyncio.gather(*(kubelet.unprepare(each) for each in claims))
+    assert {} == running.driver.prepared

@@ -1,0 +1,69 @@
+"""The CDI specifications of prepared claims: one file each, written before the kubelet is answered.
+
+A container that restarts is given the same CDI names again. So a file stays until the claim is unprepared, and one that
+got lost, as by a reboot, is written again.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from ..core.claims.prepare import file_name
+from ..core.claims.prepared import PreparedClaim
+from ..errors import HostError, reason_of
+from ..hostfs import read_plain, write_atomic
+from ..hostfs.look import listed
+
+log = structlog.get_logger(__name__)
+
+_MAX_BYTES = 2**22
+
+
+class ClaimFiles:
+    """The files of one driver's claims in the directory of CDI specifications. Blocks."""
+
+    def __init__(self, directory: Path, driver: str) -> None:
+        self.directory = directory
+        self._driver = driver
+
+    def path(self, uid: str) -> Path:
+        """The file of a claim."""
+        return self.directory / file_name(self._driver, uid)
+
+    def write(self, claim: PreparedClaim) -> None:
+        """Let the claim's file be there, and say what it shall. Raises HostError."""
+        path, text = self.path(claim.uid), (json.dumps(claim.document, indent=2) + "\n").encode()
+        try:
+            if read_plain(path, limit=_MAX_BYTES, follow=False) == text:
+                return
+        except HostError:  # whatever stands there is replaced
+            pass
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as failed:
+            raise HostError(f"cannot make the CDI directory {self.directory}: {reason_of(failed)}") from failed
+        write_atomic(path, text)
+
+    def remove(self, uid: str) -> None:
+        """Remove the claim's file, if there is one. Raises HostError."""
+        path = self.path(uid)
+        try:
+            path.unlink(missing_ok=True)
+        except NotADirectoryError:
+            return
+        except OSError as failed:
+            raise HostError(f"cannot remove {path}: {reason_of(failed)}") from failed
+
+    def tidy(self, claims: Iterable[PreparedClaim]) -> None:
+        """Remove what a process that was killed left: files of claims that were never answered, and unfinished ones."""
+        prefix, suffix = file_name(self._driver, "\0").split("\0")
+        known = {self.path(each.uid).name for each in claims}
+        for path in listed(self.directory):
+            stray = path.name.startswith(prefix) and path.name.endswith(suffix) and path.name not in known
+            if stray or (path.name.startswith(f".{prefix}") and path.name.endswith(".tmp")):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    log.info("removed the CDI specification of a claim that is not prepared", file=path.name)

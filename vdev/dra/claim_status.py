@@ -1,0 +1,181 @@
+"""What the driver says in a claim's status: for each of its devices whether it is ready, with the reason.
+
+Written beside the calls, never before their answers, by server-side apply under a field manager of the driver's own.
+Where that is not allowed it is said once, and everything else goes on.
+"""
+
+import asyncio
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from ..aio.backoff import Backoff
+from ..aio.clock import Clock
+from ..core.claims.prepared import PreparedClaim
+from ..core.intervals import Intervals
+from ..errors import ApiServerError
+from ..kube import RESOURCE_CLAIMS, Kind, Missing
+from ..kube.answers import Conflict, Denied, Invalid
+from .checkpoint import Prepared
+from .health_stream import DeviceHealth, Health
+
+log = structlog.get_logger(__name__)
+
+_LONGEST_MANAGER = 128
+_LONGEST_MESSAGE = 1024
+Document = Mapping[str, Any]
+
+
+class Api(Protocol):
+    """What is asked of the API server."""
+
+    async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Document:
+        """An object. Raises ApiServerError."""
+
+    async def apply(
+        self,
+        kind: Kind,
+        name: str,
+        document: Document,
+        *,
+        force: bool = False,
+        manager: str = "",
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Document:
+        """The object after a server-side apply. Raises ApiServerError."""
+
+
+class ClaimStatus:
+    """The status of the claims of one driver; `trouble` says why it is not written, or is empty."""
+
+    def __init__(self, driver: str, api: Api | None, intervals: Intervals, clock: Clock) -> None:
+        self.trouble = ""
+        self._driver = driver
+        self._api = api
+        self._manager = f"vdev-{driver}"[:_LONGEST_MANAGER]
+        self._intervals = intervals
+        self._clock = clock
+        self._claims: dict[str, PreparedClaim] = {}
+        self._health: Mapping[tuple[str, str], DeviceHealth] = {}
+        self._due: dict[str, PreparedClaim] = {}  # by uid, those whose status may have to be written
+        self._news = asyncio.Event()
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+
+    def update(self, prepared: Prepared) -> None:
+        """These claims are prepared now, and no others."""
+        was, self._claims = self._claims, dict(prepared)
+        for uid in was.keys() | self._claims.keys():
+            if was.get(uid) != self._claims.get(uid):
+                self._note(self._claims.get(uid) or was[uid])
+
+    def update_health(self, devices: Health) -> None:
+        """This is the health of the published devices."""
+        was, self._health = self._health, {(each.pool, each.device): each for each in devices}
+        for claim in self._claims.values():
+            if any(was.get(key) != self._health.get(key) for key in _keys(claim)):
+                self._note(claim)
+
+    def _note(self, claim: PreparedClaim) -> None:
+        if self._api is not None:
+            self._due[claim.uid] = claim
+            self._news.set()
+
+    async def run(self) -> None:
+        """Write what is due, until cancelled."""
+        attempt = 0
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            pause = None
+            for claim in list(self._due.values()):
+                del self._due[claim.uid]
+                try:
+                    await self._write(claim)
+                    attempt, self.trouble = 0, ""
+                except (Missing, Conflict):  # it is gone, or is another one
+                    continue
+                except Invalid as refused:
+                    self._say(str(refused))
+                except ApiServerError as failed:
+                    self._due.setdefault(claim.uid, claim)
+                    self._say(str(failed))
+                    pause = self._intervals.watch_again if isinstance(failed, Denied) else self._backoff.pause(attempt)
+                    attempt += 1
+                    break
+            if pause is not None:
+                await self._clock.sleep(pause)
+                self._news.set()
+
+    def _say(self, why: str) -> None:
+        trouble = f"the status of claims of {self._driver} is not written: {why}"
+        if trouble != self.trouble:
+            log.warning("status of a claim not written", driver=self._driver, reason=why)
+        self.trouble = trouble
+
+    async def _write(self, claim: PreparedClaim) -> None:
+        assert self._api is not None
+        found = await self._api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
+        if (found.get("metadata") or {}).get("uid") != claim.uid:
+            return
+        there = {
+            _key(each): each
+            for each in (found.get("status") or {}).get("devices") or ()
+            if each.get("driver") == self._driver
+        }
+        wanted = self._devices(claim, there) if claim.uid in self._claims else []
+        if {_key(each): each for each in wanted} == there:
+            return
+        document = {"metadata": {"uid": claim.uid}, "status": {"devices": wanted} if wanted else {}}
+        await self._api.apply(
+            RESOURCE_CLAIMS,
+            claim.name,
+            document,
+            force=True,
+            manager=self._manager,
+            namespace=claim.namespace,
+            subresource="status",
+        )
+
+    def _devices(self, claim: PreparedClaim, there: Mapping[tuple[str, ...], Document]) -> list[dict[str, Any]]:
+        found = []
+        for each in {(one.pool, one.device, one.share_id): one for one in claim.devices}.values():
+            device: dict[str, Any] = {"driver": self._driver, "pool": each.pool, "device": each.device}
+            if each.share_id:
+                device["shareID"] = each.share_id
+            before = (there.get(_key(device)) or {}).get("conditions") or ()
+            device["conditions"] = [self._ready(self._health.get((each.pool, each.device)), before)]
+            if each.id:
+                device["data"] = {"id": each.id}
+            found.append(device)
+        return found
+
+    def _ready(self, health: DeviceHealth | None, before: Any) -> dict[str, Any]:
+        """The condition Ready; the time of its last change stays while its status does."""
+        if health is None:
+            status, reason, message = "Unknown", "NotPublished", "the device is not published any more"
+        elif health.healthy is None:
+            status, reason, message = "Unknown", "HealthUnknown", health.message
+        elif health.healthy:
+            status, reason, message = "True", "Prepared", health.message
+        else:
+            status, reason, message = "False", "Unhealthy", health.message
+        same = next((each for each in before if each.get("type") == "Ready" and each.get("status") == status), None)
+        now = dt.datetime.fromtimestamp(self._clock.wall(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "message": message[:_LONGEST_MESSAGE],
+            "lastTransitionTime": (same or {}).get("lastTransitionTime") or now,
+        }
+
+
+def _keys(claim: PreparedClaim) -> set[tuple[str, str]]:
+    return {(each.pool, each.device) for each in claim.devices}
+
+
+def _key(device: Document) -> tuple[str, ...]:
+    return tuple(str(device.get(name) or "") for name in ("driver", "pool", "device", "shareID"))

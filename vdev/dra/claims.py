@@ -1,0 +1,287 @@
+"""What is done for claims, one call after the other, also among several instances of the driver.
+
+    GET the claims ─► under the lock, in a thread: record ─► what each gets ─► CDI files ─► record ─► answer
+                                                    unprepare: CDI files gone ─► record ─► answer
+
+A process may be killed between any two of these. A CDI file without a record was never answered: the next call for its
+claim writes or removes it, and the next start removes it. A record whose file is gone gets it back at the next call or
+start. So whatever was answered can be resolved, and each call may come again.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import structlog
+
+from ..aio.clock import SYSTEM, Clock
+from ..core.claims.claim import Claim, read_claim
+from ..core.claims.prepare import Find, prepare
+from ..core.claims.prepared import PreparedClaim
+from ..core.intervals import PRODUCTION, Intervals
+from ..errors import AllocationError, ApiServerError, HostError, reason_of
+from ..hostfs.directory_lock import DirectoryLock
+from ..hostfs.look import is_directory
+from ..kube import NO_SERVER, RESOURCE_CLAIMS, Kind, Missing, Unconfigured
+from ..kube.answers import Denied
+from .checkpoint import Checkpoint, Prepared
+from .claim_files import ClaimFiles
+from .places import Places
+
+log = structlog.get_logger(__name__)
+
+DEADLINE = 40.0  # seconds; the kubelet waits 45
+_UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,62}[0-9A-Za-z])?")  # it becomes a part of names and paths
+_Done = TypeVar("_Done")
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """A claim as the kubelet names it."""
+
+    namespace: str
+    uid: str
+    name: str
+
+
+class Api(Protocol):
+    """What is asked of the API server."""
+
+    async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Mapping[str, object]:
+        """An object. Raises ApiServerError."""
+
+
+class Claims:
+    """The claims of one driver on this node.
+
+    `find` tells what is published; it is called in a thread. `on_change` is told all prepared claims when they are
+    others than before. `api` None: there is no API server, and nothing can be prepared.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        api: Api | None,
+        find: Find,
+        *,
+        on_change: Callable[[Prepared], None] = lambda _claims: None,
+        intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.prepared: Prepared = {}
+        """As last seen: another instance may have prepared more since."""
+        self._places = places
+        self._driver = places.driver
+        self._api = api
+        self._find = find
+        self._on_change = on_change
+        self._intervals = intervals
+        self._clock = clock
+        self._checkpoint = Checkpoint(places.checkpoint)
+        self._files = ClaimFiles(places.cdi_dir, places.driver)
+        self._one_at_a_time = asyncio.Lock()
+        self._lock = DirectoryLock(places.directory)
+        self._waits_for = ""
+        self._trouble = ""
+        self._said: dict[str, str] = {}  # by uid of a claim that cannot be prepared or unprepared, why
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is wrong with what is remembered, in sentences."""
+        return tuple(filter(None, (self._checkpoint.problem, self._trouble)))
+
+    async def prepare(self, refs: Sequence[ClaimRef]) -> dict[str, PreparedClaim | str]:
+        """What each claim gets, by uid; or why it cannot be prepared, in a sentence."""
+        asked = {each.uid: each for each in refs}
+        before, answers = self.prepared, dict[str, PreparedClaim | str]()
+        try:
+            async with self._clock.timeout(DEADLINE):
+                self._waits_for = "the API server"
+                seen = await asyncio.gather(*(self._seen(each) for each in asked.values()))
+                read = dict(zip(asked, seen, strict=True))
+                answers = await self.exclusively(lambda: self._prepare(read))
+        except TimeoutError:
+            answers = dict.fromkeys(asked, self._late("prepared"))
+        except HostError as failed:
+            answers = dict.fromkeys(asked, str(failed))
+        for uid, answer in answers.items():
+            if isinstance(answer, str):
+                self._say(asked[uid], "claim not prepared", answer)
+            elif uid not in before:
+                self._say(asked[uid], "claim prepared")
+        self._on_change(self.prepared)
+        return answers
+
+    async def unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, str]:
+        """Why each claim cannot be unprepared, by uid; the empty string where it is done, or was unknown."""
+        asked = {each.uid: each for each in refs}
+        try:
+            async with self._clock.timeout(DEADLINE):
+                answers = await self.exclusively(lambda: self._unprepare(asked))
+        except TimeoutError:
+            answers = dict.fromkeys(asked, self._late("unprepared"))
+        except HostError as failed:
+            answers = dict.fromkeys(asked, str(failed))
+        for uid, answer in answers.items():
+            self._say(asked[uid], "claim not unprepared" if answer else "claim unprepared", answer)
+        self._on_change(self.prepared)
+        return answers
+
+    def _say(self, ref: ClaimRef, what: str, why: str = "") -> None:
+        """A line in the log; the kubelet asks again and again for what failed, which is said once."""
+        if why and self._said.get(ref.uid) == why:
+            return
+        self._said.pop(ref.uid, None)
+        claim = {"driver": self._driver, "claim": f"{ref.namespace}/{ref.name}", "uid": ref.uid}
+        if why:
+            self._said[ref.uid] = why
+            log.warning(what, **claim, reason=why)
+        else:
+            log.info(what, **claim)
+
+    async def restore(self) -> None:
+        """Let every prepared claim have its file, and remove what killed processes left. Raises HostError."""
+        async with self._clock.timeout(DEADLINE):
+            await self.exclusively(self._restore)
+        self._on_change(self.prepared)
+
+    # --- the lock -----------------------------------------------------------------------------------------------------
+
+    async def exclusively(self, work: Callable[[], _Done]) -> _Done:
+        """Do this in a thread while no other call and no other instance of the driver works on claims.
+
+        It is done to its end, and holds the lock until then, also when nobody waits for it any more.
+        """
+        self._waits_for = f"another call, or the disk under {self._places.directory}"
+        await self._one_at_a_time.acquire()
+        try:
+            self._waits_for = f"another vdev that works on claims in {self._places.directory}"
+            while not await asyncio.to_thread(self._take):
+                await self._clock.sleep(self._intervals.look_at_claims_lock)
+            self._waits_for = f"the disk under {self._places.directory} or {self._places.cdi_dir}"
+            working = asyncio.get_running_loop().run_in_executor(None, work)
+        except BaseException:
+            self._release()
+            raise
+        working.add_done_callback(self._done)
+        return await asyncio.shield(working)
+
+    def _take(self) -> bool:
+        directory, root = self._places.directory, self._places.kubelet_dir
+        if not is_directory(root):
+            raise HostError(f"there is no directory {root}; is --kubelet-dir right, and mounted?")
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+            return self._lock.take()
+        except OSError as failed:
+            raise HostError(f"cannot use the directory {directory}: {reason_of(failed)}") from failed
+
+    def _done(self, working: asyncio.Future[_Done]) -> None:
+        if not working.cancelled():
+            working.exception()  # whoever waits for it has it
+        self._release()
+
+    def _release(self) -> None:
+        self._lock.release()
+        self._one_at_a_time.release()
+
+    def _late(self, what: str) -> str:
+        return f"it was not {what} within {DEADLINE:g} s: vdev waits for {self._waits_for}"
+
+    # --- prepare ------------------------------------------------------------------------------------------------------
+
+    async def _seen(self, ref: ClaimRef) -> Claim | AllocationError | ApiServerError:
+        """The claim as the API server has it, or why it is not had."""
+        if not _UID.fullmatch(ref.uid):
+            return AllocationError(f"{ref.uid!r} is no uid of a claim")
+        if self._api is None:
+            return Unconfigured(NO_SERVER)
+        try:
+            document = await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
+            return read_claim(document, self._driver, uid=ref.uid)
+        except (AllocationError, ApiServerError) as error:
+            return error
+
+    def _prepare(self, seen: Mapping[str, Claim | AllocationError | ApiServerError]) -> dict[str, PreparedClaim | str]:
+        """In a thread, under the lock."""
+        try:
+            known = dict(self._checkpoint.read())
+        except HostError as failed:
+            return dict.fromkeys(seen, _cannot_tell(failed))
+        answers: dict[str, PreparedClaim | str] = {}
+        for uid, claim in seen.items():
+            try:
+                answers[uid] = known[uid] = self._one(claim, known.get(uid), known.values())
+            except (AllocationError, ApiServerError, HostError) as refused:
+                answers[uid] = str(refused)
+        try:
+            self._checkpoint.write(known)
+        except HostError as failed:
+            return {
+                uid: answer if isinstance(answer, str) else f"it cannot be remembered: {failed}"
+                for uid, answer in answers.items()
+            }
+        self.prepared = known
+        return answers
+
+    def _one(
+        self,
+        claim: Claim | AllocationError | ApiServerError,
+        before: PreparedClaim | None,
+        others: Iterable[PreparedClaim],
+    ) -> PreparedClaim:
+        match claim:
+            case ApiServerError() if before is None or isinstance(claim, Missing | Denied):
+                raise claim
+            case AllocationError():
+                raise claim
+            case Claim() if before is None or not before.is_of(claim):
+                before = prepare(claim, self._driver, self._find)
+                if conflict := before.conflict(others):
+                    raise AllocationError(conflict)
+        assert before is not None
+        self._files.write(before)
+        return before
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def _unprepare(self, asked: Mapping[str, ClaimRef]) -> dict[str, str]:
+        """In a thread, under the lock."""
+        try:
+            known = dict(self._checkpoint.read())
+        except HostError as failed:
+            return dict.fromkeys(asked, _cannot_tell(failed))
+        answers = dict.fromkeys(asked, "")
+        for uid in asked:
+            try:
+                if _UID.fullmatch(uid):
+                    self._files.remove(uid)
+                known.pop(uid, None)
+            except HostError as failed:
+                answers[uid] = str(failed)
+        try:
+            if known or self._checkpoint.exists:
+                self._checkpoint.write(known)
+        except HostError as failed:
+            return {uid: answer or f"it cannot be forgotten: {failed}" for uid, answer in answers.items()}
+        self.prepared = known
+        return answers
+
+    def _restore(self) -> None:
+        """In a thread, under the lock."""
+        known = self._checkpoint.read()
+        self.prepared = known
+        if self._checkpoint.exists:
+            self._files.tidy(known.values())
+        self._trouble = ""
+        for claim in known.values():
+            try:
+                self._files.write(claim)
+            except HostError as failed:
+                self._trouble = f"containers of {claim} cannot be started: {failed}"
+
+
+def _cannot_tell(failed: HostError) -> str:
+    return f"vdev cannot tell which claims are prepared: {failed}"

@@ -1,0 +1,247 @@
+"""The life of one DRA driver on a node: its two sockets, kept as they should be, and what it knows of its devices.
+
+    restore claims ─► serve the driver's socket ─► serve the registration socket ─► the kubelet comes by itself
+          ▲                                                                              │
+          └───────────── a socket or a directory is gone, or could not be used ◄─────────┘
+
+A kubelet that restarts finds the registration socket again and asks anew: nothing is to be done. What must be done anew
+is only what is gone from the disk.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from ..aio.clock import SYSTEM, Clock
+from ..aio.interruption import Interrupted, Interruption
+from ..core.claims.prepare import Find
+from ..core.claims.prepared import PreparedClaim
+from ..core.intervals import PRODUCTION, Intervals
+from ..core.model.problem import Problem, error, warning
+from ..errors import HostError, SocketError
+from ..hostfs.look import exists, is_directory
+from ..sockets.files import is_dead
+from ..sockets.server import SocketServer
+from . import claim_status, claims
+from .checkpoint import Prepared
+from .claim_status import ClaimStatus
+from .claims import Claims
+from .fault_hooks import NO_FAULTS, FaultHooks
+from .health_stream import Health
+from .places import Places
+from .registration import RegistrationServicer
+from .servicer import DraServicer, ObserveRpc
+
+log = structlog.get_logger(__name__)
+
+
+class State(StrEnum):
+    """What a driver is doing."""
+
+    STARTING = "starting"
+    WAITING = "waiting for the kubelet"
+    REGISTERED = "registered"
+    REFUSED = "refused by the kubelet"
+    FAILING = "cannot serve"
+    STOPPED = "stopped"
+
+
+class Api(claims.Api, claim_status.Api, Protocol):
+    """What is asked of the API server; `kube.Api` can do it."""
+
+
+def _unobserved(_rpc: str, _driver: str, _code: str, _seconds: float) -> None:
+    """Nobody counts."""
+
+
+class DraDriver:
+    """One driver: `run()` until `stop()`; everything else at any time in between.
+
+    `find` tells what is published, and is called in a thread. `on_change` is called when state, problems or prepared
+    claims may be others than before.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        *,
+        api: Api | None,
+        find: Find,
+        on_change: Callable[[], None] = lambda: None,
+        observe: ObserveRpc = _unobserved,
+        faults: FaultHooks = NO_FAULTS,
+        intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.places = places
+        self._on_change = on_change
+        self._intervals = intervals
+        self._clock = clock
+        self._status = ClaimStatus(places.driver, api, intervals, clock)
+        self._claims = Claims(places, api, find, on_change=self._prepared, intervals=intervals, clock=clock)
+        self._servicer = DraServicer(
+            places.driver, self._claims, faults=faults, observe=observe, intervals=intervals, clock=clock
+        )
+        self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
+        self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
+            SocketServer(self._servicer, places.dra_socket, intervals=intervals, clock=clock),
+            SocketServer(self._registration, places.registration_socket, intervals=intervals, clock=clock),
+        )
+        self._serves = False
+        self._restored = False
+        self._tidied = False
+        self._trouble = ""  # with the sockets
+        self._files_trouble = ""
+        self._look = asyncio.Event()
+        self._standing = Interruption()
+        self._stopping = False
+        self._stopped = False
+
+    # --- what the agent sees ------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The driver's name."""
+        return self.places.driver
+
+    @property
+    def state(self) -> State:
+        """What it is doing."""
+        if self._stopped:
+            return State.STOPPED
+        if self._trouble:
+            return State.FAILING
+        if not self._serves:
+            return State.STARTING
+        if self._registration.registered:
+            return State.REGISTERED
+        return State.REFUSED if self._registration.refusal else State.WAITING
+
+    @property
+    def health_streams(self) -> int:
+        """How many health streams are open: a kubelet of 1.36 opens one."""
+        return self._servicer.health.open
+
+    @property
+    def prepared(self) -> Mapping[str, PreparedClaim]:
+        """The prepared claims by uid, as last seen."""
+        return self._claims.prepared
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What a person should know."""
+        errors = (self._trouble, self._files_trouble, self._registration.refusal, *self._claims.troubles)
+        found = [error(f"dra driver {self.name}", each) for each in errors if each]
+        if self._status.trouble:
+            found.append(warning(f"dra driver {self.name}", self._status.trouble))
+        return tuple(found)
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The directories whose changes are worth a `recheck`."""
+        return frozenset({self.places.registry, self.places.directory, self.places.cdi_dir})
+
+    # --- what the agent does ------------------------------------------------------------------------------------------
+
+    def update(self, devices: Health) -> None:
+        """This is the health of all published devices: streams, and the status of claims, follow."""
+        self._servicer.health.update(devices)
+        self._status.update_health(devices)
+
+    def poke(self) -> None:
+        """Ask the fault hooks again."""
+        self._servicer.poke()
+
+    def recheck(self) -> None:
+        """Look at sockets and files soon: something may have changed there."""
+        self._restored = False
+        self._look.set()
+
+    def stop(self) -> None:
+        """Let `run` end: the kubelet forgets the driver, and what was prepared stays."""
+        self._stopping = True
+        self._standing.interrupt()
+        self._look.set()
+
+    async def run(self) -> None:
+        """Serve until `stop`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(self._status.run(), name=f"claim status of {self.name}")
+                while not self._stopping:
+                    self._look.clear()
+                    with contextlib.suppress(Interrupted):
+                        async with self._standing:
+                            await self._stand()
+                    with contextlib.suppress(TimeoutError):
+                        async with self._clock.timeout(self._intervals.look_at_kubelet):
+                            await self._look.wait()
+                writing.cancel()
+        finally:
+            driver, registration = self._sockets
+            await registration.stop()  # first: the kubelet stops asking
+            await driver.stop()
+            self._stopped = True
+            self._on_change()
+
+    # --- its sockets --------------------------------------------------------------------------------------------------
+
+    async def _stand(self) -> None:
+        """Let the claims' files be there and both sockets be served; what is wrong is told by `problems`."""
+        before = self._files_trouble, self._trouble, self._serves
+        if not self._restored:
+            self._files_trouble = await self._restore()
+            self._restored = not self._files_trouble
+        try:
+            if not await asyncio.to_thread(self._are_there):
+                await self._claims.exclusively(self._check)  # so that of two instances that start one is first
+                for socket in self._sockets:
+                    if not await asyncio.to_thread(socket.owns_socket):
+                        self._registration.forget()
+                        await socket.restore()
+                log.info("serving DRA", driver=self.name, socket=str(self.places.dra_socket))
+            self._trouble, self._serves = "", True
+        except (SocketError, HostError) as failed:
+            self._trouble, self._serves = str(failed), False
+            if self._trouble != before[1]:
+                log.error("DRA driver cannot serve", driver=self.name, reason=self._trouble)  # noqa: TRY400 - no trace
+        if before != (self._files_trouble, self._trouble, self._serves):
+            self._on_change()
+
+    async def _restore(self) -> str:
+        """Let prepared claims have their files; why they may not have them, or the empty string."""
+        try:
+            await self._claims.restore()
+        except HostError as failed:
+            return str(failed)
+        except TimeoutError:
+            return f"another vdev, or the disk, does not let go of {self.places.directory}"
+        return ""
+
+    def _are_there(self) -> bool:
+        return all(socket.owns_socket() for socket in self._sockets)
+
+    def _check(self) -> None:
+        """See that the sockets can be made, and that nobody else serves them. Raises SocketError."""
+        registry = self.places.registry
+        if not is_directory(registry):
+            raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
+        if not self._tidied:
+            self._tidied = True
+            for path in self.places.remove_leftovers():
+                log.info("removed the socket of a process that is gone", socket=str(path))
+        for socket in self._sockets:
+            if exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
+                raise SocketError(
+                    f"somebody else serves {socket.path}: is another driver named {self.name} on this node? stop one "
+                    "of them, or let one have another name"
+                )
+
+    def _prepared(self, prepared: Prepared) -> None:
+        self._status.update(prepared)
+        self._on_change()

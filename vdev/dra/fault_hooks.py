@@ -1,0 +1,35 @@
+"""Where failures on demand reach a DRA driver: what it asks before it answers. Without rules each costs one call."""
+
+from typing import Protocol
+
+from ..core.model.fault_effects import ClaimCall, ClaimFault, HealthStreamFault
+
+
+class FaultHooks(Protocol):
+    """The questions. Who implements them calls `DraDriver.poke` when an answer changes."""
+
+    def on_claims(self, call: ClaimCall, driver: str) -> ClaimFault | None:
+        """What happens to this call; asked once per call."""
+
+    def holds(self, rule: str) -> bool:
+        """Whether a call that this rule hangs must go on hanging."""
+
+    def on_health(self, driver: str) -> HealthStreamFault | None:
+        """What happens to the driver's health streams now."""
+
+
+class NoFaults:
+    """The answers without any rules."""
+
+    def on_claims(self, call: ClaimCall, driver: str) -> ClaimFault | None:
+        """None."""
+
+    def holds(self, rule: str) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def on_health(self, driver: str) -> HealthStreamFault | None:
+        """None."""
+
+
+NO_FAULTS: FaultHooks = NoFaults()

@@ -1,0 +1,86 @@
+"""The health of a driver's devices, for the kubelet's streams: all of them in each message, repeated in time.
+
+The kubelet shows it in the pods' status. A device that it does not hear of for the time-out in the message reads
+Unknown, and so does every device once the stream has ended.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from ..aio.clock import Clock
+from ..core.intervals import Intervals
+from ..core.model.fault_effects import HealthStreamFault
+from .fault_hooks import FaultHooks
+
+_TIMES = 3  # a message may get lost, or be late
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealth:
+    """The health of a published device; `healthy` None: it is not known. `message` says more, for people."""
+
+    pool: str
+    device: str
+    healthy: bool | None = True
+    message: str = ""
+
+
+Health = Sequence[DeviceHealth]
+Encode = Callable[[Health, int, int], bytes]
+"""From devices, the time in seconds since 1970, and the time-out in seconds, to a message of one version."""
+
+
+class HealthStreams:
+    """The open streams, and what they say."""
+
+    def __init__(self, driver: str, faults: FaultHooks, intervals: Intervals, clock: Clock) -> None:
+        self.open = 0
+        self._driver = driver
+        self._faults = faults
+        self._every = intervals.repeat_health
+        self._clock = clock
+        self._devices: Health = ()
+        self._news: set[asyncio.Event] = set()
+        self._closing = False
+
+    def update(self, devices: Health) -> None:
+        """Say this from now on; every stream gets it at once when it is something else."""
+        if tuple(devices) != tuple(self._devices):
+            self._devices = tuple(devices)
+            self.poke()
+
+    def poke(self) -> None:
+        """Say it again, and ask the fault hooks again."""
+        for event in self._news:
+            event.set()
+
+    def close(self) -> None:
+        """End all streams, for good."""
+        self._closing = True
+        self.poke()
+
+    async def watch(self, encode: Encode, context: grpc.aio.ServicerContext[object, object]) -> AsyncIterator[bytes]:
+        """One stream, until it is closed or the kubelet goes."""
+        del context
+        news = asyncio.Event()
+        self._news.add(news)
+        self.open += 1
+        try:
+            while not self._closing:
+                fault = self._faults.on_health(self._driver)
+                if fault is HealthStreamFault.ENDED:
+                    return
+                news.clear()
+                if fault is None:
+                    yield encode(self._devices, int(self._clock.wall()), int(_TIMES * self._every))
+                cancel = self._clock.call_later(self._every, news.set)
+                try:
+                    await news.wait()
+                finally:
+                    cancel()
+        finally:
+            self._news.discard(news)
+            self.open -= 1

@@ -1,0 +1,212 @@
+"""What the kubelet calls on a driver's socket: DRAPlugin v1 and v1beta1, and the health stream in both versions.
+
+The versions say the same in other messages, so there is one implementation of each call. Errors of a claim go into the
+answer, in a sentence for the pod's event; each claim that was asked for is in the answer.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+import structlog
+
+from ..aio.clock import Clock
+from ..core.claims.prepared import PreparedClaim
+from ..core.intervals import Intervals
+from ..core.model.fault_effects import ClaimCall, ClaimFault
+from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
+from .claims import ClaimRef, Claims
+from .fault_hooks import FaultHooks
+from .health_stream import Health, HealthStreams
+
+log = structlog.get_logger(__name__)
+
+PLUGIN, HEALTH = "DRAPlugin", "DRAResourceHealth"
+VERSIONS = {"v1": dra_v1_pb2, "v1beta1": dra_v1beta1_pb2}
+HEALTH_VERSIONS = {"v1alpha1": dra_health_v1alpha1_pb2, "v1": dra_health_v1_pb2}
+SERVICES = (*(f"{each}.{PLUGIN}" for each in VERSIONS), *(f"{each}.{HEALTH}" for each in HEALTH_VERSIONS))
+"""As they are announced. A kubelet takes the first one that it knows."""
+BOGUS = "vdev-bogus"  # a device that exists nowhere
+ALL_AT_ONCE = "*"  # a request that no container can name: for those that use the claim as a whole
+ObserveRpc = Callable[[str, str, str, float], None]
+"""Is told each call: its name, the driver, the status code and the seconds that it took."""
+
+
+class _Aborted(Exception):
+    """A fault rule ends the call with this error."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class DraServicer:
+    """The services of one driver."""
+
+    def __init__(
+        self,
+        driver: str,
+        claims: Claims,
+        *,
+        faults: FaultHooks,
+        observe: ObserveRpc,
+        intervals: Intervals,
+        clock: Clock,
+    ) -> None:
+        self.health = HealthStreams(driver, faults, intervals, clock)
+        self._driver = driver
+        self._claims = claims
+        self._faults = faults
+        self._observe = observe
+        self._clock = clock
+        self._poked = asyncio.Event()
+        self._closing = False
+
+    def poke(self) -> None:
+        """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""
+        self._poked.set()
+        self._poked = asyncio.Event()
+        self.health.poke()
+
+    def close(self) -> None:
+        """End streams and hanging calls, for good."""
+        self._closing = True
+        self._poked.set()
+        self.health.close()
+
+    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
+        """The RPCs, for a gRPC server on the running loop."""
+        plugins = [self._plugin(pb) for pb in VERSIONS.values()]
+        return [*plugins, *(self._health(pb) for pb in HEALTH_VERSIONS.values())]
+
+    # --- prepare and unprepare ----------------------------------------------------------------------------------------
+
+    def _plugin(self, pb: Any) -> grpc.GenericRpcHandler:
+        async def prepare(request: Any, fault: ClaimFault | None) -> Any:
+            answers = await self._claims.prepare(_refs(request))
+            return pb.NodePrepareResourcesResponse(
+                claims={uid: _prepared(pb, each, fault) for uid, each in answers.items()}
+            )
+
+        async def unprepare(request: Any, _fault: ClaimFault | None) -> Any:
+            answers = await self._claims.unprepare(_refs(request))
+            return pb.NodeUnprepareResourcesResponse(
+                claims={uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in answers.items()}
+            )
+
+        calls = {
+            ClaimCall.PREPARE: (prepare, pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse),
+            ClaimCall.UNPREPARE: (unprepare, pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse),
+        }
+        methods: dict[str, Any] = {
+            call.value: grpc.unary_unary_rpc_method_handler(
+                self._guard(call, handler, answer), request.FromString, lambda answer: answer.SerializeToString()
+            )
+            for call, (handler, request, answer) in calls.items()
+        }
+        return grpc.method_handlers_generic_handler(_name(pb, PLUGIN), methods)
+
+    def _guard(
+        self, call: ClaimCall, handler: Callable[[Any, ClaimFault | None], Awaitable[Any]], answer: Any
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]:
+        """Apply faults, and turn what is left of errors into a gRPC status and a sentence."""
+
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            begun, code = self._clock.now(), "OK"
+            try:
+                fault = self._faults.on_claims(call, self._driver)
+                if fault is None:
+                    return await handler(request, None)
+                return await self._with_fault(fault, request, handler, answer)
+            except _Aborted as aborted:
+                code = aborted.code
+                await context.abort(grpc.StatusCode[code], str(aborted))
+            except asyncio.CancelledError:
+                code = "CANCELLED"
+                raise
+            except Exception as failed:
+                code = "INTERNAL"
+                log.exception("request failed", rpc=call.value, driver=self._driver)
+                await context.abort(grpc.StatusCode.INTERNAL, f"vdev failed in {call.value}: {failed}")
+            finally:
+                self._observe(call.value, self._driver, code, self._clock.now() - begun)
+            raise AssertionError("abort raises")
+
+        return guarded
+
+    async def _with_fault(
+        self,
+        fault: ClaimFault,
+        request: Any,
+        handler: Callable[[Any, ClaimFault | None], Awaitable[Any]],
+        answer: Any,
+    ) -> Any:
+        if fault.delay:
+            await self._clock.sleep(fault.delay)
+        if fault.hang:
+            while self._faults.holds(fault.rule) and not self._closing:
+                await self._poked.wait()
+            raise _Aborted("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
+        if fault.fail is not None:
+            raise _Aborted(fault.fail.code, fault.fail.message)
+        if fault.refuse:
+            return answer(claims={each.uid: {"error": fault.refuse} for each in request.claims})
+        right = await handler(request, fault)
+        if fault.skip and request.claims:
+            right.claims.pop(request.claims[0].uid)
+        return right
+
+    # --- health -------------------------------------------------------------------------------------------------------
+
+    def _health(self, pb: Any) -> grpc.GenericRpcHandler:
+        def encode(devices: Health, now: int, timeout: int) -> bytes:
+            words = {True: pb.HEALTHY, False: pb.UNHEALTHY, None: pb.UNKNOWN}
+            message = pb.NodeWatchResourcesResponse()
+            for each in devices:
+                message.devices.add(
+                    device={"pool_name": each.pool, "device_name": each.device},
+                    health=words[each.healthy],
+                    last_updated_time=now,
+                    health_check_timeout_seconds=timeout,
+                    message=each.message,
+                )
+            whole: bytes = message.SerializeToString()
+            return whole
+
+        def watch(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+            return self.health.watch(encode, context)
+
+        method: Any = grpc.unary_stream_rpc_method_handler(watch, pb.NodeWatchResourcesRequest.FromString, None)
+        return grpc.method_handlers_generic_handler(_name(pb, HEALTH), {"NodeWatchResources": method})
+
+
+def _name(pb: Any, service: str) -> str:
+    name: str = pb.DESCRIPTOR.services_by_name[service].full_name
+    return name
+
+
+def _refs(request: Any) -> list[ClaimRef]:
+    return [ClaimRef(each.namespace, each.uid, each.name) for each in request.claims]
+
+
+def _prepared(pb: Any, answer: PreparedClaim | str, fault: ClaimFault | None) -> Any:
+    if isinstance(answer, str):
+        return pb.NodePrepareResourceResponse(error=answer)
+    message = pb.NodePrepareResourceResponse()
+    for each in answer.devices:
+        device = message.devices.add(
+            request_names=each.requests, pool_name=each.pool, device_name=each.device, cdi_device_ids=each.cdi
+        )
+        if each.share_id and "share_id" in device.DESCRIPTOR.fields_by_name:
+            device.share_id = each.share_id
+    if answer.together:
+        last = message.devices.add()
+        last.CopyFrom(message.devices[-2])
+        last.request_names[:] = [ALL_AT_ONCE]
+        last.cdi_device_ids[:] = [answer.together]
+    if fault is not None and fault.wrong_device:
+        for device in message.devices:
+            device.device_name = BOGUS
+            device.cdi_device_ids[:] = [f"{each.partition('=')[0]}={BOGUS}" for each in device.cdi_device_ids]
+    return message
