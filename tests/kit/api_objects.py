@@ -127,6 +127,8 @@ class Objects:
         """An object after a patch or a PUT, of which the part counts that the subresource is for."""
         old = self.get(kind, namespace, name)
         new = self._part(kind, old, new, subresource)
+        if kind.kind == "ResourceClaim" and subresource == "status":
+            new = _without_deallocated(old, new)
         owners = self._owners[kind.plural, namespace, name].copy()
         owners.update((manager, "Update", subresource), kind.api_version, old, new)
         return self._store(kind, namespace, name, old, new, owners)
@@ -228,6 +230,25 @@ class Objects:
         """Wake those who watch."""
         async with self.news:
             self.news.notify_all()
+
+
+def _without_deallocated(old, new):
+    """A claim without the status of devices that it was allocated before and is not now: that goes by itself."""
+    was, now = _allocated(old), _allocated(new)
+    status = new.get("status") or {}
+    kept = [each for each in status.get("devices") or () if _device(each) in now or _device(each) not in was]
+    if kept == (status.get("devices") or []):
+        return new
+    return new | {"status": {key: each for key, each in status.items() if key != "devices"} | {"devices": kept}}
+
+
+def _allocated(claim):
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return {_device(each) for each in (allocation.get("devices") or {}).get("results") or ()}
+
+
+def _device(each):
+    return tuple(each.get(name) for name in ("driver", "pool", "device", "shareID"))
 
 
 def _without_status(document):

@@ -1,0 +1,154 @@
+"""What the driver says in the status of claims, by server-side apply beside its answers."""
+
+import pytest
+
+from tests.kit import dra
+from vdev.dra.health_stream import DeviceHealth
+
+DRIVER = "gpu.acme.dev"
+
+
+def health(**reasons):
+    """The health of the devices gpu-0 to gpu-2; a reason makes one unhealthy."""
+    return [
+        DeviceHealth(
+            pool="node-1",
+            device=f"gpu-{number}",
+            healthy=f"gpu_{number}" not in reasons,
+            message=reasons.get(f"gpu_{number}", ""),
+        )
+        for number in range(3)
+    ]
+
+
+@pytest.fixture
+def devices(api_server):
+    """What a claim's status says of its devices."""
+
+    def look(name):
+        return (api_server.object("resourceclaims", name, "default").get("status") or {}).get("devices") or []
+
+    return look
+
+
+def ready(device):
+    """The status, reason and message of the condition Ready."""
+    (condition,) = device["conditions"]
+    return condition["type"], condition["status"], condition["reason"], condition["message"]
+
+
+async def test_a_prepared_device_is_ready(api, start_driver, kubelet, allocate, devices):
+    """With its own id; not any more once it is unprepared."""
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    claim = await allocate("c", ("r", "gpu-0"), ("r", "gpu-1"))
+    await called.prepare(claim)
+    await running.until(lambda: devices("c"))
+    assert [("gpu-0", {"id": "GPU-0"}), ("gpu-1", {"id": "GPU-1"})] == [
+        (each["device"], each["data"]) for each in devices("c")
+    ]
+    assert [("Ready", "True", "Prepared", "")] * 2 == [ready(each) for each in devices("c")]
+    await called.unprepare(claim)
+    await running.until(lambda: not devices("c"))
+
+
+async def test_it_follows_health(api, start_driver, kubelet, allocate, devices, api_server):
+    """And is written only when it is another one."""
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    await called.prepare(await allocate("c", ("r", "gpu-0")))
+    await running.until(lambda: devices("c"))
+    running.driver.update(health(gpu_0="Xid 79"))
+    await running.until(lambda: ready(devices("c")[0])[1] == "False")
+    assert ("Ready", "False", "Unhealthy", "Xid 79") == ready(devices("c")[0])
+    writes = api_server.writes
+    running.driver.update(health(gpu_0="Xid 79", gpu_1="of another claim"))
+    running.driver.update(health())
+    await running.until(lambda: ready(devices("c")[0])[1] == "True")
+    assert writes + 1 == api_server.writes
+    running.driver.update(health()[1:])
+    await running.until(lambda: ready(devices("c")[0])[2] == "NotPublished")
+
+
+async def test_two_drivers_write_the_status_of_one_claim(api, start_driver, kubelet, allocate, devices):
+    """Each its own devices, under a field manager of its own."""
+    others = {"b.acme.dev": ("s", "gpu-1")}
+    claim = await allocate("c", ("r", "gpu-0"), others=others)
+    for name in (DRIVER, "b.acme.dev"):
+        running = await start_driver(api, name=name)
+        running.driver.update(health())
+    for socket in kubelet.sockets:
+        await (await kubelet.register(socket)).prepare(claim)
+    await running.until(lambda: len(devices("c")) == 2)
+    assert {DRIVER, "b.acme.dev"} == {each["driver"] for each in devices("c")}
+
+
+async def test_a_restart_changes_no_times(api, start_driver, kubelet, allocate, devices):
+    """What is written is compared with what is there."""
+    running = await start_driver(api)
+    running.driver.update(health())
+    await (await kubelet.register()).prepare(await allocate("c", ("r", "gpu-0")))
+    await running.until(lambda: devices("c"))
+    before = devices("c")
+    await running.stop()
+    second = await start_driver(api)
+    second.clock.advance(5)
+    second.driver.update(health())
+    await second.until(lambda: second.driver.prepared)
+    second.driver.update(health(gpu_0="broken"))
+    await second.until(lambda: ready(devices("c")[0])[1] == "False")
+    assert before != devices("c")
+
+
+async def test_who_may_not_write_it_is_told_once(api, start_driver, kubelet, allocate, api_server, devices):
+    """Claims are prepared all the same."""
+    api_server.permissions = {"get resourceclaims"}
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    claims = [await allocate(f"c{number}", ("r", f"gpu-{number}")) for number in (0, 1)]
+    for claim in claims:
+        assert "" == (await called.prepare(claim))[claim["metadata"]["uid"]].error
+        await running.until(lambda: running.driver.problems)
+    (problem,) = running.driver.problems
+    assert "warning" in str(problem)
+    assert f"the status of claims of {DRIVER} is not written" in problem.message
+    assert "give it a role with the verb patch on resourceclaims/status" in problem.message
+    assert 1 == sum(each["event"] == "status of a claim not written" for each in running.logs)
+    api_server.permissions = None
+    running.clock.advance(601)
+    await running.until(lambda: devices("c0") and devices("c1"))
+    await running.until(lambda: not running.driver.problems)
+
+
+async def test_an_api_server_that_comes_back_is_told(api, start_driver, kubelet, allocate, api_server, devices):
+    """It is tried again."""
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    fails = api_server.fail(verb="patch", status=500)
+    await called.prepare(await allocate("c", ("r", "gpu-0")))
+    await running.until(lambda: fails.hits > 1)
+    api_server.heal()
+    await running.until(lambda: devices("c"))
+
+
+async def test_a_claim_that_is_gone_by_then_is_passed_over(api, start_driver, kubelet, allocate, api_server, devices):
+    """Or is another one by now, or has other devices."""
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    claim = await allocate("c", ("r", "gpu-0"))
+    await called.prepare(claim)
+    await running.until(lambda: devices("c"))
+    other = dra.claim("c", ("r", "gpu-1"), driver=DRIVER)["status"]
+    await api_server.edit("resourceclaims", "c", {"status": other}, namespace="default", subresource="status")
+    running.driver.update(health(gpu_0="broken"))
+    await running.until(lambda: any("must be an allocated device" in each.message for each in running.driver.problems))
+    await api_server.remove("resourceclaims", "c", namespace="default")
+    new = await allocate("c", ("r", "gpu-0"))
+    await called.unprepare(claim)
+    assert "" == (await called.prepare(new))[new["metadata"]["uid"]].error
+    await running.until(lambda: devices("c") and not running.driver.problems)
