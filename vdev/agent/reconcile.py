@@ -14,6 +14,7 @@ import asyncio
 import functools
 import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -173,6 +174,7 @@ class Reconciler:
             loaded = await self._read_later()
             scan, base = self.scan, self.base
             if is_new := loaded.spec != self.spec:
+                loaded = replace(loaded, spec=loaded.spec.after(self.spec))
                 scan = await self.scanner.scan(self.scan, loaded.spec)
                 base = await asyncio.to_thread(self._arrange, loaded.spec, scan)
             strict = self._config.status.kept_at and loaded.spec.flags.fail_on_init_error  # the start is not over

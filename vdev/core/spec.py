@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import chain
+from typing import TypeVar
 
 from .model.device import EMPTY, IdStyle
 from .model.dra import DraSpec
@@ -16,6 +18,8 @@ from .model.template import Template
 from .model.virtual_node import StandIn
 from .partitions.choice import PartitionChoice
 from .partitions.geometry import PIN, Geometry
+
+_Part = TypeVar("_Part")
 
 
 class MigStrategy(StrEnum):
@@ -478,6 +482,35 @@ class Spec:
     faults: FaultSpec = NO_RULES
     node: NodeSpec = NodeSpec()
 
+    def after(self, before: "Spec") -> "Spec":
+        """The same, of the objects of `before` as far as these say it, so that what follows from them is kept."""
+        known = {entry.name: entry for entry in before.entries}
+        return replace(
+            self,
+            entries=tuple(_kept(known.get(entry.name), entry) for entry in self.entries),
+            flags=_kept(before.flags, self.flags),
+            sharing=_kept(before.sharing, self.sharing),
+            gpu_patterns=_kept(before.gpu_patterns, self.gpu_patterns),
+            mig_patterns=_kept(before.mig_patterns, self.mig_patterns),
+        )
+
     def on_node(self, node: str) -> tuple[EntrySpec, ...]:
         """The entries that concern that node."""
         return tuple(entry for entry in self.entries if entry.is_on(node))
+
+
+def _kept(old: _Part | None, new: _Part) -> _Part:
+    """The old part where the new one says the same, also of its place in the file, which messages name."""
+    return old if old == new and old is not None and _places(old) == _places(new) else new
+
+
+def _places(part: object) -> tuple[str, ...]:
+    match part:
+        case EntrySpec() | SharedResource() | NamePattern():
+            return (part.where,)
+        case SharingSpec():
+            return tuple(each.where for each in part.resources)
+        case tuple():
+            return tuple(chain.from_iterable(map(_places, part)))
+        case _:
+            return ()

@@ -43,8 +43,11 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
         groups = _with_fine_ids(groups, problems, entries)
     resources: dict[str, Resource] = {}
     for name, parts in groups.items():
-        make = partial(_resource, spec, name, parts, entries, shared.sharing.get(name))
-        resource = memory.recall("resource", name, (spec, *parts), make)
+        own = _entries_of(name, parts, entries)
+        replicas = shared.sharing.get(name)
+        rules = spec.sharing if replicas else None
+        make = partial(_resource, spec, name, parts, own, replicas)
+        resource = memory.recall("resource", name, (spec.flags, rules, *own.values(), *parts), make)
         where = _where(resource.slots, entries, name)
         complaint = names.resource_name_problem(name)
         if complaint:
@@ -105,6 +108,12 @@ def _slot_group(slots: tuple[Slot, ...], _last: object) -> _SlotGroup:
     return _SlotGroup(slots)
 
 
+def _entries_of(name: str, groups: Iterable[_SlotGroup], entries: Mapping[str, EntrySpec]) -> Mapping[str, EntrySpec]:
+    """Those whose devices the resource has; without any device, those that would give it some."""
+    used = {entry: entries[entry] for group in groups for entry in group.entries}
+    return used or {key: entry for key, entry in entries.items() if entry.resource == name}
+
+
 def _resource(
     spec: Spec,
     name: str,
@@ -114,12 +123,10 @@ def _resource(
     _last: object,
 ) -> Resource:
     """The resource of these groups; what is known of each group is summed up instead of being counted again."""
-    used = {entry: entries[entry] for group in groups for entry in group.entries}
-    held = used or {key: entry for key, entry in entries.items() if entry.resource == name}
     resource = Resource(
         name=name,
         slots=tuple(chain.from_iterable(group.slots for group in groups)),
-        entries={key: entry.without_node for key, entry in held.items()},
+        entries={key: entry.without_node for key, entry in entries.items()},
         sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
         if spec.sharing and replicas
         else None,

@@ -77,7 +77,8 @@ def _one_resource(
             )
         case MigStrategy.NONE:
             pass
-    named = [memory.recall("entry named", cut.entry.name, (spec, cut), partial(_named, spec, cut)) for cut in cuts]
+    by = (spec.flags, spec.gpu_patterns, spec.mig_patterns)
+    named = [memory.recall("entry named", cut.entry.name, (*by, cut), partial(_named, spec, cut)) for cut in cuts]
     for each in named:
         result.problems += (problem for problem in each.problems if problem not in result.problems)
     for name, devices in chain(
@@ -111,7 +112,7 @@ def _cuts(
     for entry in entries:
         raws = found.get(entry.name, ())
         make = partial(_cut, spec, entry, raws, offset)
-        cut = memory.recall("entry cut", (entry.name, offset), (spec, raws), make)
+        cut = memory.recall("entry cut", (entry.name, offset), (spec.flags, entry, raws), make)
         offset += cut.indices
         yield cut
 
