@@ -88,5 +88,5 @@ async def test_what_is_doubtful_is_a_problem(kubelet, start_agent):
     await kubelet.wait_until(lambda: "'0', which is used, and '1'" in said()[0][-30:], what="the edit")
     agent.edit(CONFIG)
     await kubelet.wait_until(lambda: said() == [], what="no problem")
-    logged = [each["problem"] for each in agent.logs if each["event"] == "problem of the node's labels"]
+    logged = [each["problem"] for each in agent.logs if each["event"] == "problem with what is said of the node"]
     assert [expected, expected.removesuffix(", '2'")] == logged

@@ -309,7 +309,7 @@ class Reconciler:
             self._plan = await asyncio.to_thread(self._decider.decide, world)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
-                _log("problem of the node's labels", problem)
+                _log("problem with what is said of the node", problem)
 
     def _observe(self) -> World:
         last = self._plan
@@ -330,6 +330,7 @@ class Reconciler:
             dropped=self._dropped,
             devices=last.devices if last else EMPTY,
             lost=last.lost if last else {},
+            pools=last.pools if last else {},
             now=self._clock.now(),
         )
 

@@ -33,6 +33,8 @@ from .repartition import Progresses, state_labels
 from .retention import retain
 from .retention.holders import Holdings
 from .retention.retain import Dropped, Retired
+from .slices.pools import NO_POOLS, Claimed, pools
+from .slices.published import Pools
 from .spec import LabelOutput, NodeSpec, Spec
 
 
@@ -47,7 +49,8 @@ class World:
     cannot bring to containers, and why.
     `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `listed` is what the kubelet was told
     last, by this process or the one before, and `retired` what of that only pods keep in the list; `dropped` are ids
-    that left a list lately. `devices` and `lost` are those of the last plan. `now` is monotonic.
+    that left a list lately. `devices`, `lost` and `pools` are those of the last plan. `claimed` are the names of the
+    devices that prepared claims have, by driver. `now` is monotonic.
     """
 
     spec: Spec = Spec()  # noqa: RUF009 - frozen
@@ -66,6 +69,8 @@ class World:
     dropped: Mapping[str, Dropped] = field(default_factory=dict)
     devices: Inventory = EMPTY
     lost: Losses = field(default_factory=dict)
+    pools: Pools = field(default_factory=lambda: NO_POOLS)
+    claimed: Claimed = field(default_factory=dict)
     now: float = 0.0
 
 
@@ -81,8 +86,9 @@ class Plan:
     that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
     `xids` are the driver's errors that devices have now, by resource and device.
     `labels` are for the Node object, `features` for Node Feature Discovery (None: no file); they stay the same object
-    while nothing that they depend on changes. `choices` is what became of the layouts that labels of the node chose.
-    `problems` are those of the decision itself.
+    while nothing that they depend on changes. So do `pools`, which are what Dynamic Resource Allocation publishes, by
+    driver. `choices` is what became of the layouts that labels of the node chose. `problems` are those of the decision
+    itself.
     """
 
     base: Inventory
@@ -102,6 +108,7 @@ class Plan:
     capacity: Mapping[str, Amount] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     choices: Progresses = field(default_factory=dict)
+    pools: Pools = field(default_factory=lambda: NO_POOLS)
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -145,7 +152,8 @@ class Decider:
 
     def __init__(self, intervals: Intervals = PRODUCTION) -> None:
         self._intervals = intervals
-        self._arranged, self._judged, self._specified, self._labelled = Memory(), Memory(), Memory(), Memory()
+        self._arranged, self._judged, self._specified = Memory(), Memory(), Memory()
+        self._labelled, self._pooled = Memory(), Memory()
         self._away: frozenset[Key] = frozenset()
         self._last_labels: Mapping[str, str] = NO_LABELS.values
 
@@ -174,6 +182,7 @@ class Decider:
         devices = targets.drop(fresh, world.afflictions.dropped)
         entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
         lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
+        published = pools(world.base, devices, world.pools, world.claimed, self._pooled)
         labels = NO_LABELS if node.labels is LabelOutput.OFF else self._labels(world)
         return Plan(
             base=world.base,
@@ -191,7 +200,8 @@ class Decider:
             labels=self._told(world, labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values),
             choices=world.choices,
             features=labels.values if node.labels is LabelOutput.NFD else None,
-            problems=labels.problems,
+            pools=published,
+            problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),
             capacity=capacity.capacity(listed) if node.status else {},
             conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
         )

@@ -16,7 +16,9 @@ def test_devices_of_claims_alone_are_in_no_list(build):
     stock = build.inventory(listed, claimed, both)
     assert {"a.b/listed", "a.b/both"} == stock.resources.keys()
     assert () == stock.problems
-    assert {"b": build.raws(claimed), "c": build.raws(both)} == stock.claimable
+    (offered,) = stock.claimable.values()
+    assert "gpu.example.com" == offered.name
+    assert (*build.raws(claimed), *build.raws(both)) == tuple(slot.device.raw for slot in offered.slots)
 
 
 def test_an_entry_of_claims_does_not_move_the_indices_of_the_others(build):
@@ -38,7 +40,7 @@ def test_a_node_belongs_to_one_entry_whoever_offers_it(build):
         for each in (claimed, listed)
     }
     stock = arrange(Spec(entries=(claimed, listed)), "n", raws)
-    assert [1, 0] == [len(stock.claimable["a"]), len(stock.resources["a.b/b"].slots)]
+    assert [1, 0] == [len(stock.claimable[DRA.driver].slots), len(stock.resources["a.b/b"].slots)]
 
 
 def test_sharing_may_name_what_only_claims_get(build):

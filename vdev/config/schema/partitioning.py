@@ -39,6 +39,8 @@ class ProfileModel(Section):
     """Facts about such a partition, for templates; added to those of the device."""
     exclusive: Word | None = None
     """A word. A device may have only one partition of all profiles with the same word."""
+    id: Annotated[Whole, between(0, 9999)] | None = None
+    """The maker's number of the profile, which NVIDIA's DRA driver shows in the names of partitions."""
 
 
 class PartitioningModel(Section):
@@ -79,6 +81,7 @@ class PartitioningModel(Section):
                     max=profile.max,
                     attributes=dict(profile.attributes),
                     exclusive=profile.exclusive,
+                    id=profile.id,
                 )
                 for name, profile in self.profiles.items()
             ),

@@ -5,7 +5,7 @@ it names a resource, a profile or a partition, what the resource offers: the par
 single replicas when it names their ids.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -40,7 +40,7 @@ NONE = Afflictions()
 def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     """The slots of the inventory that the rule means."""
     units: dict[Unit, None] = {}
-    for name, resource in inventory.resources.items():
+    for name, resource in inventory.everything.items():
         if rule.concerns(name):
             narrowed = rule.resource != "*"
             for slot in resource.slots:
@@ -50,7 +50,7 @@ def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[K
     chosen = _chosen(list(units), rule.selection, dice, rule.name)
     return frozenset(
         (name, slot.id)
-        for name, resource in inventory.resources.items()
+        for name, resource in inventory.everything.items()
         for slot in resource.slots
         if not chosen.isdisjoint(units_of(slot))
     )
@@ -60,13 +60,13 @@ def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> 
     """These slots, and the other slots of the same units that the rule selects."""
     units = {
         _unit(rule.selection, name, slot, narrowed=rule.resource != "*")
-        for name, resource in inventory.resources.items()
+        for name, resource in inventory.everything.items()
         for slot in resource.slots
         if (name, slot.id) in keys
     }
     return frozenset(
         (name, slot.id)
-        for name, resource in inventory.resources.items()
+        for name, resource in inventory.everything.items()
         for slot in resource.slots
         if not units.isdisjoint(units_of(slot))
     )
@@ -82,25 +82,27 @@ def afflict(inventory: Inventory, afflictions: Afflictions) -> Inventory:
     if afflictions == NONE:
         return inventory
     touched = {name for name, _ in (*afflictions.verdicts, *afflictions.removed)} | afflictions.pre_start
-    resources = {
-        name: _afflicted(resource, afflictions) if name in touched else resource
-        for name, resource in inventory.resources.items()
-    }
-    return replace(inventory, resources=resources)
+    return _changed(inventory, touched, lambda resource: _afflicted(resource, afflictions))
 
 
 def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
     """The inventory without these slots, held or not."""
     if not keys:
         return inventory
-    touched = {name for name, _ in keys}
-    resources = {
-        name: replace(resource, slots=tuple(slot for slot in resource.slots if (name, slot.id) not in keys))
-        if name in touched
-        else resource
-        for name, resource in inventory.resources.items()
-    }
-    return replace(inventory, resources=resources)
+
+    def kept(resource: Resource) -> Resource:
+        return replace(resource, slots=tuple(slot for slot in resource.slots if (resource.name, slot.id) not in keys))
+
+    return _changed(inventory, {name for name, _ in keys}, kept)
+
+
+def _changed(inventory: Inventory, names: Collection[str], change: Callable[[Resource], Resource]) -> Inventory:
+    """The inventory with another resource, or another offer of a driver, under each of these names."""
+
+    def changed(resources: Mapping[str, Resource]) -> dict[str, Resource]:
+        return {name: change(each) if name in names else each for name, each in resources.items()}
+
+    return replace(inventory, resources=changed(inventory.resources), claimable=changed(inventory.claimable))
 
 
 def xids(devices: Inventory, afflictions: Afflictions) -> Mapping[Key, tuple[XidError, ...]]:

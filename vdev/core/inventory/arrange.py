@@ -13,7 +13,7 @@ from ..model import names
 from ..model.device import RawDevice, Slot
 from ..model.problem import Problem, error, warning
 from ..spec import EntrySpec, Spec
-from . import list_size, naming, node_owners, refusal, sharing
+from . import claimable, list_size, naming, node_owners, refusal, sharing
 from .resources import Inventory, Resource
 from .sharing import Sharing
 
@@ -28,10 +28,10 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
     claimed = node_owners.settle(spec.on_node(node), found, memory)
     judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
     advertised = naming.advertise(spec, node, judged.devices, memory)
-    claimable = {entry.name: judged.devices.get(entry.name, ()) for entry in spec.on_node(node) if entry.dra}
+    offered = claimable.offer(spec, node, judged.devices, memory)
     elsewhere = _only_claimed(spec, node)
     shared = sharing.share(advertised.devices, spec.sharing, memory, elsewhere)
-    problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems]
+    problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems, *offered.problems]
     entries = {entry.name: entry for entry in spec.on_node(node) if entry.listed}
     groups = {
         name: tuple(
@@ -59,7 +59,8 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
             at_worst = sum(part.bytes_at_worst for part in parts)
             if at_worst > list_size.LIST_LIMIT:
                 problems.append(_nearly_too_large(resource, at_worst, where))
-    return Inventory(resources, tuple(problems), advertised.reasons, claimed.left_out | judged.refused, claimable)
+    left_out = claimed.left_out | judged.refused
+    return Inventory(resources, tuple(problems), advertised.reasons, left_out, offered.resources)
 
 
 def _only_claimed(spec: Spec, node: str) -> frozenset[str]:

@@ -126,24 +126,26 @@ def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int, l
     for raw in raws:
         wanted = entry.parts(raw.index)
         if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
-            whole.append(same.get(id(raw)) or _whole(raw, offset + raw.index))
+            whole.append(same.get(id(raw)) or whole_device(raw, offset + raw.index))
             continue
         if not wanted:
             empty.append(f"{entry.name}/{raw.index}")
-        parts += _partitions(problems, entry, raw, offset + raw.index, wanted)
+        parts += listed_partitions(problems, entry, raw, offset + raw.index, wanted)
     indices = max((raw.index + 1 for raw in raws), default=0)
     return _Cut(entry, tuple(whole), tuple(parts), tuple(empty), tuple(problems), indices)
 
 
-def _whole(raw: RawDevice, ordinal: int) -> Device:
+def whole_device(raw: RawDevice, ordinal: int) -> Device:
+    """A raw device that is not cut."""
     return Device(
         id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes, health=raw.health
     )
 
 
-def _partitions(
+def listed_partitions(
     problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
 ) -> Iterable[Device]:
+    """The partitions of a raw device with the wanted profiles; none, and a problem, where they do not fit."""
     assert entry.geometry is not None, "checked when the configuration was read"
     try:
         placements = place(entry.geometry, wanted)
@@ -151,18 +153,23 @@ def _partitions(
         problems.append(error(entry.where, f"partitions of device {raw.index}: {refused}", refused.hint))
         return
     for number, placement in enumerate(placements):
-        profile = placement.profile
-        is_all = entry.geometry.whole_device and placement.size == entry.geometry.slices
-        yield Device(
-            id=raw.id if is_all else partition_id(entry, raw, placement),
-            raw=raw,
-            ordinal=str(ordinal) if is_all else f"{ordinal}:{number}",
-            profile=profile.name,
-            slices=range(placement.start, placement.start + placement.size),
-            memory=profile.memory,
-            attributes={**raw.attributes, **profile.attributes},
-            health=raw.health,
-        )
+        yield partition(entry, raw, f"{ordinal}:{number}", placement)
+
+
+def partition(entry: EntrySpec, raw: RawDevice, ordinal: str, placement: Placement) -> Device:
+    """The partition of a raw device at a place; one that is the whole device, in its only mode, has its id."""
+    profile = placement.profile
+    is_all = bool(entry.geometry and entry.geometry.whole_device and placement.size == entry.geometry.slices)
+    return Device(
+        id=raw.id if is_all else partition_id(entry, raw, placement),
+        raw=raw,
+        ordinal=ordinal.partition(":")[0] if is_all else ordinal,
+        profile=profile.name,
+        slices=placement.slices,
+        memory=profile.memory,
+        attributes={**raw.attributes, **profile.attributes},
+        health=raw.health,
+    )
 
 
 def partition_id(entry: EntrySpec, raw: RawDevice, placement: Placement) -> str:
@@ -257,6 +264,11 @@ def name_of_partition(spec: Spec, entry: EntrySpec, profile: str) -> tuple[str, 
     domain, _ = domain_and_name(entry.resource)
     name = f"{domain}/{resource_suffix(entry.geometry, profile)}"
     return name, f"migStrategy mixed gives profile {profile!r} this name"
+
+
+def name_of(spec: Spec, entry: EntrySpec, device: Device) -> tuple[str, str] | Problem:
+    """The name of a device of the entry and the reason for it, or why there is none."""
+    return name_of_partition(spec, entry, device.profile) if device.is_partition else name_of_whole(spec, entry)
 
 
 def names_of(spec: Spec, entry: EntrySpec) -> Iterable[str]:

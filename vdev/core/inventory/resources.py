@@ -7,12 +7,12 @@
 What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ..memory import Memory
-from ..model.device import HEALTHY, Device, Health, RawDevice, Slot
+from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.problem import Problem
 from ..spec import EntrySpec, Flags
 from . import list_size
@@ -107,15 +107,19 @@ class Resource:
 class Inventory:
     """All resources of the node by name, and what a person should know about them.
 
-    `claimable` are the raw devices by entry that Dynamic Resource Allocation offers, whether a resource has them or
-    not.
+    `claimable` is what Dynamic Resource Allocation offers, by driver; the same device may be in a resource, too.
     """
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)  # device id -> why its resource is named so
     left_out: frozenset[str] = frozenset()  # raw devices that were found and are not handed out; they are not probed
-    claimable: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
+    claimable: Mapping[str, Resource] = field(default_factory=dict)
+
+    @property
+    def everything(self) -> Mapping[str, Resource]:
+        """All that a pod can get, under the name of a resource or of a driver."""
+        return {**self.resources, **self.claimable} if self.claimable else self.resources
 
 
 EMPTY = Inventory()
@@ -133,12 +137,20 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health], memory: Me
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict is not HEALTHY}
     if not bad:
         return inventory
-    resources = {}
-    for name, resource in inventory.resources.items():
-        own = {raw: bad[raw] for raw in sorted(bad.keys() & resource.raws)}
-        make = partial(_judged, resource, own)
-        resources[name] = memory.recall("judged", (name, *own), (resource, *own.values()), make) if own else resource
-    return replace(inventory, resources=resources)
+
+    def judged(resources: Mapping[str, Resource]) -> dict[str, Resource]:
+        return {name: _with_verdicts(resource, bad, memory) for name, resource in resources.items()}
+
+    return replace(inventory, resources=judged(inventory.resources), claimable=judged(inventory.claimable))
+
+
+def _with_verdicts(resource: Resource, bad: Mapping[str, Health], memory: Memory) -> Resource:
+    own = {raw: bad[raw] for raw in sorted(bad.keys() & resource.raws)}
+    if not own:
+        return resource
+    make = partial(_judged, resource, own)
+    judged: Resource = memory.recall("judged", (resource.name, *own), (resource, *own.values()), make)
+    return judged
 
 
 def _judged(resource: Resource, verdicts: Mapping[str, Health], _last: object) -> Resource:

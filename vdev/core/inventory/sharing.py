@@ -103,14 +103,14 @@ def _replicas(
     slots: dict[str, list[Slot]] = {}
     sharing: dict[str, dict[str, int]] = {}
     problems: list[Problem] = []
-    chosen = _chosen(problems, resource, members, rules)
+    shared = chosen(problems, resource, members, rules)
 
     def slot(device: Device, replica: int | None) -> Slot:
         name = device.id if replica is None else replica_id(device.id, replica)
         return same.get((id(device), replica)) or Slot(name, device, replica, device.health)
 
     for device in members:
-        rule = chosen.get(device.id)
+        rule = shared.get(device.id)
         if rule is None:
             slots.setdefault(resource, []).append(slot(device, None))
             continue
@@ -135,23 +135,23 @@ def _target(spec: SharingSpec | None, rule: SharedResource) -> str:
     return f"{rule.name}.shared" if spec and spec.rename_by_default else rule.name
 
 
-def _chosen(
+def chosen(
     problems: list[Problem], resource: str, members: Sequence[Device], rules: Sequence[SharedResource]
 ) -> dict[str, SharedResource]:
     """The rule that shares each device; a device that two rules claim is an error and stays with the first."""
-    chosen: dict[str, SharedResource] = {}
+    rule_of: dict[str, SharedResource] = {}
     for rule in rules:
         for device in _selected(problems, members, rule):
-            if device.id in chosen:
+            if device.id in rule_of:
                 problems.append(
                     error(
                         rule.where,
-                        f"device {device.ordinal} of {resource!r} is already shared by {chosen[device.id].where}",
+                        f"device {device.ordinal} of {resource!r} is already shared by {rule_of[device.id].where}",
                     )
                 )
             else:
-                chosen[device.id] = rule
-    return chosen
+                rule_of[device.id] = rule
+    return rule_of
 
 
 def _selected(problems: list[Problem], members: Sequence[Device], rule: SharedResource) -> list[Device]:

@@ -45,6 +45,20 @@ def parse_quantity(text: str | int) -> int:
     return int(amount)
 
 
+def written(amount: int) -> str:
+    """A whole, non-negative amount as Kubernetes writes it back: with the largest suffix that leaves it whole.
+
+    1024 and its multiples have a binary suffix, all other numbers a decimal one.
+    """
+    for base, suffixes in ((1024, tuple(_BINARY)), (1000, tuple(_DECIMAL))):
+        number, power = amount, 0
+        while number and number % base == 0 and power < len(suffixes):
+            number, power = number // base, power + 1
+        if power:
+            return f"{number}{suffixes[power - 1]}"
+    return str(amount)
+
+
 def _suffix_hint(suffix: str) -> str:
     """What was meant: `GB` and `GiB` are `G` and `Gi`, case matters, and fractions of a byte do not exist."""
     if suffix in ("m", "u", "n"):

@@ -38,7 +38,8 @@ class Profile:
     `slices` counts the memory slices it occupies and `placements` holds the slices it may start at; empty means every
     one from which it fits. `memory` is in bytes. `compute` counts the compute slices it takes from the geometry's
     budget. `max` limits how many of it a device may hold, beside what the slices allow. Of all profiles with the same
-    `exclusive` word at most one partition may exist on a device (NVIDIA's media extensions, `+me`).
+    `exclusive` word at most one partition may exist on a device (NVIDIA's media extensions, `+me`). `id` is the maker's
+    number of the profile.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Profile:
     max: int | None = None
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY, hash=False)
     exclusive: str | None = None
+    id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

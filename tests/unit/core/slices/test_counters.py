@@ -1,0 +1,105 @@
+"""Counters say exactly what the hardware admits."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.config.presets.library import load_preset
+from vdev.config.presets.preset_texts import PresetTexts
+from vdev.core.partitions.counters import MAX_COUNTERS, Limit, counters, placements
+from vdev.core.partitions.geometry import Geometry, LayoutError, Profile
+from vdev.core.partitions.placement import place
+from vdev.core.slices import nvidia
+
+CUT = [
+    name
+    for name in PresetTexts().names()
+    if (preset := load_preset(name)).geometry and not preset.geometry.whole_device
+]
+
+
+def fits(known, chosen):
+    taken = Counter()
+    for each in chosen:
+        taken.update(known.taken_by(each))
+    return all(amount <= known.all[key] for key, amount in taken.items())
+
+
+def can_be(geometry, chosen):
+    try:
+        place(geometry, [str(each) for each in chosen])
+    except LayoutError:
+        return False
+    return True
+
+
+@st.composite
+def geometries(draw):
+    slices = draw(st.integers(1, 8))
+    compute = draw(st.none() | st.integers(1, 8))
+    profiles = []
+    for number in range(draw(st.integers(1, 4))):
+        size = draw(st.integers(1, slices))
+        starts = draw(st.lists(st.integers(0, slices - size), unique=True, max_size=4))
+        profiles.append(
+            Profile(
+                name=f"p{number}.{size}x",
+                slices=size,
+                memory=size,
+                placements=tuple(starts),
+                compute=None if compute is None else draw(st.integers(0, compute)),
+                max=draw(st.none() | st.integers(1, 4)),
+                exclusive=draw(st.sampled_from([None, None, "media extensions", "a", "memory-slice-0", "!"])),
+            )
+        )
+    return Geometry(slices=slices, compute=compute, profiles=tuple(profiles))
+
+
+@given(st.data(), geometries())
+def test_any_geometry(data, geometry):
+    """What the counters let the scheduler give out together is what can be cut, and nothing else."""
+    every = list(placements(geometry))
+    chosen = data.draw(st.lists(st.sampled_from(every), unique_by=str, max_size=8))
+    assert can_be(geometry, chosen) == fits(counters(geometry), chosen)
+
+
+@pytest.mark.parametrize("name", CUT)
+@given(data=st.data())
+def test_the_presets_with_nvidias_own_counters(name, data):
+    """NVIDIA's counters, with ours where NVIDIA's alone would let more be cut than the hardware has."""
+    geometry = load_preset(name).geometry
+    every = list(placements(geometry))
+    chosen = data.draw(st.lists(st.sampled_from(every), unique_by=str, max_size=8))
+    known = counters(geometry, nvidia.limits(geometry))
+    assert can_be(geometry, chosen) == fits(known, chosen)
+    assert len(known.all) <= MAX_COUNTERS
+
+
+def test_the_counters_of_an_a100_are_nvidias_alone():
+    geometry = load_preset("a100-sxm4-40gb").geometry
+    assert {
+        "copy-engines": 7,
+        "decoders": 5,
+        "encoders": 0,
+        "jpeg-engines": 1,
+        "memory": 40192 * 2**20,
+        "multiprocessors": 98,
+        "ofa-engines": 1,
+        **{f"memory-slice-{number}": 1 for number in range(8)},
+    } == counters(geometry, nvidia.limits(geometry)).all
+
+
+def test_the_whole_device_leaves_nothing():
+    geometry = load_preset("a30").geometry
+    known = counters(geometry)
+    for each in placements(geometry):
+        assert any(amount > 0 for amount in known.taken_by(each).values())
+
+
+def test_a_rule_that_follows_from_another_needs_no_counter():
+    strict, loose = Limit("a", 2, {"p": 1, "q": 2}), Limit("b", 4, {"p": 2})
+    assert strict.implies(loose)
+    assert not loose.implies(strict)
+    assert not Limit("of nothing", 0, {"p": 0}).implies(loose)

@@ -1,0 +1,535 @@
+"""What ResourceSlices say of the devices of a file."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kit.slice_rules import check_pool, fits
+from vdev import config
+from vdev.config.presets.preset_texts import PresetTexts
+from vdev.core.decide import Decider, World
+from vdev.core.faults.targets import Afflictions
+from vdev.core.inventory.imagined_nodes import inventory
+from vdev.core.model.device import Health
+from vdev.core.partitions.geometry import LayoutError
+from vdev.core.partitions.placement import place
+from vdev.core.slices import cutting
+from vdev.errors import ConfigError
+
+NODE = "n1"
+SICK = Health(healthy=False, reason="dead")
+
+
+def file(*entries, **more):
+    named = [
+        {"name": f"e{number}", "resource": "acme.dev/npu", "advertise": "dra", **entry}
+        for number, entry in enumerate(entries)
+    ]
+    return config.load_text(json.dumps({"devices": named, "flags": {"mpsRoot": "/run/mps"}, **more})).spec
+
+
+def world(spec, **more):
+    return World(spec=spec, node=NODE, base=inventory(spec, NODE), **more)
+
+
+def pools(spec, **more):
+    return Decider().decide(world(spec, **more)).pools
+
+
+def pool(*entries, **more):
+    (only,) = pools(file(*entries, **more)).values()
+    return only
+
+
+def devices(made):
+    """The devices of a pool as they are written."""
+    return {each["name"]: each for spec in cutting.specifications(made, NODE) for each in spec.get("devices", ())}
+
+
+def plain(device):
+    """Its attributes without their types."""
+    return {key: value for key, each in device["attributes"].items() for value in each.values()}
+
+
+def capacity(device):
+    return {key: each["value"] for key, each in device.get("capacity", {}).items()}
+
+
+# --- what a maker's driver publishes ---------------------------------------------------------------------------------
+
+
+def test_a_gpu_as_nvidias_driver_publishes_it():
+    made = pool({"resource": "nvidia.com/gpu", "virtual": {"preset": "a100-sxm4-40gb", "count": 2, "numa": [0, 1]}})
+    assert "gpu.nvidia.com" == made.driver
+    first, second = devices(made).values()
+    assert ("gpu-0", "gpu-1") == (first["name"], second["name"])
+    assert {
+        "type": {"string": "gpu"},
+        "uuid": {"string": made.by_name["gpu-1"].device.id},
+        "productName": {"string": "NVIDIA A100-SXM4-40GB"},
+        "brand": {"string": "Nvidia"},
+        "architecture": {"string": "Ampere"},
+        "cudaComputeCapability": {"version": "8.0.0"},
+        "driverVersion": {"version": "580.95.5"},
+        "cudaDriverVersion": {"version": "13.0.0"},
+        "resource.kubernetes.io/pciBusID": {"string": "0000:11:00.0"},
+        "resource.kubernetes.io/pcieRoot": {"string": "pci0000:10"},
+        "resource.kubernetes.io/numaNode": {"int": 1},
+    } == second["attributes"]
+    assert {"memory": {"value": "40Gi"}} == second["capacity"]
+
+
+def test_partitions_as_nvidias_driver_publishes_them():
+    made = pool(
+        {
+            "resource": "nvidia.com/gpu",
+            "virtual": {"preset": "a100-sxm4-40gb", "count": 2},
+            "partitions": {"1": ["1g.5gb", "1g.5gb+me", "3g.20gb"]},
+        }
+    )
+    found = devices(made)
+    assert ["gpu-0", "gpu-1-mig-1g5gb-19-0", "gpu-1-mig-1g5gb-me-20-1", "gpu-1-mig-3g20gb-9-4"] == list(found)
+    last = found["gpu-1-mig-3g20gb-9-4"]
+    stands_for = made.by_name["gpu-1-mig-3g20gb-9-4"].device
+    told = plain(last)
+    assert ("mig", "3g.20gb", stands_for.id, stands_for.raw.id) == (
+        told["type"],
+        told["profile"],
+        told["uuid"],
+        told["parentUUID"],
+    )
+    assert {
+        "multiprocessors": "42",
+        "copyEngines": "3",
+        "decoders": "2",
+        "encoders": "0",
+        "jpegEngines": "0",
+        "ofaEngines": "0",
+        "memory": "19968Mi",
+        **{f"memorySlice{number}": "1" for number in range(4, 8)},
+    } == capacity(last)
+
+
+def test_partitions_that_claims_cut_as_nvidias_driver_publishes_them():
+    made = pool(
+        {
+            "resource": "nvidia.com/gpu",
+            "virtual": {"preset": "a100-sxm4-40gb"},
+            "dra": {"partitions": "dynamic"},
+        }
+    )
+    counted, offered = cutting.specifications(made, NODE)
+    assert ["gpu-0-counter-set"] == [each["name"] for each in counted["sharedCounters"]]
+    assert 15 == len(counted["sharedCounters"][0]["counters"])
+    names = [each["name"] for each in offered["devices"]]
+    assert sorted(names) == names
+    assert 26 == len(names)  # the GPU; 7 + 7 + 4 + 3 + 2 + 1 + 1 places
+    part = devices(made)["gpu-0-mig-2g10gb-14-2"]
+    assert "uuid" not in part["attributes"]
+    assert not any(key.startswith("memorySlice") for key in part["capacity"])
+    (used,) = part["consumesCounters"]
+    assert {"memory-slice-2": "1", "memory-slice-3": "1", "multiprocessors": "28", "memory": "9856Mi"}.items() <= {
+        key: each["value"] for key, each in used["counters"].items()
+    }.items()
+    whole = devices(made)["gpu-0"]
+    assert whole["consumesCounters"][0]["counters"] == counted["sharedCounters"][0]["counters"]
+    assert "98" == capacity(whole)["multiprocessors"]
+
+
+def test_gpus_of_several_entries_are_numbered_together():
+    gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}}
+    assert ["gpu-0", "gpu-1", "gpu-2", "gpu-3"] == list(devices(pool(gpu, gpu)))
+
+
+def test_a_gpu_as_amds_driver_publishes_it():
+    made = pool(
+        {"resource": "amd.com/gpu", "virtual": {"preset": "mi300x", "count": 2}, "partitions": {"1": "qpx_nps1"}}
+    )
+    assert "gpu.amd.com" == made.driver
+    found = devices(made)
+    assert {"gpu-0-128", "gpu-1-129", "gpu-10-138", "gpu-12-140", "gpu-14-142"} == found.keys()
+    whole, part = plain(found["gpu-0-128"]), plain(found["gpu-12-140"])
+    assert ("amdgpu", "spx_nps1", 0, 128) == tuple(
+        whole[key] for key in ("type", "partitionProfile", "cardIndex", "renderIndex")
+    )
+    assert ("amdgpu-partition", "qpx_nps1") == (part["type"], part["partitionProfile"])
+    assert part["parentDeviceID"] == plain(found["gpu-1-129"])["parentDeviceID"] != whole["deviceID"]
+    assert {"memory": "192Gi", "computeUnits": "304", "simdUnits": "1216"} == capacity(found["gpu-0-128"])
+
+
+def test_everything_else_by_its_own_fields():
+    made = pool(
+        {
+            "virtual": {
+                "count": 2,
+                "memory": "16Gi",
+                "numa": 1,
+                "attributes": {"model": "X1", "cores": 64, "slices.gi": "1", "on": True, "pciBusID": "0000:3B:00.0"},
+            },
+            "dra": {"attributes": {"acme.dev/rack": "r{index}", "model": "other", "example.org/n": 7}},
+        }
+    )
+    found = devices(made)
+    assert ["e0-0", "e0-1"] == list(found)
+    assert {
+        "type": {"string": "npu"},
+        "id": {"string": "e0-1"},
+        "model": {"string": "other"},
+        "cores": {"int": 64},
+        "slices_gi": {"int": 1},
+        "on": {"bool": True},
+        "pciBusID": {"string": "0000:3B:00.0"},
+        "rack": {"string": "r1"},
+        "example.org/n": {"int": 7},
+        "resource.kubernetes.io/pciBusID": {"string": "0000:3b:00.0"},
+        "resource.kubernetes.io/numaNode": {"int": 1},
+    } == found["e0-1"]["attributes"]
+    assert {"memory": "16Gi"} == capacity(found["e0-1"])
+
+
+def test_too_many_attributes_leave_room_for_those_of_the_file():
+    spec = file(
+        {
+            "virtual": {"memory": "1Gi", "attributes": {f"a{number}": "x" for number in range(40)}},
+            "dra": {"attributes": {f"b{number}": number for number in range(10)}},
+        }
+    )
+    plan = Decider().decide(world(spec))
+    (only,) = devices(plan.pools["acme.dev"]).values()
+    assert 31 == len(only["attributes"])
+    assert {f"b{number}" for number in range(10)} <= only["attributes"].keys()
+    assert "21 attributes of e0 are left out of its ResourceSlices" in plan.problems[0].message
+
+
+def test_two_devices_of_one_name():
+    plan = Decider().decide(
+        world(
+            file(
+                {"name": "gpu", "virtual": {}, "dra": {"driver": "gpu.nvidia.com"}},
+                {"resource": "nvidia.com/gpu", "virtual": {"preset": "t4"}},
+            )
+        )
+    )
+    assert ["gpu-0"] == list(devices(plan.pools["gpu.nvidia.com"]))
+    (problem,) = plan.problems
+    assert problem.is_error
+    assert "would both be the device 'gpu-0' of gpu.nvidia.com" in problem.message
+
+
+def test_nothing_is_published_that_nobody_asked_for():
+    plan = Decider().decide(world(file({"virtual": {}, "advertise": "device-plugin"})))
+    assert {} == plan.pools
+
+
+def test_a_driver_without_devices_says_that_it_is_there():
+    made = pool({"glob": "/dev/nothing*"})
+    assert ({"driver": "acme.dev", "pool": {"name": NODE}, "nodeName": NODE, "devices": []},) == cutting.specifications(
+        made, NODE
+    )
+
+
+# --- shares ----------------------------------------------------------------------------------------------------------
+
+
+def test_time_slices_are_counted_and_memory_is_nobodys_alone():
+    sharing = {"timeSlicing": {"resources": [{"name": "acme.dev/npu", "replicas": 4, "devices": [1]}]}}
+    first, second = devices(pool({"virtual": {"count": 2, "memory": "8Gi"}}, sharing=sharing)).values()
+    assert "allowMultipleAllocations" not in first
+    assert second["allowMultipleAllocations"] is True
+    assert {
+        "memory": {
+            "value": "8Gi",
+            "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": "8Gi", "step": "1Mi"}},
+        },
+        "slots": {"value": "4", "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "4", "step": "1"}}},
+    } == second["capacity"]
+
+
+def test_one_slot_each_where_more_is_refused():
+    sharing = {
+        "timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [{"name": "acme.dev/npu", "replicas": 4}]}
+    }
+    (only,) = devices(pool({"virtual": {}}, sharing=sharing)).values()
+    assert "1" == only["capacity"]["slots"]["requestPolicy"]["validRange"]["max"]
+
+
+def test_shares_of_mps_have_memory():
+    sharing = {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}}
+    made = pool({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4"}}, sharing=sharing)
+    only = devices(made)["gpu-0"]["capacity"]
+    assert {"default": "5461Mi", "validRange": {"min": "1Mi", "max": "16Gi", "step": "1Mi"}} == only["memory"][
+        "requestPolicy"
+    ]
+    assert "48" == only["shares"]["value"]
+
+
+def test_what_claims_cut_is_not_shared():
+    spec = file(
+        {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}},
+        sharing={"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}},
+    )
+    (problem,) = inventory(spec, NODE).problems
+    assert "claims do not share nvidia.com/gpu of e0" in problem.message
+
+
+# --- health ----------------------------------------------------------------------------------------------------------
+
+
+def raw(spec, index=0):
+    return next(iter(inventory(spec, NODE).claimable.values())).slots[index].device.raw.id
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, [{"key": "acme.dev/unhealthy", "effect": "NoSchedule"}]),
+        ({"unhealthy": "NoExecute"}, [{"key": "acme.dev/unhealthy", "effect": "NoExecute"}]),
+        ({"unhealthy": "none"}, None),
+    ],
+)
+def test_a_device_that_fails_is_tainted(policy, expected):
+    spec = file({"virtual": {"count": 2}, "dra": {"taints": policy}})
+    made = pools(spec, verdicts={raw(spec, 1): SICK})["acme.dev"]
+    assert [None, expected] == [each.get("taints") for each in devices(made).values()]
+    assert SICK == made.by_name["e0-1"].health
+
+
+@pytest.mark.parametrize(
+    ("reason", "taint"),
+    [
+        ("XID 79: GPU has fallen off the bus", {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}),
+        ("Xid: 31", {"key": "gpu.nvidia.com/xid", "value": "31", "effect": "None"}),
+        ("dead", {"key": "gpu.nvidia.com/unhealthy", "effect": "NoSchedule"}),
+    ],
+)
+def test_nvidias_taints(reason, taint):
+    spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}})
+    sick = {raw(spec): Health(healthy=False, reason=reason)}
+    made = pools(spec, verdicts=sick)["gpu.nvidia.com"]
+    assert {json.dumps([taint])} == {json.dumps(each["taints"]) for each in devices(made).values()}
+
+
+def slot(spec, index):
+    ((driver, offered),) = inventory(spec, NODE).claimable.items()
+    return driver, offered.slots[index].id
+
+
+def test_faults_reach_devices_of_claims():
+    spec = file({"virtual": {"count": 3}})
+    afflictions = Afflictions(verdicts={slot(spec, 1): SICK}, removed=frozenset({slot(spec, 2)}))
+    made = pools(spec, afflictions=afflictions)["acme.dev"]
+    assert [("e0-0", False), ("e0-1", True)] == [(each.name, bool(each.taints)) for each in made.devices]
+
+
+def test_a_device_that_is_away_stays_for_the_claim_that_has_it():
+    spec = file({"virtual": {"count": 2}, "dra": {"taints": {"lost": "NoExecute"}}})
+    decider = Decider()
+    before = decider.decide(world(spec))
+    gone = Afflictions(removed=frozenset({slot(spec, 0)}))
+    claimed = {"acme.dev": {"e0-0"}}
+    away = decider.decide(world(spec, afflictions=gone, pools=before.pools, claimed=claimed)).pools["acme.dev"]
+    kept = away.by_name["e0-0"]
+    assert kept.lost
+    assert [("acme.dev/lost", "NoExecute")] == [(each.key, each.effect) for each in kept.taints]
+    again = decider.decide(world(spec, afflictions=gone, pools={"acme.dev": away}, claimed=claimed))
+    assert again.pools["acme.dev"] == away
+    back = decider.decide(world(spec, pools={"acme.dev": away}, claimed=claimed))
+    assert before.pools == back.pools
+    released = decider.decide(world(spec, afflictions=gone, pools={"acme.dev": away}))
+    assert ["e0-1"] == [each.name for each in released.pools["acme.dev"].devices]
+
+
+def test_a_name_is_no_other_devices_while_a_claim_has_it():
+    gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 1}}
+    both, one = file(gpu, {**gpu, "name": "last"}), file({**gpu, "name": "last"})
+    before = pools(both)
+    device = before["gpu.nvidia.com"].by_name["gpu-0"].device
+    after = pools(one, pools=before, claimed={"gpu.nvidia.com": {"gpu-0"}})["gpu.nvidia.com"]
+    assert device.id == after.by_name["gpu-0"].device.id
+    assert 1 == len(after.devices)
+
+
+def test_an_entry_that_is_gone_keeps_what_claims_have():
+    spec = file({"virtual": {"count": 2}})
+    before, claimed = pools(spec), {"acme.dev": {"e0-1"}}
+    plan = pools(file(), pools=before, claimed=claimed)
+    assert ["e0-1"] == [each.name for each in plan["acme.dev"].devices]
+    again = pools(file(), pools=plan, claimed=claimed)
+    assert again["acme.dev"] == plan["acme.dev"]
+    assert "e0" in again["acme.dev"].offered.entries
+    assert {} == pools(file(), pools=again)
+
+
+def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
+    gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 1}}
+    before = pools(file({**gpu, "partitions": {"0": ["1g.6gb", "1g.6gb", "2g.12gb"]}}))
+    held = next(name for name in before["gpu.nvidia.com"].by_name if "1g6gb" in name and name.endswith("-0"))
+    after = pools(
+        file({**gpu, "partitions": {"0": ["2g.12gb", "2g.12gb"]}}), pools=before, claimed={"gpu.nvidia.com": {held}}
+    )["gpu.nvidia.com"]
+    assert [False, True] == [each.lost for each in after.devices]
+    assert range(2, 4) == after.devices[0].device.slices
+
+
+def test_the_same_object_while_nothing_changes():
+    spec = file({"virtual": {"count": 2}})
+    decider = Decider()
+    before = world(spec)
+    first = decider.decide(before)
+    for more in ({}, {"now": 5.0}, {"afflictions": Afflictions(verdicts={("other.dev/x", "y"): SICK})}):
+        plan = decider.decide(World(spec=spec, node=NODE, base=before.base, pools=first.pools, **more))
+        assert first.pools is plan.pools
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "taints", "sizes"),
+    [
+        (128, {}, [64, 64]),
+        (130, {}, [64, 64, 2]),
+        (130, {"unhealthy": "none", "lost": "none"}, [128, 2]),
+    ],
+)
+def test_so_many_devices_go_into_a_slice(count, taints, sizes):
+    """A pool whose devices may be tainted is cut for it from the start: a taint then changes one slice."""
+    made = pool({"virtual": {"count": count}, "dra": {"taints": taints}})
+    assert sizes == [len(each["devices"]) for each in cutting.specifications(made, NODE)]
+
+
+def test_counters_for_an_old_server_are_beside_their_devices():
+    made = pool(
+        {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 9}, "dra": {"partitions": "dynamic"}}
+    )
+    apart = cutting.objects(made, NODE)
+    assert [8, 1] + [0] * 9 == [len(each["spec"].get("sharedCounters", ())) for each in apart]
+    together = cutting.objects(made, NODE, split=False)
+    assert 9 == len(together)
+    check_pool(apart)
+    check_pool(together, split=False)
+
+
+# --- any layout ------------------------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b-1", "model", "Cores", "x" * 40, "1st", "driver.version", "é", "pciBusID", "type", "-"])
+KNOWN = st.sampled_from(["", "x" * 80, "7", "-1", "007", "true", "é" * 40, "0000:3b:00.0", "2.0"])
+VALUES = KNOWN | st.text("aZ9. -_:é", max_size=9)
+TAINTS = st.sampled_from(["none", "NoSchedule", "NoExecute"])
+CUT = ["a100-sxm4-40gb", "h100-sxm5-80gb", "a30", "dgx-a100"]
+OTHERS = ["t4", "mi300x", "tpu-v5e-8", "gaudi2"]
+
+
+@st.composite
+def entries(draw, number):
+    preset = draw(st.none() | st.sampled_from([*CUT, *OTHERS]))
+    dynamic = draw(st.booleans())
+    virtual = {"attributes": draw(st.dictionaries(NAMES, VALUES, max_size=40))}
+    if preset:
+        virtual["preset"] = preset
+    virtual["count"] = draw(st.integers(1, 1 if (preset or "").endswith("-8") else 8))
+    if preset is None:
+        virtual["count"] = draw(st.sampled_from([1, 3, 130]))
+        virtual["memory"] = draw(st.sampled_from([0, 1, 2**20, "1000", "5Gi", "3G"]))
+        slices = draw(st.integers(1, 4))
+        virtual["partitioning"] = {
+            "slices": slices,
+            "profiles": {
+                f"{size}x.{size}gb": {"slices": size, "memory": f"{size}G", "max": draw(st.integers(1, 3))}
+                for size in draw(st.lists(st.integers(1, slices), unique=True, min_size=1))
+            },
+        }
+    can_be_dynamic = preset is None or preset in CUT
+    entry = {
+        "name": f"e.{number}",
+        "resource": draw(st.sampled_from(["acme.dev/npu", "acme.dev/Other.thing_x", "nvidia.com/gpu", "amd.com/gpu"])),
+        "virtual": virtual,
+        "advertise": draw(st.sampled_from([["dra"], ["device-plugin", "dra"]])),
+        "dra": {
+            "partitions": "dynamic" if dynamic and can_be_dynamic else "static",
+            "taints": {"unhealthy": draw(TAINTS), "lost": draw(TAINTS)},
+            "attributes": draw(
+                st.dictionaries(
+                    st.sampled_from(["a", "b", "acme.dev/a", "example.org/b", "type"]),
+                    st.sampled_from(["x", "{index}", "{memory.bytes}", "{id}{id}{id}", 3, False, {"version": "1.2.3"}]),
+                    max_size=2,
+                )
+            ),
+        },
+    }
+    if preset in CUT and preset != "a30" and not dynamic and draw(st.booleans()):
+        entry["partitions"] = {"all": "all-balanced"}
+    return entry
+
+
+@st.composite
+def files(draw):
+    made = [draw(entries(number)) for number in range(draw(st.integers(1, 3)))]
+    tree = {"devices": made, "flags": {"mpsRoot": "/run/mps"}}
+    if draw(st.booleans()):
+        rules = [
+            {"name": draw(st.sampled_from(["acme.dev/npu", "nvidia.com/gpu"])), "replicas": draw(st.integers(2, 9))}
+        ]
+        tree["sharing"] = {draw(st.sampled_from(["timeSlicing", "mps"])): {"resources": rules}}
+    return tree
+
+
+def loaded(tree):
+    try:
+        return config.load_text(json.dumps(tree)).spec
+    except ConfigError:
+        return None
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(st.data(), files())
+def test_any_file_makes_valid_slices(data, tree):
+    """Whatever is healthy, away or shared: what is written is what a server takes, and the same every time."""
+    spec = loaded(tree)
+    if spec is None:
+        return
+    base = inventory(spec, NODE)
+    keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
+    some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
+    afflictions = Afflictions(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
+    first = Decider()
+    before = first.decide(World(spec=spec, node=NODE, base=base))
+    plan = first.decide(World(spec=spec, node=NODE, base=base, pools=before.pools, afflictions=afflictions))
+    fresh = Decider().decide(World(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
+    assert plan.pools == fresh.pools
+    for each in (*before.pools.values(), *plan.pools.values()):
+        for split in (True, False):
+            documents = cutting.objects(each, NODE, split=split)
+            sets, written = check_pool(documents, split=split)
+            assert [*documents] == json.loads(json.dumps(documents))
+            assert each.by_name.keys() == written.keys()
+            assert {every.name for every in each.counters} == sets.keys()
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(CUT[:3]))
+def test_the_scheduler_gives_out_what_can_be_cut(data, preset):
+    """Over the written objects: any devices that the counters admit are a layout of the hardware, and the reverse."""
+    spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": preset}, "dra": {"partitions": "dynamic"}})
+    made = pools(spec)["gpu.nvidia.com"]
+    sets, written = check_pool(cutting.objects(made, NODE))
+    names = data.draw(st.lists(st.sampled_from(sorted(written)), unique=True, max_size=8))
+    geometry = spec.entries[0].geometry
+    chosen = [made.by_name[name].device for name in names]
+    parts = [f"{each.profile}@{each.slices.start}" for each in chosen if each.is_partition]
+    try:
+        place(geometry, parts)
+        possible = len(chosen) == len(parts) or len(chosen) == 1
+    except LayoutError:
+        possible = False
+    assert possible == fits(sets, [written[name] for name in names])
+
+
+def test_every_preset_can_be_published():
+    spec = file(
+        *({"virtual": {"preset": name}, "resource": f"e{n}.dev/x"} for n, name in enumerate(PresetTexts().names()))
+    )
+    for each in pools(spec).values():
+        check_pool(cutting.objects(each, NODE))

@@ -1,0 +1,123 @@
+"""What Dynamic Resource Allocation offers: devices by the driver that publishes them, cut as claims may have them.
+
+These are resources in all but their name, which is the driver's and has no '/': verdicts and faults reach them as they
+reach those that the device plugin lists. MIG strategies and patterns for names do not matter here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from ..memory import Memory
+from ..model.device import Device, RawDevice, Slot
+from ..model.dra import DraPartitions
+from ..model.problem import Problem, warning
+from ..partitions.counters import placements
+from ..spec import EntrySpec, SharedResource, Spec
+from . import naming, sharing
+from .resources import Resource
+from .sharing import Sharing
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Resources by driver, and what went wrong."""
+
+    resources: Mapping[str, Resource]
+    problems: tuple[Problem, ...] = ()
+
+
+NOTHING = Offer({})
+
+
+def offer(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Offer:
+    """What claims can get on this node, of the devices found by entry. A driver may have no devices at the moment."""
+    entries = spec.on_node(node)
+    if not any(entry.dra for entry in entries):
+        return NOTHING
+    by_driver: dict[str, list[_Part]] = {}
+    ordinals: dict[str, int] = {}  # the next free one of each resource
+    for entry in entries:
+        raws, first = found.get(entry.name, ()), ordinals.get(entry.resource, 0)
+        ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
+        if entry.dra:
+            make = partial(_part, spec, entry, raws, first)
+            part = memory.recall("entry offered", (entry.name, first), (spec, raws), make)
+            by_driver.setdefault(entry.dra.driver, []).append(part)
+    resources = {
+        driver: memory.recall("driver", driver, (spec, *parts), partial(_resource, spec, driver, parts))
+        for driver, parts in by_driver.items()
+    }
+    return Offer(
+        resources, tuple(problem for parts in by_driver.values() for part in parts for problem in part.problems)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one entry contributes; `replicas` are those of its shared devices, by id."""
+
+    entry: EntrySpec
+    slots: tuple[Slot, ...]
+    replicas: Mapping[str, int]
+    problems: tuple[Problem, ...]
+
+
+def _part(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], first: int, _last: object) -> _Part:
+    problems: list[Problem] = []
+    devices = tuple(chain.from_iterable(_devices(problems, entry, raw, first + raw.index) for raw in raws))
+    replicas = _replicas(problems, spec, entry, devices)
+    slots = tuple(Slot(device.id, device, None, device.health) for device in devices)
+    return _Part(entry, slots, replicas, tuple(dict.fromkeys(problems)))
+
+
+def _devices(problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int) -> Iterator[Device]:
+    if entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC and entry.geometry:
+        yield naming.whole_device(raw, ordinal)
+        for number, placement in enumerate(placements(entry.geometry)):
+            yield naming.partition(entry, raw, f"{ordinal}:{number}", placement)
+        return
+    wanted = entry.parts(raw.index)
+    if wanted is None:
+        yield naming.whole_device(raw, ordinal)
+    else:
+        yield from naming.listed_partitions(problems, entry, raw, ordinal, wanted)
+
+
+def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Sequence[Device]) -> dict[str, int]:
+    """How often each device may be given out at the same time, where the section `sharing` names its resource."""
+    if spec.sharing is None or not devices:
+        return {}
+    by_name: dict[str, list[Device]] = {}
+    for device in devices:
+        told = naming.name_of(spec, entry, device)
+        if not isinstance(told, Problem):
+            by_name.setdefault(told[0], []).append(device)
+    found: dict[str, int] = {}
+    for name, members in by_name.items():
+        rules = [rule for rule in spec.sharing.resources if rule.name == name]
+        if rules and entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC:
+            problems.append(_not_shared(entry, name, rules[0]))
+        elif rules:
+            chosen = sharing.chosen(problems, name, members, rules)
+            found |= {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
+    return found
+
+
+def _not_shared(entry: EntrySpec, name: str, rule: SharedResource) -> Problem:
+    message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
+    return warning(rule.where, message, "set dra.partitions to static where claims are to share devices")
+
+
+def _resource(spec: Spec, driver: str, parts: Sequence[_Part], _last: object) -> Resource:
+    replicas = {each: number for part in parts for each, number in part.replicas.items()}
+    return Resource(
+        name=driver,
+        slots=tuple(chain.from_iterable(part.slots for part in parts)),
+        entries={part.entry.name: part.entry for part in parts},
+        sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
+        if spec.sharing and replicas
+        else None,
+        flags=spec.flags,
+    )
