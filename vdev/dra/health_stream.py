@@ -5,10 +5,8 @@ Unknown, and so does every device once the stream has ended.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-
-import grpc
 
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
@@ -62,9 +60,8 @@ class HealthStreams:
         self._closing = True
         self.poke()
 
-    async def watch(self, encode: Encode, context: grpc.aio.ServicerContext[object, object]) -> AsyncIterator[bytes]:
+    async def watch(self, encode: Encode) -> AsyncGenerator[bytes, None]:
         """One stream, until it is closed or the kubelet goes."""
-        del context
         news = asyncio.Event()
         self._news.add(news)
         self.open += 1

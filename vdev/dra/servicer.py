@@ -5,6 +5,7 @@ answer, in a sentence for the pod's event; each claim that was asked for is in t
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -174,8 +175,10 @@ class DraServicer:
             whole: bytes = message.SerializeToString()
             return whole
 
-        def watch(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
-            return self.health.watch(encode, context)
+        async def watch(_request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+            async with contextlib.aclosing(self.health.watch(encode)) as messages:
+                async for message in messages:
+                    yield message
 
         method: Any = grpc.unary_stream_rpc_method_handler(watch, pb.NodeWatchResourcesRequest.FromString, None)
         return grpc.method_handlers_generic_handler(_name(pb, HEALTH), {"NodeWatchResources": method})

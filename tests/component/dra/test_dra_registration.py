@@ -1,0 +1,212 @@
+"""The driver's sockets: how the kubelet finds them, what brings them back, and several instances of one driver."""
+
+import asyncio
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from vdev.dra.driver import State
+from vdev.dra.places import Places
+from vdev.pb import pluginregistration_v1_pb2
+
+DRIVER = "gpu.acme.dev"
+OLD, NEW = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+
+
+async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
+    """As the Go helper does it: v1 first, an absolute endpoint."""
+    running = await start_driver(None)
+    assert State.WAITING is running.driver.state
+    info = (await kubelet.register()).info
+    assert [kubelet.registry / f"{DRIVER}-reg.sock"] == kubelet.sockets
+    assert (
+        pluginregistration_v1_pb2.PluginInfo(
+            type="DRAPlugin",
+            name=DRIVER,
+            endpoint=str(kubelet.directory / "plugins" / DRIVER / "dra.sock"),
+            supported_versions=[
+                "v1.DRAPlugin",
+                "v1beta1.DRAPlugin",
+                "v1alpha1.DRAResourceHealth",
+                "v1.DRAResourceHealth",
+            ],
+        )
+        == info
+    )
+    assert State.REGISTERED is running.driver.state
+    await running.stop()
+    assert State.STOPPED is running.driver.state
+    assert [] == kubelet.sockets
+    assert not (kubelet.directory / "plugins" / DRIVER / "dra.sock").exists()
+
+
+async def test_the_drivers_socket_serves_before_the_kubelet_can_see_it(start_driver, kubelet):
+    """Whenever the registration socket is there, what it announces answers."""
+    running = await start_driver(None, wait=False)
+    await running.until(lambda: kubelet.sockets)
+    claim = {"metadata": {"namespace": "default", "name": "c", "uid": "abc"}}
+    assert {"abc": ""} == await (await kubelet.register()).unprepare(claim)
+
+
+async def test_a_kubelet_that_restarts_asks_again(start_driver, kubelet):
+    """Nothing is to be done for it."""
+    running = await start_driver(None)
+    await kubelet.register()
+    before = kubelet.sockets[0].stat().st_ino
+    assert DRIVER == (await kubelet.register()).info.name
+    assert before == kubelet.sockets[0].stat().st_ino
+    assert State.REGISTERED is running.driver.state
+
+
+async def test_a_refusal_is_a_problem_until_it_is_taken(start_driver, kubelet):
+    """With the kubelet's words."""
+    running = await start_driver(None)
+    await kubelet.register(error="endpoint already registered")
+    assert State.REFUSED is running.driver.state
+    (problem,) = running.driver.problems
+    assert f"the kubelet does not take the DRA driver {DRIVER}: endpoint already registered" == problem.message
+    await kubelet.register()
+    assert () == running.driver.problems
+
+
+async def test_a_directory_that_is_made_anew_is_served_again(start_driver, kubelet):
+    """The registry alone, the driver's own directory, and both: as when the kubelet's directory is wiped."""
+    running = await start_driver(None)
+    own = kubelet.directory / "plugins"
+    for directories in ([kubelet.registry], [own], [kubelet.registry, own]):
+        for each in directories:
+            shutil.rmtree(each)
+        running.driver.recheck()
+        if kubelet.registry in directories:
+            await running.until(lambda: running.driver.problems)
+            assert "there is no directory" in running.driver.problems[0].message
+            assert State.FAILING is running.driver.state
+            kubelet.registry.mkdir()
+        await running.until(lambda: kubelet.sockets and (own / DRIVER / "dra.sock").exists())
+        await running.until(lambda: not running.driver.problems)
+        claim = {"metadata": {"namespace": "default", "name": "c", "uid": "abc"}}
+        assert {"abc": ""} == await (await kubelet.register()).unprepare(claim)
+
+
+async def test_it_waits_for_a_kubelet(start_driver, kubelet, directory):
+    """Whose directory is not there yet; that is a problem with a hint."""
+    place = directory / "later"
+    running = await start_driver(None, kubelet_dir=place, wait=False)
+    await running.until(lambda: running.driver.problems)
+    assert f"there is no directory {place}; is --kubelet-dir right, and mounted?" == running.driver.problems[0].message
+    assert not place.exists()
+    (place / "plugins_registry").mkdir(parents=True)
+    await running.until(lambda: not running.driver.problems and running.driver.state is State.WAITING)
+
+
+async def test_sockets_of_processes_that_are_gone_are_removed(start_driver, kubelet):
+    """Of this driver alone, and only where nobody listens."""
+    own = kubelet.directory / "plugins" / DRIVER
+    own.mkdir(parents=True)
+    dead = [
+        kubelet.registry / f"{DRIVER}-{OLD}-reg.sock",
+        kubelet.registry / f"{DRIVER}-reg.sock",
+        own / f"dra-{OLD}.sock",
+    ]
+    others = [
+        kubelet.registry / f"{DRIVER}.other-reg.sock",
+        kubelet.registry / f"a.{DRIVER}-reg.sock",
+        own / "other.sock",
+    ]
+    for path in (*dead, *others):
+        with socket.socket(socket.AF_UNIX) as nobody:
+            nobody.bind(str(path))
+    (kubelet.registry / f"{DRIVER}-{NEW}-reg.sock").write_text("no socket")
+    await start_driver(None, pod_uid="33333333-3333-4333-8333-333333333333")
+    assert [] == [path for path in dead if path.exists()]
+    assert others == [path for path in others if path.exists()]
+    assert (kubelet.registry / f"{DRIVER}-{NEW}-reg.sock").exists()
+
+
+async def test_a_socket_that_another_one_serves_is_left_alone(start_driver, kubelet):
+    """Another driver of this name is a problem; when it ends, this one serves."""
+    first = await start_driver(None)
+    second = await start_driver(None, wait=False)
+    await second.until(lambda: second.driver.problems)
+    assert f"somebody else serves {kubelet.directory}" in second.driver.problems[0].message
+    assert DRIVER == (await kubelet.register()).info.name
+    assert State.REGISTERED is first.driver.state
+    await first.stop()
+    await second.until(lambda: not second.driver.problems and second.driver.state is State.WAITING)
+    assert 1 == len(kubelet.sockets)
+
+
+async def test_one_pod_follows_another(api, start_driver, kubelet, allocate):
+    """In a rolling update both serve; what the old one prepared, the new one knows and can end."""
+    claims = [await allocate(name, ("r", device)) for name, device in (("one", "gpu-0"), ("two", "gpu-1"))]
+    thief = await allocate("thief", ("r", "gpu-0"))
+    first = await start_driver(api, pod_uid=OLD)
+    old = await kubelet.register()
+    before = await old.prepare(claims[0])
+    await start_driver(api, pod_uid=NEW)
+    assert [f"{DRIVER}-{OLD}-reg.sock", f"{DRIVER}-{NEW}-reg.sock"] == [each.name for each in kubelet.sockets]
+    new = await kubelet.register(kubelet.sockets[1])
+    assert new.info.endpoint.endswith(f"/dra-{NEW}.sock")
+    assert before == await new.prepare(claims[0])
+    assert "is prepared for ResourceClaim default/one" in (await new.prepare(thief))[thief["metadata"]["uid"]].error
+    await asyncio.gather(*(each.prepare(claims[1]) for each in (old, new)))
+    await first.stop()
+    assert [f"{DRIVER}-{NEW}-reg.sock"] == [each.name for each in kubelet.sockets]
+    assert {each["metadata"]["uid"]: "" for each in claims} == await new.unprepare(*claims)
+    assert "" == (await new.prepare(thief))[thief["metadata"]["uid"]].error
+
+
+async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allocate, cdi_dir):
+    """Files that are lost come back, and those of claims that were never answered go."""
+    claim = await allocate("c", ("r", "gpu-0"))
+    first = await start_driver(api)
+    before = await (await kubelet.register()).prepare(claim)
+    file = cdi_dir / f"k8s.{DRIVER}-claim_{claim['metadata']['uid']}.json"
+    await first.stop()
+    file.unlink()
+    stray = [cdi_dir / f"k8s.{DRIVER}-claim_gone.json", cdi_dir / f".k8s.{DRIVER}-claim_gone.json.x.tmp"]
+    foreign = cdi_dir / "k8s.other-claim_gone.json"
+    for each in (*stray, foreign):
+        each.write_text("{}")
+    second = await start_driver(api)
+    await second.until(lambda: second.driver.prepared)
+    assert {file.name, foreign.name} == {each.name for each in cdi_dir.iterdir()}
+    assert before == await (await kubelet.register()).prepare(claim)
+
+
+@pytest.mark.parametrize("pod_uid", ["", OLD])
+@pytest.mark.parametrize("driver", [DRIVER, f"{'a' * 20}.{'b' * 20}.{'c' * 21}"])
+def test_paths_fit_into_a_sockets_name(pod_uid, driver):
+    """Whatever the driver is called."""
+    places = Places(driver=driver, kubelet_dir=Path("/var/lib/kubelet"), cdi_dir=Path("/var/run/cdi"), pod_uid=pod_uid)
+    for path in (places.registration_socket, places.dra_socket):
+        assert len(os.fsencode(path)) <= 107
+    other = Places(driver=driver, kubelet_dir=places.kubelet_dir, cdi_dir=Path("/var/run/cdi"), pod_uid=NEW)
+    assert other.registration_socket != places.registration_socket
+    assert other.dra_socket != places.dra_socket
+
+
+async def test_a_path_that_is_too_long_is_said(start_driver, directory):
+    """GRPC itself would hide the reason."""
+    place = directory / ("x" * 90)
+    (place / "plugins_registry").mkdir(parents=True)
+    running = await start_driver(None, kubelet_dir=place, wait=False)
+    await running.until(lambda: running.driver.problems)
+    assert "the system allows 107: use a shorter --kubelet-dir" in running.driver.problems[0].message
+
+
+async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubelet, allocate, api_server):
+    """A driver that stops finishes what it began."""
+    running = await start_driver(api)
+    called = await kubelet.register()
+    claim = await allocate("c", ("r", "gpu-0"))
+    hangs = api_server.fail(verb="get", hang=True, times=1)
+    answer = asyncio.ensure_future(called.prepare(claim))
+    await api_server.until(lambda: hangs.hits)
+    running.driver.stop()
+    running.clock.advance(50)
+    assert "was not prepared within" in (await answer)[claim["metadata"]["uid"]].error
+    await running.task
