@@ -1,10 +1,12 @@
 """A process with few file descriptors and more resources than these allow."""
 
 import asyncio
+import signal
 import sys
 
 import pytest
 
+from tests.kit.process import send_signal
 from vdev.control import command_socket
 
 _LIMIT = 64
@@ -51,5 +53,5 @@ async def test_a_smaller_configuration_helps(directory, kubelet):
         while not (await command_socket.ask(run_dir, {"do": "status"}))["ready"]:  # noqa: ASYNC110 - another process, which sends no events
             await asyncio.sleep(0.05)
     finally:
-        process.terminate()
+        send_signal(process, signal.SIGTERM)
         assert 0 == await process.wait()

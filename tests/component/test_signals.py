@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import re
 import signal
@@ -10,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.kit.process import send_signal
 
 _TERM = 1 << (signal.SIGTERM - 1)
 _MOMENTS = 16
@@ -52,7 +53,7 @@ async def test_sigterm_at_any_moment_of_the_start(directory):
     for moment in moments:
         async with started(directory) as process:
             await asyncio.sleep(moment)
-            process.send_signal(signal.SIGTERM)
+            send_signal(process, signal.SIGTERM)
             _, said = await asyncio.wait_for(process.communicate(), 20)
             assert 0 == process.returncode, (moment, said)
             assert b"Traceback" not in said, (moment, said)
@@ -67,10 +68,7 @@ async def test_a_second_sigterm(directory):
             line = await process.stderr.readline()
             assert line
         while process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(
-                    process.pid, signal.SIGTERM
-                )  # `send_signal` looks for the exit code first, and may take it away
+            send_signal(process, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), 0.01)
         assert 0 == process.returncode

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.component.test_sole_agent import is_locked
-from tests.kit.process import Process, ask
+from tests.kit.process import Process, ask, send_signal
 from tests.kit.process import ready as answers_ready
 from vdev import cli
 from vdev.agent import status
@@ -141,8 +141,8 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         await shows(NPU, 2, 2)
         await kubelet.run_pod(manifest("holder", {NPU: 1}))
         second = await stand_by()
-        process.process.send_signal(signal.SIGSTOP)
-        process.process.terminate()
+        send_signal(process.process, signal.SIGSTOP)
+        send_signal(process.process, signal.SIGTERM)
         second.clock.advance(60)
         second.edit(config(3))
         await kubelet.wait_until(lambda: second.agent.config.status.applied == 2, what="the edit")

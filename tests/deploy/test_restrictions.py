@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit.process import send_signal
 from vdev.control import command_socket
 from vdev.sim import Kubelet
 
@@ -189,8 +190,7 @@ async def test_the_pod_has_what_it_needs(able, place, overlay):
             sys.stderr.write(log.read_text())
             raise
         finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
+            send_signal(process, signal.SIGTERM)
             code = await process.wait()
         assert 0 == code, log.read_text()
         assert [] == [str(each) for each in kubelet.errors]

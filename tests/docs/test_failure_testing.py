@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit.process import send_signal
 from vdev.config import load_rules, load_text
 from vdev.control import command_socket
 from vdev.sim import Kubelet
@@ -92,8 +94,7 @@ async def test_commands(directory):
                 output, _ = await process.communicate()
                 assert 0 == process.returncode, (command, output)
         finally:
-            if plugin.returncode is None:
-                plugin.terminate()
+            send_signal(plugin, signal.SIGTERM)
             await plugin.communicate()
 
 

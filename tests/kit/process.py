@@ -3,10 +3,21 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 
 PATIENCE = 2.5  # seconds of a client that is not answered
+
+
+def send_signal(process, number):
+    """Send a signal to a process that may have ended.
+
+    asyncio's own way looks for the exit code first, and may take it from who waits for it, who is then told 255.
+    """
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 class Process:
@@ -45,8 +56,7 @@ class Process:
 
     async def end(self):
         """Send SIGTERM; the exit code."""
-        if self.process.returncode is None:
-            self.process.terminate()
+        send_signal(self.process, signal.SIGTERM)
         try:
             async with asyncio.timeout(30):
                 return await self.process.wait()
@@ -63,7 +73,7 @@ class Process:
 
     def hang_up(self):
         """Send SIGHUP."""
-        self.process.send_signal(signal.SIGHUP)
+        send_signal(self.process, signal.SIGHUP)
 
     def log(self):
         """The log so far."""

@@ -6,8 +6,10 @@ The plugin is `vdev run` in a process of its own; the kubelet runs in this one.
 import argparse
 import asyncio
 import contextlib
+import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -122,7 +124,8 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
         yield command
     finally:
         if process.returncode is None:
-            process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)  # `terminate` may take the exit code from who waits for it
         code = await process.wait()
     if code != 0:
         raise _Failed(f"vdev run ended with exit code {code}")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -83,8 +84,9 @@ class VdevRun:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)  # `send_signal` may take the exit code from who waits for it
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 code = await process.wait()
