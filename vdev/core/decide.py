@@ -33,7 +33,7 @@ from .repartition import Progresses, state_labels
 from .retention import retain
 from .retention.holders import Holdings
 from .retention.retain import Dropped, Retired
-from .slices.pools import NO_POOLS, Claimed, pools
+from .slices.pools import NO_POOLS, Claimed, Moment, pools
 from .slices.published import Pools
 from .spec import LabelOutput, NodeSpec, Spec
 
@@ -182,7 +182,7 @@ class Decider:
         devices = targets.drop(fresh, world.afflictions.dropped)
         entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
         lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
-        published = pools(world.base, devices, world.pools, world.claimed, self._pooled)
+        published = self._pools(world, devices)
         labels = NO_LABELS if node.labels is LabelOutput.OFF else self._labels(world)
         return Plan(
             base=world.base,
@@ -205,6 +205,14 @@ class Decider:
             capacity=capacity.capacity(listed) if node.status else {},
             conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
         )
+
+    def _pools(self, world: World, devices: Inventory) -> Pools:
+        """The same object while nothing of it is published otherwise."""
+        if not (world.base.claimable or world.claimed):
+            return NO_POOLS
+        numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
+        now = Moment(devices, world.pools, world.claimed, numbers)
+        return pools(world.base, now, self._pooled)
 
     def _specifications(self, inventory: Inventory) -> Mapping[str, Document]:
         """The same object as long as every resource is."""

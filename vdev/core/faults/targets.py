@@ -109,7 +109,7 @@ def xids(devices: Inventory, afflictions: Afflictions) -> Mapping[Key, tuple[Xid
     """The errors that these devices have, by resource and device (without a replica's number)."""
     found: dict[Key, tuple[XidError, ...]] = {}
     for (name, slot), errors in sorted(afflictions.xids.items()):
-        resource = devices.resources.get(name)
+        resource = devices.each_once.get(name)
         if resource is not None and slot in resource.ids:
             key = (name, base_id(slot))
             found[key] = tuple(dict.fromkeys((*found.get(key, ()), *errors)))

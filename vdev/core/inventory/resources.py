@@ -121,6 +121,23 @@ class Inventory:
         """All that a pod can get, under the name of a resource or of a driver."""
         return {**self.resources, **self.claimable} if self.claimable else self.resources
 
+    @cached_property
+    def each_once(self) -> Mapping[str, Resource]:
+        """All devices, each under one name: those that only claims get under that of their driver.
+
+        Of a device that claims may cut, only the whole is there.
+        """
+        only_claimed = {name: _only_claimed(offered) for name, offered in self.claimable.items()}
+        return {**self.resources, **{name: each for name, each in only_claimed.items() if each.slots}}
+
+
+def _only_claimed(offered: Resource) -> Resource:
+    entries = {name: entry.without_node for name, entry in offered.entries.items() if not entry.listed}
+    slots = [slot for slot in offered.slots if slot.device.raw.entry in entries]
+    uncut = {slot.device.raw.id for slot in slots if not slot.device.is_partition}
+    kept = (slot for slot in slots if not slot.device.is_partition or slot.device.raw.id not in uncut)
+    return replace(offered, slots=tuple(kept), entries=entries)
+
 
 EMPTY = Inventory()
 

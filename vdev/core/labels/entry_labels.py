@@ -41,12 +41,14 @@ def labels(entries: Iterable[EntrySpec], inventory: Inventory) -> tuple[dict[str
 
 
 def _devices(entries: Sequence[EntrySpec], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:
-    """Each entry's devices in order, with the resource that each is listed under."""
+    """Each entry's devices in order, with the resource that each is listed under, or would be."""
+    would_be = {entry.name: entry.resource for entry in entries if not entry.listed}
     found: dict[str, dict[str, tuple[str, Device]]] = {entry.name: {} for entry in entries}
-    for name, resource in inventory.resources.items():
+    for name, resource in inventory.each_once.items():
         for slot in resource.slots:
-            if slot.device.raw.entry in found:
-                found[slot.device.raw.entry].setdefault(slot.device.id, (name, slot.device))
+            entry = slot.device.raw.entry
+            if entry in found:
+                found[entry].setdefault(slot.device.id, (would_be.get(entry, name), slot.device))
     return {entry: sorted(each.values(), key=lambda pair: pair[1].sort_key) for entry, each in found.items()}
 
 

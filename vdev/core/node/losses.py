@@ -34,11 +34,11 @@ NONE: Losses = {}
 def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[EntrySpec]) -> Losses:
     """What is lost now; the same object while nothing is new. `known` is what was lost `before`."""
     specs = {entry.name: entry.without_node for entry in entries}  # as resources have them
-    names = before.resources.keys() | now.resources.keys()
-    changed = frozenset(name for name in names if before.resources.get(name) is not now.resources.get(name))
+    old, new = before.each_once, now.each_once
+    changed = frozenset(name for name in old.keys() | new.keys() if old.get(name) is not new.get(name))
     lost = {key: loss for key, loss in known.items() if key[0] not in changed and _promised(loss.spec, specs)}
     for name in sorted(changed):
-        lost |= _of_resource(name, before.resources.get(name), now.resources.get(name), known, specs)
+        lost |= _of_resource(name, old.get(name), new.get(name), known, specs)
     return known if lost == known else lost
 
 

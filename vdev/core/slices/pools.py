@@ -4,14 +4,14 @@ offers of the configuration  ─► described   names, attributes, capacity, cou
 health, faults, what is away ─► pools       taints, and what only claims keep        remembered by health
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
 from ..inventory.resources import Inventory, Resource
 from ..memory import Memory
-from ..model.device import Health
+from ..model.device import Health, Key
 from . import taints
 from .described import described
 from .published import DraDevice, Pool, Pools
@@ -22,63 +22,79 @@ Claimed = Mapping[str, Collection[str]]
 """The names of the devices that prepared claims have, by driver."""
 
 
-def pools(base: Inventory, now: Inventory, before: Pools, claimed: Claimed, memory: Memory) -> Pools:
-    """What each driver publishes.
-
-    `base` is what the configuration and discovery come to, `now` the same with health, without what is away. A device
-    that is `claimed` stays as it was `before` while it is away, and nothing that overlaps it takes its place.
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the pools depend on beside the offers: `devices` with their health, without those that are away; the pools
+    `before`, what is `claimed` of them, and the `xids` that offered devices have, by driver and id.
     """
-    drivers = base.claimable.keys() | {driver for driver in before if claimed.get(driver)}
-    if not drivers:
-        return NO_POOLS
+
+    devices: Inventory
+    before: Pools = field(default_factory=lambda: NO_POOLS)
+    claimed: Claimed = field(default_factory=dict)
+    xids: Mapping[Key, Sequence[int]] = field(default_factory=dict)
+
+
+def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
+    """What each driver publishes of what the configuration and discovery come to.
+
+    A device that is claimed stays as it was before while it is away, and nothing that overlaps it takes its place.
+    """
+    before = now.before
+    drivers = base.claimable.keys() | {driver for driver in before if now.claimed.get(driver)}
     memory.begin()
     found: dict[str, Pool] = {}
     for driver in sorted(drivers):
         offered = base.claimable.get(driver) or replace(before[driver].offered, slots=())
         whole = memory.recall("described", driver, (offered,), partial(described, driver, offered))
-        there = now.claimable.get(driver) or offered
-        last, held = before.get(driver), claimed.get(driver, ())
-        make = partial(_current, whole, there, last, held)
-        pool = memory.recall("pool", driver, (whole, there), make) if not held else make(None)
+        there = now.devices.claimable.get(driver) or offered
+        pool = memory.recall("judged", driver, (whole, there, *_xids(driver, now)), partial(_judged, whole, there, now))
+        last, held = before.get(driver), now.claimed.get(driver, ())
+        if held and last:
+            pool = _with_held(pool, last, held)
         found[driver] = last if last is not None and last == pool and last.offered is pool.offered else pool
     same = before.keys() == found.keys() and all(before[driver] is pool for driver, pool in found.items())
     return before if same else MappingProxyType(found)
 
 
-def _current(whole: Pool, there: Resource, last: Pool | None, held: Collection[str], _last: object) -> Pool:
-    """The pool with taints, without what is away, and with what claims keep."""
-    devices = [made for each in whole.devices if (made := _judged(each, there)) is not None]
-    kept = list(_kept(last, {each.name: each for each in devices}, held)) if last else []
-    if kept:
-        devices = [each for each in devices if not any(_excludes(one, each) for one in kept)]
-    if not kept and devices == list(whole.devices):
-        return whole
-    if last is None or not kept:
-        return replace(whole, devices=tuple(devices))
+def _xids(driver: str, now: Moment) -> tuple[object, ...]:
+    """What a pool depends on in the errors of devices: an object that is new each time, where there are any."""
+    return (now.xids,) if any(name == driver for name, _ in now.xids) else ()
+
+
+def _judged(whole: Pool, there: Resource, now: Moment, _last: object) -> Pool:
+    """The pool with taints, and without what is away."""
+    devices: list[DraDevice] = []
+    for device in whole.devices:
+        slot = there.by_id.get(device.device.id)
+        if slot is None:
+            continue
+        numbers = now.xids.get((whole.driver, slot.id), ())
+        if not (slot.health.healthy and not numbers):
+            entry = there.entries[device.entry]
+            assert entry.dra is not None
+            said = taints.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
+            device = replace(device, taints=said, health=slot.health)  # noqa: PLW2901
+        devices.append(device)
+    return whole if devices == list(whole.devices) else replace(whole, devices=tuple(devices))
+
+
+def _with_held(pool: Pool, last: Pool, held: Collection[str]) -> Pool:
+    """The pool with devices that claims have and that are away, in place of what would overlap them."""
+    kept = list(_kept(last, pool.by_name, held))
+    if not kept:
+        return pool
     used = {consumed.counter_set for each in kept for consumed in each.consumes}
-    sets = {each.name: each for each in (*last.counters, *whole.counters) if each.name in used}
+    sets = {each.name: each for each in last.counters if each.name in used}
     entries = {each.entry: last.offered.entries[each.entry] for each in kept}
-    offered = whole.offered
+    offered = pool.offered
     if not entries.keys() <= offered.entries.keys():
         offered = replace(offered, entries={**entries, **offered.entries})
     return replace(
-        whole,
-        devices=(*devices, *kept),
-        counters=tuple({**sets, **{each.name: each for each in whole.counters}}.values()),
+        pool,
+        devices=(*(each for each in pool.devices if not any(_excludes(one, each) for one in kept)), *kept),
+        counters=tuple({**sets, **{each.name: each for each in pool.counters}}.values()),
         offered=offered,
     )
-
-
-def _judged(device: DraDevice, there: Resource) -> DraDevice | None:
-    slot = there.by_id.get(device.device.id)
-    if slot is None:
-        return None
-    if slot.health.healthy:
-        return device
-    entry = there.entries[device.entry]
-    assert entry.dra is not None
-    said = taints.of_health(entry.dra, slot.health, nvidia=entry.is_nvidia)
-    return replace(device, taints=said, health=slot.health)
 
 
 def _kept(last: Pool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:

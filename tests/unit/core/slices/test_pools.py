@@ -1,6 +1,7 @@
 """What ResourceSlices say of the devices of a file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from vdev.core.decide import Decider, World
 from vdev.core.faults.targets import Afflictions
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.model.device import Health
+from vdev.core.model.fault_effects import XidError
 from vdev.core.partitions.geometry import LayoutError
 from vdev.core.partitions.placement import place
 from vdev.core.slices import cutting
@@ -300,7 +302,7 @@ def test_a_device_that_fails_is_tainted(policy, expected):
     ("reason", "taint"),
     [
         ("XID 79: GPU has fallen off the bus", {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}),
-        ("Xid: 31", {"key": "gpu.nvidia.com/xid", "value": "31", "effect": "None"}),
+        ("Xid: 31", {"key": "gpu.nvidia.com/xid", "value": "31", "effect": "NoSchedule"}),
         ("dead", {"key": "gpu.nvidia.com/unhealthy", "effect": "NoSchedule"}),
     ],
 )
@@ -309,6 +311,20 @@ def test_nvidias_taints(reason, taint):
     sick = {raw(spec): Health(healthy=False, reason=reason)}
     made = pools(spec, verdicts=sick)["gpu.nvidia.com"]
     assert {json.dumps([taint])} == {json.dumps(each["taints"]) for each in devices(made).values()}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "value", "effect"), [((31,), "31", "None"), ((79,), "79", "NoSchedule"), ((31, 79), "79", "NoSchedule")]
+)
+def test_an_error_that_leaves_a_device_well_informs(numbers, value, effect):
+    spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}})
+    xids = {slot(spec, 1): tuple(XidError(number, "rule") for number in numbers)}
+    plan = Decider().decide(world(spec, afflictions=Afflictions(xids=xids)))
+    assert [[], [("gpu.nvidia.com/xid", value, effect)]] == [
+        [(taint.key, taint.value, taint.effect) for taint in each.taints]
+        for each in plan.pools["gpu.nvidia.com"].devices
+    ]
+    assert xids == plan.xids
 
 
 def slot(spec, index):
@@ -321,6 +337,28 @@ def test_faults_reach_devices_of_claims():
     afflictions = Afflictions(verdicts={slot(spec, 1): SICK}, removed=frozenset({slot(spec, 2)}))
     made = pools(spec, afflictions=afflictions)["acme.dev"]
     assert [("e0-0", False), ("e0-1", True)] == [(each.name, bool(each.taints)) for each in made.devices]
+
+
+@pytest.mark.parametrize("advertise", ["dra", ["device-plugin", "dra"]])
+def test_the_node_says_of_them_what_it_says_of_others(advertise):
+    """Labels, conditions and losses, of each device once."""
+    spec = file(
+        {
+            "virtual": {"preset": "a30"},
+            "resource": "a.b/gpu",
+            "advertise": advertise,
+            "dra": {"partitions": "dynamic"},
+            "labels": {"a.b/l": "{resource}"},
+            "conditions": [{"type": "GpuHealthy"}],
+        },
+        node={"labels": True, "conditions": True},
+    )
+    before = world(spec)
+    raw_id = raw(spec)
+    plan = Decider().decide(replace(before, verdicts={raw_id: SICK}))
+    assert "a.bgpu" == plan.labels["a.b/l"]  # without what no label has
+    assert [("GpuHealthy", False)] == [(each.type, each.status) for each in plan.conditions]
+    assert [raw_id] == [device for _, device in plan.lost]
 
 
 def test_a_device_that_is_away_stays_for_the_claim_that_has_it():
