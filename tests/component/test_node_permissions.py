@@ -78,3 +78,24 @@ async def test_without_any_permission(switch, start_agent, account, api_server):
     agent = await start_agent(CONFIG.replace("NODE", f"{switch}: true"), api_server=account, wait=False)
     await api_server.until(lambda: any("may not get nodes" in str(each) for each in agent.agent.reconciler.problems))
     assert 1 == api_server.changes
+
+
+@pytest.mark.parametrize("switch", ["labels", "conditions", "status", "events"])
+async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, api_server):
+    """It is said once and stays a problem, whatever else the agent does meanwhile; then it is written after all."""
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    api_server.permissions = {"list nodes", "watch nodes"}
+    agent = await start_agent(CONFIG.replace("NODE", f"{switch}: true"), api_server=account, wait=False)
+    await api_server.until(lambda: any("may not" in str(each) for each in agent.agent.reconciler.problems))
+    refused = api_server.writes
+    for _ in range(10):
+        before = agent.agent.turns
+        agent.agent.due.mark()
+        await api_server.until(lambda before=before: agent.agent.turns > before)
+        assert any("may not" in str(each) for each in agent.agent.reconciler.problems)
+    assert refused == api_server.writes
+    assert [] == [each for each in agent.logs if each["event"] == "step succeeds again"]
+    api_server.permissions = None
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: not any("may not" in str(each) for each in agent.agent.reconciler.problems))
+    assert 2 <= api_server.changes

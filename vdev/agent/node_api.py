@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .node_side import FaultRules, NodeSide
     from .outputs.node.api_output import ApiOutput
 
-_LABELS, _STATUS, _EVENTS = "noting the node's labels", "noting the node's status", "writing events"
+_LABELS, _STATUS, _EVENTS = "noting the node's labels", "noting the node's status", "noting events"
 _FEATURES = "writing the features file"
 
 
@@ -69,11 +69,14 @@ class NodeApi:
 
     @property
     def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """Steps to repeat, in tasks of their own."""
+        """Steps to repeat, in tasks of their own.
+
+        None has an output's name: what an output notes succeeds at every turn, which says nothing of what is written.
+        """
         return {
-            _LABELS: lambda: self._work(lambda side: side.labels),
-            _STATUS: lambda: self._work(lambda side: side.status),
-            _EVENTS: lambda: self._work(lambda side: side.events),
+            "writing the node's labels": lambda: self._work(lambda side: side.labels),
+            "writing the node's status": lambda: self._work(lambda side: side.status),
+            "writing events": lambda: self._work(lambda side: side.events),
         }
 
     async def _work(self, writer: "Callable[[NodeSide], ApiOutput]") -> None:

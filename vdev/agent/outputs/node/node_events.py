@@ -48,7 +48,7 @@ class NodeEvents(ApiOutput):
     `said` and `dropped` count happenings.
     """
 
-    name = "writing events"
+    name = "noting events"
 
     def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
         super().__init__(access)
