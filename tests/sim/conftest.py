@@ -12,6 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from tests.kit.dra_driver import DraDriver, slice_of
+from tests.kit.dra_driver import device as dra_device
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from vdev.sim import Kubelet, LeapClock, Timings
@@ -178,9 +180,10 @@ def clock():
 
 
 @pytest.fixture
-async def kubelet(clock):
+async def kubelet(clock, cdi_dir):
     """A kubelet of 1.36 in a directory of its own; its node status follows at once, its grace the test's clock."""
-    async with Kubelet(clock=clock, rate_limit=False, timings=Timings(boot=0.01, lead=0.01, sources=0.05)) as running:
+    timings = Timings(boot=0.01, lead=0.01, sources=0.05)
+    async with Kubelet(clock=clock, rate_limit=False, timings=timings, cdi_dir=cdi_dir) as running:
         yield running
 
 
@@ -258,3 +261,73 @@ def short_dir():
     path = Path(tempfile.mkdtemp(prefix="sim-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def cdi_dir(tmp_path):
+    """Where drivers put CDI specs, and the kubelet's runtime looks for them."""
+    return tmp_path / "cdi"
+
+
+@pytest.fixture
+async def dra_on(cdi_dir, clock):
+    """A maker of DRA drivers on a kubelet: registered, connected and with their slices published on return."""
+    made = []
+
+    async def make(kubelet, *slices, driver="acme.dev", register=True, **options):
+        found = DraDriver(kubelet.root, kubelet.objects, cdi_dir, driver=driver, slices=slices, **options)
+        made.append(found)
+        await found.start(register=register)
+        if register:
+            clock.advance(1)  # the kubelet's next look
+            await registered(kubelet, found)
+        return found
+
+    yield make
+    for each in made:
+        await each.stop()
+
+
+async def registered(kubelet, driver):
+    """Wait until the kubelet is connected to this instance, and its slices are there."""
+    names = {each["metadata"]["name"] for each in driver.slices}
+    there = set()
+
+    def connected():
+        found = kubelet.drivers().get(driver.driver, [])
+        there = any(each.connected and each.endpoint == str(driver.endpoint) for each in found)
+        return there and driver.statuses
+
+    await kubelet.wait_until(connected, what=f"{driver.driver} to be connected")
+    async with asyncio.timeout(30):
+        while not names <= there:
+            there = {each["metadata"]["name"] for each in await kubelet.objects.list("ResourceSlice")}
+            await kubelet.journal.next_change(at_most=0.01)
+
+
+@pytest.fixture
+def dra(kubelet, dra_on):
+    """The same on the test's kubelet, which is its attribute."""
+
+    async def make(*slices, **options):
+        return await dra_on(kubelet, *slices, **options)
+
+    make.kubelet = kubelet
+    return make
+
+
+@pytest.fixture
+def driver_slices():
+    """A slice with two devices."""
+    return [slice_of("acme.dev", [dra_device("gpu-0"), dra_device("gpu-1")])]
+
+
+@pytest.fixture
+def kubelet_of(clock, cdi_dir):
+    """A maker of kubelets with other timings."""
+
+    def make(**options):
+        timings = Timings(boot=0.01, lead=0.01, sources=0.05, **options)
+        return Kubelet(clock=clock, rate_limit=False, timings=timings, cdi_dir=cdi_dir, strict=True)
+
+    return make

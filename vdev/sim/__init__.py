@@ -5,6 +5,8 @@ It shares no code with the plugin, so that they cannot share a mistake. Start wi
 """
 
 from .device_manager.registration_server import Compat
+from .dra.api_objects import ApiObjectError, ApiObjects, MemoryObjects
+from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet_clock import Clock, LeapClock, ManualClock, SystemClock
@@ -16,11 +18,14 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 from .timings import Timings
 
 __all__ = [
+    "ApiObjectError",
+    "ApiObjects",
     "Capacity",
     "Clock",
     "Compat",
     "ContainerStatus",
     "DeviceNode",
+    "DriverStatus",
     "Edits",
     "Entry",
     "Event",
@@ -31,6 +36,7 @@ __all__ = [
     "LeapClock",
     "ManifestError",
     "ManualClock",
+    "MemoryObjects",
     "Mount",
     "Phase",
     "PodStatus",

@@ -98,6 +98,50 @@ class PodWaiting:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class DriverRegistered:
+    """A DRA driver registered; `service` is what the kubelet calls of it."""
+
+    driver: str
+    endpoint: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRefused:
+    """A plugin of plugins_registry was not registered; this is the kubelet's error."""
+
+    socket: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverGone:
+    """A registered DRA driver is no longer there: `why` says what went."""
+
+    driver: str
+    endpoint: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesDeleted:
+    """The kubelet deleted ResourceSlices of its node: of one driver, or of all (empty)."""
+
+    driver: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimChanged:
+    """A claim was allocated, prepared, unprepared or released. `devices` are `driver/pool/device`."""
+
+    claim: str
+    what: str
+    devices: tuple[str, ...] = ()
+
+
 Entry: TypeAlias = (
     Lifecycle
     | Registered
@@ -109,6 +153,11 @@ Entry: TypeAlias = (
     | PodDeleted
     | ManifestRefused
     | PodWaiting
+    | DriverRegistered
+    | DriverRefused
+    | DriverGone
+    | SlicesDeleted
+    | ClaimChanged
     | Finding
 )
 
@@ -131,6 +180,7 @@ class Metrics:
     admission_rejections: Counter[str] = field(default_factory=Counter)  # admission_rejections_total{reason}
     pod_resources_requests: Counter[str] = field(default_factory=Counter)  # by method: list, get, get_allocatable
     pod_resources_errors: Counter[str] = field(default_factory=Counter)
+    driver_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # driver, method, gRPC status code
 
 
 class Journal:

@@ -3,6 +3,10 @@
 from typing import Any, assert_never
 
 from .journal import (
+    ClaimChanged,
+    DriverGone,
+    DriverRefused,
+    DriverRegistered,
     Entry,
     Lifecycle,
     Listed,
@@ -14,6 +18,7 @@ from .journal import (
     PodWaiting,
     Registered,
     RegistrationFailed,
+    SlicesDeleted,
 )
 from .lint import Finding
 from .objects.container_edits import Edits
@@ -23,7 +28,7 @@ from .objects.pods import ContainerStatus, PodStatus
 _INDENT = " " * 9
 
 
-def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911  # one case per kind of entry
+def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
     """An entry as one line or a small table; empty for what the following entry says better."""
     match entry:
         case Lifecycle():
@@ -49,6 +54,19 @@ def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911  # one case per ki
             return _line("pod", f"{entry.pod} waits: {entry.reason}")
         case ManifestRefused():
             return _line("pod", f"{entry.path} refused: {entry.error}")
+        case DriverRegistered():
+            return _line("driver", f"{entry.driver} registered ({entry.service}, {entry.endpoint})")
+        case DriverRefused():
+            return _line("driver", f"refused ({entry.socket}): {entry.error}")
+        case DriverGone():
+            return _line("driver", f"{entry.driver} is gone ({entry.endpoint}): {entry.why}")
+        case SlicesDeleted():
+            of = f" of {entry.driver}" if entry.driver else ""
+            return _line("slices", f"{entry.count}{of} deleted by the kubelet: {entry.why}")
+        case ClaimChanged():
+            return _line(
+                "claim", f"{entry.claim} {entry.what}{': ' if entry.devices else ''}{', '.join(entry.devices)}"
+            )
         case Finding():
             return _line("finding", str(entry))
         case _:
@@ -70,7 +88,7 @@ def render_node(node: Capacity) -> str:
 
 def render_pod(pod: PodStatus) -> str:
     """A pod, why it was refused, and for each container what it got."""
-    head = f"{pod.spec.key} {pod.phase.value}"
+    head = f"{pod.spec.key} {'Terminating' if pod.terminating else pod.phase.value}"
     if pod.reason:
         head += f": {pod.reason}: {pod.message}"
     rows = [head]
@@ -80,7 +98,7 @@ def render_pod(pod: PodStatus) -> str:
     return _line("pod", f"\n{_INDENT}".join(rows))
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:  # noqa: C901, PLR0911  # one case per kind of entry
+def entry_json(entry: Entry) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
     """An entry as a JSON object; `event` says its kind."""
     match entry:
         case Lifecycle():
@@ -123,6 +141,17 @@ def entry_json(entry: Entry) -> dict[str, Any]:  # noqa: C901, PLR0911  # one ca
             return {"event": "podWaiting", "pod": entry.pod, "reason": entry.reason}
         case ManifestRefused():
             return {"event": "manifestRefused", "path": entry.path, "error": entry.error}
+        case DriverRegistered():
+            text = {"driver": entry.driver, "endpoint": entry.endpoint, "service": entry.service}
+            return {"event": "driverRegistered", **text}
+        case DriverRefused():
+            return {"event": "driverRefused", "socket": entry.socket, "error": entry.error}
+        case DriverGone():
+            return {"event": "driverGone", "driver": entry.driver, "endpoint": entry.endpoint, "why": entry.why}
+        case SlicesDeleted():
+            return {"event": "slicesDeleted", "driver": entry.driver, "count": entry.count, "why": entry.why}
+        case ClaimChanged():
+            return {"event": "claim", "claim": entry.claim, "what": entry.what, "devices": list(entry.devices)}
         case Finding():
             return {
                 "event": "finding",
@@ -149,6 +178,7 @@ def pod_json(pod: PodStatus) -> dict[str, Any]:
         "phase": pod.phase.value,
         "reason": pod.reason,
         "message": pod.message,
+        "terminating": pod.terminating,
         "containers": [
             {
                 "name": container.name,
@@ -158,6 +188,7 @@ def pod_json(pod: PodStatus) -> dict[str, Any]:
                 "message": container.message,
                 "restarts": container.restarts,
                 "devices": {resource: list(ids) for resource, ids in container.devices.items()},
+                "claims": {claim: list(ids) for claim, ids in container.claims.items()},
                 "allocatedResourcesStatus": container.allocated_resources_status,
                 **edits_json(container.edits),
             }
@@ -186,6 +217,7 @@ def edits_json(edits: Edits) -> dict[str, Any]:
 def _container(container: ContainerStatus) -> list[str]:
     devices = "; ".join(f"{resource}: {', '.join(ids)}" for resource, ids in sorted(container.devices.items()))
     rows = [f"  {container.name}{'' if container.kind.value == 'app' else f' ({container.kind.value})'}  {devices}"]
+    rows += [f"    claim       {claim}: {', '.join(ids)}" for claim, ids in sorted(container.claims.items())]
     if container.waiting:
         rows.append(f"    waits: {container.waiting}: {container.message}")
     for resource, health in sorted(container.health.items()):

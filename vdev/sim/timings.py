@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long the kubelet waits, in seconds. All but the last two are the real kubelet's; `dial` and `pre_start` end
-    a call, `slow` reports one that takes longer, `bound` ends one for which the real kubelet would wait for ever.
+    """How long the kubelet waits, in seconds. All but the last two are the real kubelet's; `dial`, `pre_start`,
+    `get_info`, `notify` and `prepare` (Unprepare too) end a call, `slow` reports one that takes longer, `bound` ends
+    one for which the real kubelet would wait for ever.
+
+    `retry` passes before a pod is tried again whose claims could not be prepared or unprepared.
 
     `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
     `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;
@@ -15,7 +18,11 @@ class Timings:
 
     dial: float = 10.0
     pre_start: float = 30.0
+    get_info: float = 1.0
+    notify: float = 5.0
+    prepare: float = 45.0
     tick: float = 10.0
+    retry: float = 10.0
     boot: float = 1.0
     lead: float = 0.06
     sources: float = 0.9

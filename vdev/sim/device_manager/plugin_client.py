@@ -17,6 +17,7 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ..go_errors import go_text
 from ..lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
 from ..timings import Timings
 
@@ -27,13 +28,6 @@ _CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is clo
 
 class PluginError(Exception):
     """A plugin answered with an error, or not at all. The text is as Go's gRPC would write it."""
-
-
-def go_text(error: grpc.aio.AioRpcError) -> str:
-    """A gRPC error in the words of Go: `rpc error: code = NotFound desc = …`."""
-    name = "".join(part.capitalize() for part in error.code().name.split("_"))
-    name = {"Ok": "OK", "Cancelled": "Canceled"}.get(name, name)
-    return f"rpc error: code = {name} desc = {error.details() or ''}"
 
 
 class PluginClient:

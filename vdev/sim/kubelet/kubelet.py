@@ -5,6 +5,7 @@ is in `kubelet_process`, the work on pods in `pod_workers`.
 """
 
 import asyncio
+import contextlib
 import random
 import shutil
 import tempfile
@@ -14,30 +15,33 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ...errors import UsageError, VdevError
-from ..device_manager.device_table import DeviceTable, DeviceVanishedError
+from ..device_manager.device_table import DeviceVanishedError
 from ..device_manager.registration_server import Compat
-from ..journal import Event, Journal, Lifecycle, Metrics, PodDeleted
+from ..dra.api_objects import ApiObjects, MemoryObjects
+from ..dra.cluster import Cluster
+from ..dra.dynamic_resources import DraSettings
+from ..journal import Journal, Lifecycle, PodDeleted
 from ..kubelet_clock import Clock, SystemClock
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
-from ..objects.node_devices import Capacity
 from ..objects.pods import Phase, PodStatus
 from ..timings import Timings
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
+from .kubelet_view import KubeletView
 from .node_status import NodeStatus
+from .pod_claims import PodClaimWork, Scheduling
 from .pod_records import PodRecord, PodStore
 from .pod_workers import PodWorkers, ProcessGoneError
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
-_POLL_SECONDS = 0.05
 
 
 class KubeletPanic(VdevError):  # what it is, not an error of ours
     """The plugin did something that makes a real 1.36 kubelet panic. The embedded one is down until `start()`."""
 
 
-class Kubelet:
+class Kubelet(KubeletView):
     """A kubelet's device manager with real sockets, as an async context manager.
 
     `root` is the kubelet's directory (default: a temporary one). `clock` drives the node-status tick and the grace of
@@ -46,6 +50,9 @@ class Kubelet:
     random choices of devices. `capacity` are quantities of other resources that pods can request (`pods`, `cpu`,
     `memory`; absent: unlimited). Device nodes must exist below `host_root` (None: not checked). `overlaps` tells
     whether two device ids are the same hardware; two pods that hold such ids are a finding.
+
+    `objects` are the API server's as far as DRA needs them (default: in memory), `cdi_dir` is where CDI names of claims
+    are resolved (None: not at all). With `strict` DRA drivers are asked everything twice, as a kubelet may.
     """
 
     def __init__(
@@ -62,6 +69,9 @@ class Kubelet:
         rate_limit: bool = True,
         host_root: Path | str | None = None,
         overlaps: Overlaps = lambda _one, _other: False,
+        objects: ApiObjects | None = None,
+        cdi_dir: Path | str | None = None,
+        strict: bool = False,
     ) -> None:
         self.node_name = node_name
         self.journal = Journal()
@@ -69,7 +79,9 @@ class Kubelet:
         self._root = None if root is None else Path(root).absolute()
         self._clock: Clock = clock or SystemClock()
         self._dice = random.Random(seed)  # noqa: S311  # a choice that tests can repeat, no secret
-        self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps)
+        self.objects: ApiObjects = objects or MemoryObjects()
+        dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
+        self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps, dra)
         self._status_on_change = status_on_change
         self._host_root = None if host_root is None else Path(host_root)
         self._store = PodStore()
@@ -80,6 +92,12 @@ class Kubelet:
         self._stop_ticking: Callable[[], None] | None = None
         self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
+        self._cluster = Cluster(self.objects, node_name, self.journal)
+        self._scheduling = Scheduling(
+            self._cluster, self._store, journal=self.journal, allocatable=self._node.allocatable
+        )
+        self._scheduler: asyncio.Task[None] | None = None
+        self._stop_listening: Callable[[], None] | None = None
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -129,12 +147,16 @@ class Kubelet:
             journal=self.journal,
             allocatable=self._node.allocatable,
             host_root=self._host_root,
+            claims=PodClaimWork(process.dra, self._cluster, self._store, journal=self.journal),
         )
         if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
             self._node.reset()
         self.journal.note(Lifecycle("started", str(process.paths.registration_socket)))
-        self._stop_ticking = self._clock.every(self._settings.timings.tick, self.tick)
+        self._stop_ticking = self._clock.every(self._settings.timings.tick, self._tick)
         self.tick()
+        self._stop_listening = self.objects.listen(self._scheduling.wake)
+        self._scheduler = asyncio.create_task(self._schedule(), name="the scheduler")
+        self._scheduling.wake()
         if readmit:
             self._sources = asyncio.create_task(self._hear_of_pods(process), name="the kubelet's sources")
             if wait:
@@ -146,6 +168,8 @@ class Kubelet:
         while process.alive and (record := self._store.unknown()) is not None:
             await self._work(workers.add(record, running=self._ran.get(record.spec.key, frozenset())))
         process.sources_ready = True
+        for record in [each for each in self._store.records.values() if each.terminating or each.phase.terminal]:
+            await workers.end(record)
 
     async def crash(self) -> None:
         """End as with kill -9: connections break, sockets stay behind and refuse, containers keep running."""
@@ -176,78 +200,7 @@ class Kubelet:
             for container in record.containers:
                 container.running = container.done = False
 
-    @property
-    def alive(self) -> bool:
-        """Whether the kubelet process runs."""
-        return self._process is not None and self._process.alive
-
-    @property
-    def ready(self) -> bool:
-        """Whether the kubelet has learned of its pods since its start, and admitted them."""
-        return self._process is not None and self._process.sources_ready
-
-    # --- places --------------------------------------------------------------------------------------------------
-
-    @property
-    def root(self) -> Path:
-        """The kubelet's directory, for `vdev run --kubelet-dir`. Without `root=`, it exists after the first start."""
-        if self._root is None:
-            raise UsageError("the kubelet has no directory before its first start; start it, or pass root")
-        return self._root
-
-    @property
-    def device_plugin_dir(self) -> Path:
-        """Where plugins put their sockets."""
-        return KubeletPaths(self.root).device_plugins
-
-    @property
-    def socket(self) -> Path:
-        """Where plugins register."""
-        return KubeletPaths(self.root).registration_socket
-
-    @property
-    def pod_resources_socket(self) -> Path:
-        """Where the PodResources API is served."""
-        return KubeletPaths(self.root).pod_resources_socket
-
-    # --- what it shows -------------------------------------------------------------------------------------------
-
-    def node(self) -> Capacity:
-        """Capacity and allocatable of plugin resources in the node status, as of the last tick."""
-        return self._node.shown
-
-    def devices(self) -> Capacity:
-        """The same in the device manager, now; empty while the kubelet is down."""
-        return Capacity({}, {}) if self._process is None else self._process.table.view()
-
-    def listed(self) -> dict[str, dict[str, str]]:
-        """The current lists of connected plugins: by resource, health by device id."""
-        table = DeviceTable() if self._process is None else self._process.table
-        return {
-            resource: {id_: each.health for id_, each in devices.items()}
-            for resource, devices in table.devices.items()
-            if table.lists_now(resource)
-        }
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Mistakes that the real kubelet would not have reported, oldest first."""
-        return list(self.journal.findings)
-
-    @property
-    def errors(self) -> list[Finding]:
-        """The findings that break something; a test that ends with `assert not kubelet.errors` is a good test."""
-        return [finding for finding in self.journal.findings if finding.severity is Severity.ERROR]
-
-    @property
-    def events(self) -> list[Event]:
-        """The Warning events on pods, oldest first."""
-        return list(self.journal.events)
-
-    @property
-    def metrics(self) -> Metrics:
-        """The kubelet's counters."""
-        return self.journal.metrics
+    # --- time ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Update the node status and drop plugins that have been gone for too long; called every 10 s."""
@@ -256,14 +209,10 @@ class Kubelet:
         if self._node.follow(self._process.table.capacity(now=self._clock.now())):
             self._process.spawn(self._process.save(), "save checkpoint")
 
-    async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:  # noqa: ASYNC109  # the bound is part of what is waited for
-        """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not condition():
-                    await self.journal.next_change(at_most=_POLL_SECONDS)  # a condition may be about other things, too
-        except TimeoutError:
-            raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
+    def _tick(self) -> None:
+        self.tick()
+        if self._process is not None and self._process.alive:
+            self._process.spawn(self._scheduling.look_again(), "look at slices")
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
@@ -278,15 +227,33 @@ class Kubelet:
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         record = self._store.add(pod_manifest.parse(manifest, serial=self._serial), affinity)
         await self._heard()
-        if self.ready and self._workers is not None:
-            await self._work(self._workers.add(record))
+        if await self._scheduling.concerns(record) and self.alive:
+            await self._scheduling.bind(record)
+        await self._admit(record)
         return record.status()
 
-    async def delete_pod(self, name: str, *, namespace: str = "default") -> None:
-        """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified."""
+    async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
+        """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified.
+
+        A pod with claims is Terminating until they are unprepared; with `force` it is gone at once, whatever becomes
+        of them.
+        """
         record = self._store.record(name, namespace)
+        claims = record.claims is not None or not record.bound
+        if claims and not force:
+            record.terminating = True
+            for container in record.containers:
+                container.running = False
+            record.tell(self.journal)
+            if self._workers is not None and self.ready:
+                await self._workers.end(record)
+            return
         del self._store.records[record.spec.key]
         self.journal.note(PodDeleted(record.status()))
+        if claims and self._workers is not None:
+            await self._workers.forced(record)
+        elif claims:
+            await self._cluster.release(record.spec)
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
         """End all containers of the pod; `phase` is Succeeded or Failed."""
@@ -295,6 +262,8 @@ class Kubelet:
         for container in record.containers:
             container.running = False
         self._update(record)
+        if self._workers is not None:
+            await self._workers.end(record)
         return record.status()
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
@@ -314,15 +283,17 @@ class Kubelet:
         await self._work(workers.restart(record, record.container(container)))
         return record.status()
 
-    def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
-        """A pod as it is now. KeyError if there is none."""
-        return self._store.record(name, namespace).status()
-
-    def pods(self) -> list[PodStatus]:
-        """All pods, in the order of their creation."""
-        return [record.status() for record in self._store.records.values()]
-
     # --- inside --------------------------------------------------------------------------------------------------
+
+    async def _admit(self, record: PodRecord) -> None:
+        if record.bound and self.ready and self._workers is not None:
+            await self._work(self._workers.add(record))
+
+    async def _schedule(self) -> None:
+        """Bind the pods that wait, whenever something changed."""
+        with contextlib.suppress(KubeletPanic):  # the journal has it
+            async for record in self._scheduling.bound():
+                await self._admit(record)
 
     async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
         """Wait as long as the pod sources take, then admit the pods. Returns a panic, for those who wait."""
@@ -346,6 +317,12 @@ class Kubelet:
         self._process = self._workers = None
         if self._stop_ticking is not None:
             self._stop_ticking()
+        if self._stop_listening is not None:
+            self._stop_listening()
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None and scheduler is not asyncio.current_task():
+            scheduler.cancel()
+            await asyncio.wait([scheduler])
         try:
             await process.kill()
             if sources is not None and sources is not asyncio.current_task():
@@ -373,15 +350,8 @@ class Kubelet:
             self._workers.push(uids)
         if self._status_on_change:
             self.tick()
+        self._scheduling.wake()
         self.journal.changed()
-
-    def _in_words(self) -> str:
-        node = self._node.shown
-        shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
-        return (
-            f"node {dict(node.capacity)} capacity, {dict(node.allocatable)} allocatable; "
-            f"pods {shown}; findings {[str(f) for f in self.findings]}"
-        )
 
     def _up(self) -> tuple[KubeletProcess, PodWorkers]:
         if self._process is None or self._workers is None:

@@ -40,16 +40,21 @@ class KubeletPaths:
         return self.root / "pod-resources" / "kubelet.sock"
 
     @property
+    def plugins_registry(self) -> Path:
+        """Where DRA drivers put the sockets on which the kubelet calls them to register."""
+        return self.root / "plugins_registry"
+
+    @property
     def private(self) -> Path:
         """Where the servers really listen; see the module's docstring."""
         return self.root / ".sim"
 
 
-def make_directories(*directories: Path) -> None:
-    """Make the directories as the kubelet does, mode 0750. Raises HostError."""
+def make_directories(*directories: Path, mode: int = _DIRECTORY_MODE) -> None:
+    """Make the directories as the kubelet does. Raises HostError."""
     for directory in directories:
         try:
-            directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            directory.mkdir(mode=mode, parents=True, exist_ok=True)
         except OSError as error:
             raise HostError(f"{directory}: cannot create the kubelet's directory: {error.strerror}") from error
 

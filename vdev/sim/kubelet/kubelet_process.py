@@ -21,6 +21,7 @@ from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
 from ..device_manager.registration_server import Compat, Registry
+from ..dra.dynamic_resources import DraSettings, DynamicResources
 from ..journal import Journal
 from ..kubelet_clock import Clock
 from ..lint import Finding, Overlaps, Severity
@@ -38,6 +39,7 @@ class KubeletSettings:
     timings: Timings
     rate_limit: bool
     overlaps: Overlaps
+    dra: DraSettings
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class KubeletProcess:
     sources_ready: bool = False
     admission_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     allocator: Allocator = field(init=False)
+    dra: DynamicResources = field(init=False)
     _registry: Registry = field(init=False)
     _servers: list[grpc.aio.Server] = field(default_factory=list)
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
@@ -88,12 +91,15 @@ class KubeletProcess:
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(time.monotonic) if self.settings.rate_limit else None
-        answers = PodResources(self.table, self.pods, free=self._free, journal=self.journal, limit=limit)
+        answers = PodResources(
+            self.table, self.pods, free=self._free, journal=self.journal, limit=limit, claimed=self.dra.devices
+        )
         answers.serve_on(pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, "p")
         if not self.fresh:
             await self.pause(self.settings.timings.lead)
         await self._serve(registration, paths.registration_socket, "r")
+        await self.dra.start()
 
     async def pause(self, seconds: float) -> None:
         """Let time pass by the kubelet's clock; returns early if the process ends."""
@@ -116,6 +122,7 @@ class KubeletProcess:
         for task in self._tasks:
             task.cancel()
         await self._registry.close()
+        await self.dra.close()
         self._end.set()
         if self._supervisor is not None:
             await self._supervisor
@@ -133,11 +140,21 @@ class KubeletProcess:
             if problem := await asyncio.shield(self._write):
                 self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", problem)])
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a task until it is done or the process ends."""
         task = self._group.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run a task in some time by the kubelet's clock, unless the process has ended by then."""
+
+        def due() -> None:
+            if self.alive:
+                self.spawn(work(), name)
+
+        self.clock.after(seconds, due)
 
     def __post_init__(self) -> None:
         self._registry = Registry(
@@ -156,6 +173,18 @@ class KubeletProcess:
             self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint, save=self.save
         )
 
+        self.dra = DynamicResources(
+            self.paths.root,
+            self.paths.plugins_registry,
+            self.settings.dra,
+            clock=self.clock,
+            timings=self.settings.timings,
+            journal=self.journal,
+            spawn=self.spawn,
+            changed=lambda: self.changed(frozenset(pod.uid for pod in self.pods.active() if pod.claims)),
+            active=lambda: {pod.uid for pod in self.pods.active()} if self.sources_ready else None,
+        )
+
     def _prepare(self) -> None:
         paths = self.paths
         for socket in (paths.registration_socket, paths.pod_resources_socket):
@@ -164,6 +193,7 @@ class KubeletProcess:
         if device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):
             raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
         kubelet_directory.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
+        kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
         kubelet_directory.remove_sockets(paths.private)
 
     async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:

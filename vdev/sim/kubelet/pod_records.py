@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from ..dra.cluster import Bound
+from ..journal import Journal, PodChanged
 from ..objects import container_edits
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import ContainerSpec, ContainerStatus, Phase, PodSpec, PodStatus
+from ..objects.pods import ContainerClaim, ContainerSpec, ContainerStatus, Phase, PodSpec, PodStatus
 
 
 @dataclass(slots=True)
@@ -26,6 +28,8 @@ class ContainerRecord:
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     edits: container_edits.Edits = field(default_factory=container_edits.Edits)
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def status(self) -> ContainerStatus:
         """As a frozen value."""
@@ -39,14 +43,17 @@ class ContainerRecord:
             allocations=self.allocations,
             devices=MappingProxyType(dict(self.devices)),
             edits=self.edits,
-            health=MappingProxyType({r: MappingProxyType(dict(ids)) for r, ids in self.health.items()}),
+            health=_frozen(self.health),
+            health_messages=_frozen(self.health_messages),
+            claims=MappingProxyType(dict(self.claims)),
         )
 
 
 @dataclass(slots=True)
 class PodRecord:
     """One pod as the API server knows it. `known` once the current kubelet process has learned of it, `admitted`
-    once that process has taken it on.
+    once that process has taken it on. `bound` says that the pod has its node, `claims` what claims it has then, and
+    `terminating` that it was deleted and waits for its claims to be unprepared.
     """
 
     spec: PodSpec
@@ -57,17 +64,35 @@ class PodRecord:
     message: str = ""
     known: bool = False
     admitted: bool = False
+    bound: bool = True
+    claims: Bound | None = None
+    terminating: bool = False
     told: PodStatus | None = None
+
+    def container_claims(self, name: str) -> list[ContainerClaim]:
+        """What a container uses of the pod's claims."""
+        if self.claims is None:
+            return []
+        spec = next(each for each in self.spec.containers if each.name == name)
+        found = [ContainerClaim(claim, self.claims.claims[claim], request) for claim, request in spec.claims]
+        return found + (self.claims.extended.uses(name) if self.claims.extended else [])
 
     def container(self, name: str | None) -> ContainerRecord:
         """The container of that name, or the first app container. KeyError with the names there are."""
         wanted = self.status().container(name).name
         return next(container for container in self.containers if container.spec.name == wanted)
 
+    def tell(self, journal: Journal) -> None:
+        """Record the pod's status if it has changed."""
+        status = self.status()
+        if status != self.told:
+            self.told = status
+            journal.note(PodChanged(status))
+
     def status(self) -> PodStatus:
         """As a frozen value."""
         containers = tuple(container.status() for container in self.containers)
-        return PodStatus(self.spec, self.phase, self.reason, self.message, containers)
+        return PodStatus(self.spec, self.phase, self.reason, self.message, containers, self.terminating)
 
 
 @dataclass(slots=True)
@@ -102,8 +127,18 @@ class PodStore:
         return {key: frozenset(c.spec.name for c in pod.containers if c.running) for key, pod in self.records.items()}
 
     def unknown(self) -> PodRecord | None:
-        """The oldest pod that has not ended and that the kubelet process does not know."""
-        return next((r for r in self.records.values() if not r.known and not r.phase.terminal), None)
+        """The oldest pod of this node that has not ended and that the kubelet process does not know."""
+        waits = (r for r in self.records.values() if r.bound and not r.known and not r.phase.terminal)
+        return next((record for record in waits if not record.terminating), None)
+
+    def waiting(self) -> list[PodRecord]:
+        """The pods that wait for the scheduler."""
+        return [r for r in self.records.values() if not r.bound and not r.phase.terminal and not r.terminating]
+
+    def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
+        """What a container uses of its pod's claims."""
+        pod = self.of_uid(uid)
+        return [] if pod is None else pod.container_claims(container)
 
     def uses(self, uid: str, container: str) -> bool:
         """Whether this container uses its devices or still may: its pod has not ended, nor has it as an init container.
@@ -118,3 +153,7 @@ class PodStore:
     def of_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""
         return next((record for record in self.records.values() if record.spec.uid == uid), None)
+
+
+def _frozen(table: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+    return MappingProxyType({key: MappingProxyType(dict(row)) for key, row in table.items()})

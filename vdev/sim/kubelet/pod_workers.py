@@ -5,6 +5,7 @@ The records of pods outlive the process (`pod_records`). Which devices a contain
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -13,15 +14,18 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
-from ..journal import Event, Journal, PodChanged
+from ..dra.dynamic_resources import UnresolvedError
+from ..journal import Event, Journal
 from ..lint import Finding, Severity
 from ..objects import container_edits
 from ..objects.pods import Kind, Phase
 from . import kubelet_directory, predicates
 from .kubelet_process import KubeletProcess
+from .pod_claims import PodClaimWork
 from .pod_records import ContainerRecord, PodRecord, PodStore
 
 WAITING_REASON = "CreateContainerConfigError"
+RUNTIME_REASON = "CreateContainerError"
 
 
 class ProcessGoneError(Exception):
@@ -39,12 +43,14 @@ class PodWorkers:
         journal: Journal,
         allocatable: Callable[[], Mapping[str, Decimal]],
         host_root: Path | None,
+        claims: PodClaimWork,
     ) -> None:
         self._process = process
         self._store = store
         self._journal = journal
         self._allocatable = allocatable
         self._host_root = host_root
+        self._claims = claims
 
     async def add(self, pod: PodRecord, *, running: frozenset[str] = frozenset()) -> None:
         """Admit a pod and start its containers. `running` are those that already ran when the kubelet started.
@@ -70,7 +76,16 @@ class PodWorkers:
         await self.sync(pod)
 
     async def sync(self, pod: PodRecord) -> None:
-        """Start every container that should run and does not; init containers one after the other."""
+        """Start every container that should run and does not; init containers one after the other.
+
+        Its claims come first, which a pod with a running container has.
+        """
+        if not any(container.running for container in pod.containers) and not await self._claims.prepare(pod):
+            self._check_alive()
+            self._process.later(self._process.settings.timings.retry, lambda: self._again(pod), "prepare claims again")
+            self.update(pod)
+            return
+        self._check_alive()
         for container in pod.containers:
             if container.running or container.done or pod.phase.terminal:
                 continue
@@ -78,6 +93,21 @@ class PodWorkers:
             if not container.running and not container.done and container.spec.kind is not Kind.APP:
                 break
         self.update(pod)
+
+    async def _again(self, pod: PodRecord) -> None:
+        if pod.terminating or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
+            return
+        with contextlib.suppress(ProcessGoneError):
+            await self.sync(pod)
+
+    async def end(self, pod: PodRecord) -> None:
+        """Unprepare the claims of a pod that has ended; again and again until it works."""
+        if not await self._claims.end(pod):
+            self._process.later(self._process.settings.timings.retry, lambda: self.end(pod), "unprepare claims again")
+
+    async def forced(self, pod: PodRecord) -> None:
+        """Unprepare the claims of a pod that the API server does not know any more."""
+        await self._claims.forced(pod)
 
     async def restart(self, pod: PodRecord, container: ContainerRecord) -> None:
         """Start a container that died, with the Allocate response of the pod's admission."""
@@ -101,7 +131,9 @@ class PodWorkers:
                 container.health = {
                     r: {id_: table.health_of(r, id_) for id_ in sorted(devices.ids)} for r, devices in held.items()
                 }
-        self._tell(pod)
+            if not pod.phase.terminal:
+                self._claims.show(pod, container)
+        pod.tell(self._journal)
 
     def push(self, uids: Iterable[str]) -> None:
         """Update the status of these pods at once, because the health of their devices changed."""
@@ -156,14 +188,7 @@ class PodWorkers:
             container.running, container.waiting = False, ""
         self._journal.events.append(Event(pod.spec.key, reason, text))
         self._journal.metrics.admission_rejections[reason] += 1
-        self._tell(pod)
-
-    def _tell(self, pod: PodRecord) -> None:
-        """Record the pod's status if it has changed."""
-        status = pod.status()
-        if status != pod.told:
-            pod.told = status
-            self._journal.note(PodChanged(status))
+        pod.tell(self._journal)
 
     async def _start(self, pod: PodRecord, container: ContainerRecord) -> None:
         try:
@@ -171,6 +196,11 @@ class PodWorkers:
         except (AdmissionError, PluginError) as error:
             self._check_alive()
             container.waiting, container.message = WAITING_REASON, str(error)
+            self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
+            return
+        except UnresolvedError as error:
+            self._check_alive()
+            container.waiting, container.message = RUNTIME_REASON, str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
             return
         self._check_alive()
@@ -198,6 +228,8 @@ class PodWorkers:
             Finding("conflict", Severity.ERROR, "", f"pod {pod.spec.key}, container {spec.name}: {text}")
             for text in edits.conflicts
         )
+        claims = pod.container_claims(spec.name)
+        edits = container_edits.joined(edits, await process.dra.edits(pod.spec.namespace, claims))
         await self._check_host(edits)
         return edits
 

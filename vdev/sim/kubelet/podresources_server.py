@@ -15,8 +15,9 @@ from ...pb import podresources_v1_pb2_grpc as v1_grpc
 from ...pb import podresources_v1alpha1_pb2 as v1alpha1
 from ...pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
 from ..device_manager.device_table import NO_NUMA, DeviceTable
+from ..dra.claim_checkpoint import PreparedDevice
 from ..journal import Journal
-from ..objects.pods import Kind, PodSpec
+from ..objects.pods import ContainerClaim, Kind, PodSpec
 
 QUERIES_PER_SECOND = 100.0
 BURST = 10
@@ -32,6 +33,9 @@ class Pods(Protocol):
 
     def uses(self, uid: str, container: str) -> bool:
         """Whether this container uses its devices or still may."""
+
+    def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
+        """What a container uses of its pod's claims."""
 
 
 class RateLimit:
@@ -66,8 +70,10 @@ class PodResources:
         free: Callable[[set[str]], None],
         journal: Journal,
         limit: RateLimit | None,
+        claimed: Callable[[str, ContainerClaim], list[tuple[str, PreparedDevice]]],
     ) -> None:
         self._free = free
+        self._claimed = claimed
         self._table = table
         self._pods = pods
         self._journal = journal
@@ -107,6 +113,14 @@ class PodResources:
                     container.name,
                     [(r, id_, node) for r, devices in held.items() for node, ids in devices.by_numa for id_ in ids],
                 )
+
+    def claims(self, pod: PodSpec, container: str) -> dict[str, list[tuple[str, PreparedDevice]]]:
+        """Driver and device of what a container has of each claim, by the claim's name."""
+        found: dict[str, list[tuple[str, PreparedDevice]]] = {}
+        for claim in self._pods.container_claims(pod.uid, container):
+            rows = found.setdefault(claim.claim, [])
+            rows += [row for row in self._claimed(pod.namespace, claim) if row not in rows]
+        return found
 
     def allocatable(self) -> Iterable[tuple[str, str, int]]:
         """Resource, id and NUMA node of each device that is healthy now, held or not."""
@@ -150,7 +164,18 @@ class _V1(v1_grpc.PodResourcesListerServicer):
             name=pod.name,
             namespace=pod.namespace,
             containers=[
-                v1.ContainerResources(name=name, devices=[_device(*entry) for entry in entries])
+                v1.ContainerResources(
+                    name=name,
+                    devices=[_device(*entry) for entry in entries],
+                    dynamic_resources=[
+                        v1.DynamicResource(
+                            claim_name=claim,
+                            claim_namespace=pod.namespace,
+                            claim_resources=[_claimed(driver, device) for driver, device in devices],
+                        )
+                        for claim, devices in self._answers.claims(pod, name).items()
+                    ],
+                )
                 for name, entries in self._answers.entries(pod)
             ],
         )
@@ -187,3 +212,13 @@ def _device(resource: str, id_: str, node: int) -> v1.ContainerDevices:
     """One entry per device and NUMA node, never grouped; no topology means that the field is absent."""
     topology = None if node == NO_NUMA else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])
     return v1.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
+
+
+def _claimed(driver: str, device: PreparedDevice) -> v1.ClaimResource:
+    return v1.ClaimResource(
+        cdi_devices=[v1.CDIDevice(name=name) for name in device.cdi],
+        driver_name=driver,
+        pool_name=device.pool,
+        device_name=device.device,
+        share_id=device.share or None,
+    )

@@ -45,6 +45,20 @@ class Edits:
     conflicts: tuple[str, ...] = ()
 
 
+def joined(first: Edits, second: Edits) -> Edits:
+    """Both; where they disagree about a variable, a path or an annotation, the second one's."""
+    mounts = {each.container_path: each for each in (*first.mounts, *second.mounts)}
+    nodes = {each.container_path: each for each in (*first.devices, *second.devices)}
+    return Edits(
+        MappingProxyType({**first.envs, **second.envs}),
+        tuple(mounts.values()),
+        tuple(nodes.values()),
+        MappingProxyType({**first.annotations, **second.annotations}),
+        (*first.cdi_devices, *second.cdi_devices),
+        (*first.conflicts, *second.conflicts),
+    )
+
+
 def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edits:
     """Merge in the given order, the first one wins: envs by name, nodes and mounts by container path, CDI by name."""
     envs: dict[str, str] = {}

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...errors import UsageError
-from .pods import ContainerSpec, Kind, PodSpec
+from .pods import ContainerSpec, Kind, PodClaim, PodSpec
 
 _SUFFIXES = {
     "": Decimal(1), "m": Decimal("0.001"), "u": Decimal("0.000001"), "n": Decimal("0.000000001"),
@@ -63,7 +63,14 @@ def parse(document: Any, *, serial: int = 0) -> PodSpec:
     names = [container.name for container in found]
     if len(set(names)) != len(names):
         raise ManifestError(f"spec: container names must be unique, found {names}")
-    return PodSpec(name, namespace, uid, tuple(found))
+    claims = _claims(spec.get("resourceClaims"))
+    for container in found:
+        if unknown := {claim for claim, _ in container.claims} - {claim.name for claim in claims}:
+            raise ManifestError(
+                f"spec.containers[{container.name}].resources.claims: {min(unknown)!r} is not among "
+                f"spec.resourceClaims, which are {[claim.name for claim in claims]}"
+            )
+    return PodSpec(name, namespace, uid, tuple(found), claims, str(spec.get("nodeName") or ""))
 
 
 def quantity(value: Any, where: str) -> Decimal:
@@ -98,7 +105,34 @@ def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
             _check_extended(resource, limits.get(resource), requests.get(resource), f"{where}.resources")
     kind = Kind.APP if not init else Kind.SIDECAR if container.get("restartPolicy") == "Always" else Kind.INIT
     counts = {r: int(amount.to_integral_value(ROUND_CEILING)) for r, amount in limits.items()}
-    return ContainerSpec(name, kind, MappingProxyType(counts), MappingProxyType({**limits, **requests}))
+    amounts = MappingProxyType({**limits, **requests})
+    return ContainerSpec(name, kind, MappingProxyType(counts), amounts, _used_claims(resources.get("claims"), where))
+
+
+def _claims(documents: Any) -> tuple[PodClaim, ...]:
+    """The pod's `resourceClaims`."""
+    found: list[PodClaim] = []
+    for number, document in enumerate(documents or []):
+        where = f"spec.resourceClaims[{number}]"
+        claim = _mapping(document, where)
+        name, given, template = (
+            str(claim.get(key) or "") for key in ("name", "resourceClaimName", "resourceClaimTemplateName")
+        )
+        if not name or name in {each.name for each in found}:
+            raise ManifestError(f"{where}.name: expected a name that no other claim of the pod has, found {name!r}")
+        if bool(given) == bool(template):
+            raise ManifestError(f"{where}: expected one of resourceClaimName and resourceClaimTemplateName")
+        found.append(PodClaim(name, given, template))
+    return tuple(found)
+
+
+def _used_claims(documents: Any, where: str) -> tuple[tuple[str, str], ...]:
+    """A container's `resources.claims`: names of the pod's claims, and requests."""
+    rows = [_mapping(each, f"{where}.resources.claims[{number}]") for number, each in enumerate(documents or [])]
+    found = [(str(row.get("name") or ""), str(row.get("request") or "")) for row in rows]
+    if len(set(found)) != len(found):
+        raise ManifestError(f"{where}.resources.claims: the same claim and request twice")
+    return tuple(found)
 
 
 def _check_extended(resource: str, limit: Decimal | None, request: Decimal | None, where: str) -> None:

@@ -33,13 +33,39 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PodClaim:
+    """One of the claims of a pod: its name in the pod, and a claim's or a template's name."""
+
+    name: str
+    claim: str = ""
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerClaim:
+    """What a container uses of a claim: the name in the pod, the claim's, and one request (empty: all of them)."""
+
+    name: str
+    claim: str
+    request: str = ""
+
+    @property
+    def resource(self) -> str:
+        """Its name in `allocatedResourcesStatus`."""
+        return f"claim:{self.name}/{self.request}" if self.request else f"claim:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One container and what it asks for: limits of extended resources as counts, the rest as requested."""
+    """One container and what it asks for: limits of extended resources as counts, the rest as requested, and by the
+    name in the pod the claims that it uses, with a request or without.
+    """
 
     name: str
     kind: Kind
     limits: Mapping[str, int]
     requests: Mapping[str, Decimal]
+    claims: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +76,8 @@ class PodSpec:
     namespace: str
     uid: str
     containers: tuple[ContainerSpec, ...]
+    claims: tuple[PodClaim, ...] = ()
+    node: str = ""
 
     @property
     def key(self) -> str:
@@ -77,7 +105,8 @@ class ContainerStatus:
     """What one container has, and whether it runs.
 
     `waiting` is the reason why it does not run (`CreateContainerConfigError`), empty otherwise; `restarts` counts
-    restarts; `allocations` counts the Allocate calls that were made for it; `edits` is what it got at its last start.
+    restarts; `allocations` counts the Allocate calls that were made for it; `edits` is what it got at its last start;
+    `claims` are the prepared devices (`driver/pool/device`) of the claims that it uses, by the name in the pod.
     """
 
     name: str
@@ -90,25 +119,32 @@ class ContainerStatus:
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     edits: Edits = field(default_factory=Edits)
     health: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def allocated_resources_status(self) -> list[dict[str, Any]]:
         """As `allocatedResourcesStatus` stands in the API; `health` holds the same by resource and device id."""
         return [
-            {"name": name, "resources": [{"resourceID": id_, "health": health} for id_, health in sorted(ids.items())]}
+            {"name": name, "resources": [self._resource(name, id_, state) for id_, state in sorted(ids.items())]}
             for name, ids in sorted(self.health.items())
         ]
+
+    def _resource(self, name: str, id_: str, state: str) -> dict[str, str]:
+        message = self.health_messages.get(name, {}).get(id_, "")
+        return {"resourceID": id_, "health": state} | ({"message": message} if message else {})
 
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """A pod as the API would show it, plus what each container got."""
+    """A pod as the API would show it, plus what each container got. `terminating`: deleted, but not gone yet."""
 
     spec: PodSpec
     phase: Phase
     reason: str = ""
     message: str = ""
     containers: tuple[ContainerStatus, ...] = ()
+    terminating: bool = False
 
     @property
     def name(self) -> str:

@@ -1,0 +1,260 @@
+"""What the embedded scheduler gives out: first fit in the order of the slices, and what can be in the way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit.dra_driver import device, slice_of
+from tests.kit.dra_objects import claim, device_class, exactly
+from vdev.sim.dra.allocator import Allocator, UnschedulableError, in_use
+from vdev.sim.dra.pools import gather
+from vdev.sim.dra.selectors import SelectorError
+
+CLASSES = {"acme.dev": device_class("acme.dev"), "big": device_class("big", "big")}
+MIB = 1024 * 1024
+
+
+def matches(expression, _driver, found):
+    """In place of CEL: the name of an attribute that has to be there."""
+    if expression == "broken":
+        raise SelectorError("CEL runtime error: no such key")
+    return expression in (found.get("attributes") or {})
+
+
+def allocated(slices, *claims, others=(), admin=False):
+    """The results of each claim, each as request and device."""
+    pools = gather(slices, "sim-node", {})
+    used = in_use(others, pools)
+    found = Allocator(pools, CLASSES, used, matches=matches, admin=lambda _: admin).allocate(list(claims), "sim-node")
+    return [each["devices"]["results"] for each in found]
+
+
+def names(slices, *claims, **options):
+    """The devices of all claims."""
+    return [each["device"] for results in allocated(slices, *claims, **options) for each in results]
+
+
+def with_status(document, results):
+    return {**document, "status": {"allocation": {"devices": {"results": results}}}}
+
+
+def two(**fields):
+    return slice_of("acme.dev", [device("a", **fields), device("b")])
+
+
+def test_the_first_that_fits():
+    assert ["a"] == names([two()], claim("one"))
+    held = with_status(claim("other"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "a"}])
+    assert ["b"] == names([two()], claim("one"), others=[held])
+    assert ["a", "b"] == names([two()], claim("one"), claim("two"))
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims$"):
+        names([two()], claim("one", exactly(count=3)))
+
+
+def test_slices_are_tried_by_name_and_pools_with_binding_conditions_last():
+    first = slice_of("acme.dev", [device("z")], name="1", count=2)
+    second = slice_of("acme.dev", [device("a")], name="2", count=2)
+    assert ["z", "a"] == names([second, first], claim("one", exactly(count=2)))
+    waits = slice_of("a.dev", [device("w", bindingConditions=["c"], bindingFailureConditions=["f"])])
+    assert ["z"] == names([waits, second, first], claim("one"))
+
+
+def test_it_goes_back_where_a_choice_leads_nowhere():
+    """The first request could have the only device that the second can use."""
+    slices = [slice_of("acme.dev", [device("a", attributes={"big": True}), device("b")])]
+    assert ["b", "a"] == names(slices, claim("one", exactly(name="any"), exactly("big", name="big")))
+
+
+def test_a_class_that_is_not_there():
+    with pytest.raises(UnschedulableError, match="request main: device class gone does not exist"):
+        names([two()], claim("one", exactly("gone")))
+
+
+def test_a_selector_that_fails_ends_it():
+    text = r"claim default/one: selector #0: CEL runtime error: no such key"
+    with pytest.raises(UnschedulableError, match=text):
+        names([two()], claim("one", exactly("acme.dev", "broken")))
+
+
+def test_other_nodes_and_older_generations_do_not_count():
+    far = slice_of("acme.dev", [device("far")], node="elsewhere", pool="elsewhere")
+    old = slice_of("acme.dev", [device("old")], name="old", generation=1)
+    new = slice_of("acme.dev", [device("new")], name="new", generation=2)
+    assert ["new"] == names([far, old, new], claim("one"))
+
+
+def test_a_pool_that_is_not_complete_gives_nothing():
+    half = slice_of("acme.dev", [device("a")], count=2)
+    with pytest.raises(UnschedulableError, match="cannot allocate all claims"):
+        names([half], claim("one"))
+    with pytest.raises(UnschedulableError, match=r"resource pool acme\.dev/sim-node is currently being updated"):
+        names([half], claim("one", exactly(allocationMode="All")))
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        [device("a"), device("a")],
+        [device("a", consumesCounters=[{"counterSet": "gone", "counters": {"x": {"value": "1"}}}])],
+    ],
+)
+def test_an_invalid_pool_gives_nothing(devices):
+    with pytest.raises(UnschedulableError, match="invalid resource pools were encountered"):
+        names([slice_of("acme.dev", devices)], claim("one"))
+
+
+def test_all_devices_or_none():
+    every = claim("one", exactly(allocationMode="All"))
+    assert ["a", "b"] == names([two()], every)
+    held = with_status(claim("other"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "b"}])
+    with pytest.raises(UnschedulableError):
+        names([two()], every, others=[held])
+    with pytest.raises(UnschedulableError):
+        names([two()], claim("one", exactly("big", allocationMode="All")))
+
+
+def test_the_first_alternative_that_is_available():
+    request = {
+        "name": "any",
+        "firstAvailable": [
+            {"name": "large", "deviceClassName": "big"},
+            {"name": "small", "deviceClassName": "acme.dev", "count": 2},
+        ],
+    }
+    ((first, second),) = allocated([two()], claim("one", request))
+    assert ("any/small", "a") == (first["request"], first["device"])
+    assert "b" == second["device"]
+
+
+def test_constraints():
+    devices = [device("a", attributes={"parent": "x"}), device("b", attributes={"parent": "y"})]
+    devices += [device("c"), device("d", attributes={"parent": "y"})]
+    slices = [slice_of("acme.dev", devices)]
+    same = {"matchAttribute": "acme.dev/parent"}
+    assert ["b", "d"] == names(slices, claim("one", exactly(count=2), constraints=[same]))
+    other = {"distinctAttribute": "acme.dev/parent"}
+    assert ["a", "b"] == names(slices, claim("one", exactly(count=2), constraints=[other]))
+    with pytest.raises(UnschedulableError):
+        names(slices, claim("one", exactly(count=3), constraints=[same]))
+
+
+COUNTERS = slice_of("acme.dev", counters=[{"name": "c", "counters": {"m": {"value": "4"}}}], name="0", count=2)
+
+
+def part(name, amount):
+    return device(name, consumesCounters=[{"counterSet": "c", "counters": {"m": {"value": str(amount)}}}])
+
+
+def test_shared_counters():
+    """The whole device, or parts of it that fit."""
+    parts = slice_of("acme.dev", [part("whole", 4), part("half-0", 2), part("half-1", 2)], name="1", count=2)
+    assert ["half-0", "half-1"] == names([COUNTERS, parts], claim("one", exactly(count=2)))
+    held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "half-0"}])
+    assert ["half-1"] == names([COUNTERS, parts], claim("one"), others=[held])
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(1, 8))
+def test_counters_are_never_exceeded(sizes, count):
+    """Whatever is given out, and it is given whenever it can be: some of the sizes, in order, add up."""
+    devices = [part(f"p-{number}", size) for number, size in enumerate(sizes)]
+    slices = [COUNTERS, slice_of("acme.dev", devices, name="1", count=2)]
+    can = sum(sorted(sizes)[:count]) <= 4 and count <= len(sizes)
+    try:
+        found = names(slices, claim("one", exactly(count=count)))
+    except UnschedulableError:
+        assert not can
+    else:
+        assert can
+        assert sum(sizes[int(name.removeprefix("p-"))] for name in found) <= 4
+
+
+POLICY = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "512Mi", "max": "3Gi"}}
+
+
+def shared(capacity):
+    return slice_of("acme.dev", [device("s", allowMultipleAllocations=True, capacity={"memory": capacity})])
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "taken"),
+    [
+        (None, None, 4096),
+        (None, "1Gi", 1024),
+        (POLICY, None, 1024),
+        (POLICY, "1.2Gi", 1536),
+        (POLICY, "1Mi", 1024),
+        (POLICY, "3.5Gi", None),
+        ({"default": "1Gi", "validValues": ["1Gi", "2Gi"]}, "1.5Gi", 2048),
+        ({"default": "1Gi", "validValues": ["1Gi", "2Gi"]}, "3Gi", None),
+        (None, "5Gi", None),
+    ],
+)
+def test_a_share_takes_what_its_policy_says(policy, asked, taken):
+    capacity = {"value": "4Gi"} | ({"requestPolicy": policy} if policy else {})
+    request = exactly(**({"capacity": {"requests": {"memory": asked}}} if asked else {}))
+    if taken is None:
+        with pytest.raises(UnschedulableError):
+            allocated([shared(capacity)], claim("one", request))
+        return
+    (((found,),)) = allocated([shared(capacity)], claim("one", request))
+    assert {"memory": str(taken * MIB)} == found["consumedCapacity"]
+    assert found["shareID"]
+
+
+def test_shares_of_one_device_until_it_is_used_up():
+    """A claim may have two of them."""
+    slices = [shared({"value": "4Gi", "requestPolicy": POLICY})]
+    (results,) = allocated(slices, claim("one", exactly(count=3)))
+    assert 3 == len({each["shareID"] for each in results})
+    taken = with_status(claim("other"), results)
+    assert ["s"] == names(slices, claim("two"), others=[taken])
+    with pytest.raises(UnschedulableError):
+        names(slices, claim("two", exactly(count=2)), others=[taken])
+
+
+def test_capacity_selects_among_devices_that_are_not_shared():
+    devices = [device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "8Gi"})]
+    request = exactly(capacity={"requests": {"memory": "2Gi"}})
+    assert ["large"] == names([slice_of("acme.dev", devices)], claim("one", request))
+
+
+@pytest.mark.parametrize(
+    ("effect", "toleration", "expected"),
+    [
+        ("NoSchedule", None, "b"),
+        ("NoExecute", None, "b"),
+        ("None", None, "a"),
+        ("NoSchedule", {"key": "k", "operator": "Exists"}, "a"),
+        ("NoSchedule", {"operator": "Exists"}, "a"),
+        ("NoSchedule", {"key": "k", "value": "v"}, "a"),
+        ("NoSchedule", {"key": "k", "value": "w"}, "b"),
+        ("NoSchedule", {"key": "k", "value": "v", "effect": "NoExecute"}, "b"),
+    ],
+)
+def test_taints(effect, toleration, expected):
+    slices = [two(taints=[{"key": "k", "value": "v", "effect": effect}])]
+    request = exactly(**({"tolerations": [toleration]} if toleration else {}))
+    assert [expected] == names(slices, claim("one", request))
+
+
+def test_admin_access_occupies_nothing_and_needs_a_label():
+    look = claim("look", exactly(allocationMode="All", adminAccess=True))
+    held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "a"}])
+    assert ["a", "b"] == names([two()], look, others=[held], admin=True)
+    seen = with_status(look, allocated([two()], look, admin=True)[0])
+    assert ["a"] == names([two()], claim("one"), others=[seen])
+    with pytest.raises(UnschedulableError, match="admin access to devices requires the"):
+        names([two()], look)
+
+
+def test_configuration_of_class_and_claim():
+    pools = gather([two()], "sim-node", {})
+    opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
+    classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
+    document = claim("one", config=[{"requests": ["main"], **opaque}, {"requests": ["other"], **opaque}])
+    (found,) = Allocator(pools, classes, in_use([], pools), matches=matches).allocate([document], "sim-node")
+    assert [("FromClass", ["main"]), ("FromClaim", ["main"])] == [
+        (each["source"], each["requests"]) for each in found["devices"]["config"]
+    ]
+    (term,) = found["nodeSelector"]["nodeSelectorTerms"]
+    assert [{"key": "metadata.name", "operator": "In", "values": ["sim-node"]}] == term["matchFields"]

@@ -1,0 +1,281 @@
+"""Claims on the embedded kubelet: allocated, prepared once, shown, unprepared after the last pod, with every text."""
+
+import asyncio
+import json
+import re
+
+import grpc
+import pytest
+
+from tests.kit.dra_driver import RefusalError, device, slice_of
+from tests.kit.dra_objects import claim, device_class, exactly, pod, template
+from vdev.pb import dra_v1_pb2 as v1
+from vdev.pb import podresources_v1_pb2 as podresources
+from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
+from vdev.sim import Phase
+
+DEVICES = [device("gpu-0"), device("gpu-1")]
+
+
+async def add(kubelet, *documents):
+    for each in documents:
+        await kubelet.objects.create(each["kind"], each)
+
+
+@pytest.fixture
+async def driver(dra):
+    """A driver of two devices, and their class."""
+    await add(dra.kubelet, device_class("acme.dev"))
+    return await dra(slice_of("acme.dev", DEVICES))
+
+
+async def test_a_claim_of_a_template_is_made_prepared_and_given_back(kubelet, driver):
+    """The container sees its device; when the pod goes, so does the claim, and the device is free."""
+    await add(kubelet, template("gpu"))
+    first = await kubelet.run_pod(pod("one", templates=["gpu"]))
+    assert Phase.RUNNING is first.phase
+    assert {"gpu": ("acme.dev/sim-node/gpu-0",)} == dict(first.container().claims)
+    assert {"DRA_MAIN": "gpu-0"} == dict(first.container().edits.envs)
+    assert ["/dev/gpu-0"] == [each.container_path for each in first.container().edits.devices]
+    (made,) = await kubelet.objects.list("ResourceClaim")
+    assert made["metadata"]["name"].startswith("one-gpu-")
+    assert [{"resource": "pods", "name": "one", "uid": first.uid}] == made["status"]["reservedFor"]
+
+    await kubelet.delete_pod("one")
+    assert [] == await kubelet.objects.list("ResourceClaim")
+    assert [[made["metadata"]["name"]]] == driver.asked("NodeUnprepareResources")
+    assert {} == driver.prepared()
+    assert [] == kubelet.errors
+
+
+async def test_a_shared_claim_is_prepared_once_and_unprepared_after_the_last_pod(kubelet, driver):
+    """Two pods use one device."""
+    await add(kubelet, claim("shared"))
+    await kubelet.run_pod(pod("one", claims=["shared"]))
+    second = await kubelet.run_pod(pod("two", claims=["shared"]))
+    assert {"shared": ("acme.dev/sim-node/gpu-0",)} == dict(second.container().claims)
+    assert [["shared"]] == driver.asked("NodePrepareResources")
+    await kubelet.delete_pod("one")
+    assert [] == driver.asked("NodeUnprepareResources")
+    await kubelet.finish_pod("two")
+    assert [["shared"]] == driver.asked("NodeUnprepareResources")
+    assert {} == (await kubelet.objects.get("ResourceClaim", "shared", "default"))["status"]
+
+
+async def test_a_pod_waits_for_a_device(kubelet, driver):
+    """It is not bound before another one ends, and says why."""
+    await add(kubelet, template("gpu", exactly(count=2)), claim("later"))
+    await kubelet.run_pod(pod("one", templates=["gpu"]))
+    waiting = await kubelet.run_pod(pod("two", claims=["later"]))
+    assert (Phase.PENDING, "Unschedulable") == (waiting.phase, waiting.reason)
+    assert "0/1 nodes are available: 1 cannot allocate all claims." == waiting.message
+    await kubelet.delete_pod("one")
+    await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
+
+
+async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):
+    """A call per driver and pod; each container sees its own."""
+    await add(kubelet, claim("a"), claim("b"))
+    uses = {"main": [{"name": "a"}], "side": [{"name": "b", "request": "main"}]}
+    found = await kubelet.run_pod(pod("one", claims=["a", "b"], containers=uses))
+    assert [["a", "b"]] == driver.asked("NodePrepareResources")
+    assert "gpu-0" == found.container("main").edits.envs["DRA_MAIN"]
+    assert "gpu-1" == found.container("side").edits.envs["DRA_MAIN"]
+    names = [each["name"] for each in found.container("side").allocated_resources_status]
+    assert ["claim:b/main"] == names
+
+
+async def test_the_two_devices_of_a_request(kubelet, driver):
+    """Both nodes are there, and the variable names both."""
+    await add(kubelet, claim("pair", exactly(count=2)))
+    found = (await kubelet.run_pod(pod("one", claims=["pair"]))).container()
+    assert "gpu-0,gpu-1" == found.edits.envs["DRA_MAIN"]
+    assert 2 == len(found.edits.devices)
+    assert [] == kubelet.errors
+
+
+def failing(text):
+    async def answer(_claim):
+        return v1.NodePrepareResourceResponse(error=text)
+
+    return answer
+
+
+async def refuses(_request):
+    raise RefusalError(grpc.StatusCode.INTERNAL, "no")
+
+
+async def skips(_request):
+    return v1.NodePrepareResourcesResponse()
+
+
+async def invents(_request):
+    return v1.NodePrepareResourcesResponse(claims={"other": v1.NodePrepareResourceResponse()})
+
+
+@pytest.mark.parametrize(
+    ("attribute", "answer", "text", "code"),
+    [
+        ("prepare_claim", failing("broken"), "NodePrepareResources failed for ResourceClaim gpu: broken", ""),
+        ("answer_prepare", refuses, "NodePrepareResources: rpc error: code = Internal desc = no", ""),
+        ("answer_prepare", skips, "NodePrepareResources skipped 1 ResourceClaims", "claim-skipped"),
+        (
+            "answer_prepare",
+            invents,
+            "NodePrepareResources returned result for unknown claim UID other",
+            "claim-unknown",
+        ),
+    ],
+)
+async def test_a_failed_prepare_is_tried_again(kubelet, clock, driver, attribute, answer, text, code):
+    """The pod waits with the kubelet's text, and runs when the driver has come to its senses."""
+    await add(kubelet, claim("gpu"))
+    sound = getattr(driver, attribute)
+    setattr(driver, attribute, answer)
+    found = await kubelet.run_pod(pod("one", claims=["gpu"]))
+    assert (Phase.PENDING, "ContainerCreating") == (found.phase, found.container().waiting)
+    event = kubelet.events[-1]
+    assert (
+        "FailedPrepareDynamicResources",
+        f"Failed to prepare dynamic resources: prepare dynamic resources: {text}",
+    ) == (
+        event.reason,
+        event.message,
+    )
+    assert not code or code in [each.code for each in kubelet.errors]
+    setattr(driver, attribute, sound)
+    clock.advance(10)
+    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING)
+
+
+async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
+    """A driver that does not answer costs this pod 45 s, here less."""
+    async with kubelet_of(prepare=0.2) as kubelet:
+        driver = await dra_on(kubelet, *driver_slices)
+        release = asyncio.Event()
+
+        async def hangs(_request):
+            await release.wait()
+
+        driver.answer_prepare = hangs
+        await add(kubelet, device_class("acme.dev"), claim("gpu"))
+        await kubelet.run_pod(pod("one", claims=["gpu"]))
+        assert "NodePrepareResources: rpc error: code = DeadlineExceeded desc = context deadline exceeded" in (
+            kubelet.events[-1].message
+        )
+        release.set()
+
+
+async def test_a_driver_that_is_not_there(kubelet):
+    """The pod waits; nothing else does."""
+    await add(kubelet, device_class("acme.dev"), claim("gpu"), slice_of("acme.dev", DEVICES, name="static"))
+    found = await kubelet.run_pod(pod("one", claims=["gpu"]))
+    assert "ContainerCreating" == found.container().waiting
+    assert "DRA driver acme.dev is not registered" in kubelet.events[-1].message
+    assert Phase.RUNNING is (await kubelet.run_pod(pod("other"))).phase
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ({}, r"pod one \(u1\) is not allowed to use ResourceClaim gpu \(.*\)"),
+        ({"reservedFor": [{"uid": "u1", "name": "one", "resource": "pods"}]}, "ResourceClaim gpu: not allocated"),
+    ],
+)
+async def test_a_pod_that_names_its_node_gets_no_allocation(kubelet, driver, status, text):
+    """The kubelet refuses a claim that nobody allocated, or that is not for the pod."""
+    await add(kubelet, {**claim("gpu"), "status": status})
+    await kubelet.run_pod(pod("one", claims=["gpu"], node="sim-node", uid="u1"))
+    assert re.search(text, kubelet.events[-1].message)
+    assert [] == driver.asked("NodePrepareResources")
+
+
+async def test_a_claim_that_is_not_there(kubelet, driver):
+    """The kubelet cannot fetch it."""
+    await kubelet.run_pod(pod("one", claims=["gone"], node="sim-node"))
+    assert "fetch ResourceClaim gone: " in kubelet.events[-1].message
+
+
+async def test_a_failed_unprepare_keeps_the_pod_terminating(kubelet, clock, driver):
+    """Until it works."""
+    await add(kubelet, claim("gpu"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    sound = driver.unprepare_claim
+
+    async def fails(_claim):
+        return v1.NodeUnprepareResourceResponse(error="busy")
+
+    driver.unprepare_claim = fails
+    await kubelet.delete_pod("one")
+    found = kubelet.pod("one")
+    assert found.terminating
+    assert "unprepare dynamic resources: NodeUnprepareResources failed for ResourceClaim gpu: busy" == found.message
+    driver.unprepare_claim = sound
+    clock.advance(10)
+    await kubelet.wait_until(lambda: not kubelet.pods())
+
+
+async def test_a_kubelet_restart_prepares_nothing_again(kubelet, driver):
+    """It wipes the slices, finds the driver by itself, and knows from its file what is prepared."""
+    await add(kubelet, claim("gpu"))
+    first = await kubelet.run_pod(pod("one", claims=["gpu"]))
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: driver.statuses[1:], what="a second registration")
+    await kubelet.wait_until(lambda: kubelet.pod("one").container().claims == first.container().claims)
+    assert [["gpu"]] == driver.asked("NodePrepareResources")
+    document = json.loads((kubelet.root / "dra_manager_state").read_text())
+    assert "checkpoint.dra.kubelet.k8s.io/v1" == json.loads(document["Data"])["apiVersion"]
+    await kubelet.delete_pod("one")
+    assert [["gpu"]] == driver.asked("NodeUnprepareResources")
+
+
+async def test_a_force_deleted_pod_while_the_kubelet_is_down(kubelet, clock, driver):
+    """Its claim stays prepared; a new one of its name has to wait until the kubelet has noticed."""
+    await add(kubelet, claim("gpu"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    await kubelet.stop()
+    await kubelet.delete_pod("one", force=True)
+    await kubelet.objects.delete("ResourceClaim", "gpu", "default")
+    await add(kubelet, claim("gpu"))
+    await kubelet.start()
+    await kubelet.wait_until(kubelet.drivers)
+    await kubelet.run_pod(pod("two", claims=["gpu"]))
+    await kubelet.wait_until(lambda: kubelet.events)
+    assert "old ResourceClaim with same name gpu and different UID" in kubelet.events[-1].message
+    clock.advance(60)
+    await kubelet.wait_until(lambda: driver.asked("NodeUnprepareResources"))
+    clock.advance(10)
+    await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
+
+
+async def test_podresources_names_the_devices_of_claims(kubelet, driver):
+    """As `dynamic_resources` of the container."""
+    await add(kubelet, claim("gpu"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
+        answer = await podresources_grpc.PodResourcesListerStub(channel).List(podresources.ListPodResourcesRequest())
+    (found,) = answer.pod_resources[0].containers[0].dynamic_resources
+    assert ("gpu", "default") == (found.claim_name, found.claim_namespace)
+    (row,) = found.claim_resources
+    assert ("acme.dev", "sim-node", "gpu-0") == (row.driver_name, row.pool_name, row.device_name)
+    assert all(each.name.startswith("k8s.acme.dev/claim=") for each in row.cdi_devices)
+
+
+async def test_an_extended_resource_of_a_class(kubelet, dra, plugins, shows):
+    """A pod with a limit and no claim is served by DRA where no device plugin has the resource."""
+    await add(kubelet, device_class("acme.dev", extendedResourceName="acme.dev/gpu"))
+    driver = await dra(slice_of("acme.dev", DEVICES))
+    found = await kubelet.run_pod(pod("one", limits={"acme.dev/gpu": "2"}))
+    assert Phase.RUNNING is found.phase
+    assert "gpu-0,gpu-1" == found.container().edits.envs["DRA_CONTAINER_0_REQUEST_0"]
+    assert [] == found.container().allocated_resources_status
+    (made,) = await kubelet.objects.list("ResourceClaim")
+    assert made["metadata"]["name"].startswith("one-extended-resources-")
+    assert "container-0-request-0" == made["spec"]["devices"]["requests"][0]["name"]
+    await kubelet.delete_pod("one")
+    assert [] == await kubelet.objects.list("ResourceClaim")
+
+    await plugins("acme.dev/gpu", ["d1"])  # from now on the device plugin wins on this node
+    await kubelet.run_pod(pod("two", limits={"acme.dev/gpu": "1"}))
+    assert {"acme.dev/gpu": ("d1",)} == dict(kubelet.pod("two").container().devices)
+    assert 1 == len(driver.asked("NodePrepareResources"))

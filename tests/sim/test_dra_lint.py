@@ -1,0 +1,228 @@
+"""Findings about slices and answers of DRA drivers: what the API server refuses, or nobody says."""
+
+import json
+
+import pytest
+
+from tests.kit.dra_driver import device, slice_of
+from tests.kit.dra_objects import claim, device_class, exactly, pod
+from vdev.pb import dra_v1_pb2 as v1
+from vdev.sim.dra import cdi_directory, slice_lint
+
+
+def codes(*slices):
+    return [each.code for each in slice_lint.slices(slices)]
+
+
+def of(*devices, **options):
+    return slice_of("acme.dev", list(devices), **options)
+
+
+TAINT = {"key": "acme.dev/x", "effect": "NoSchedule"}
+RANGE = {"default": "1Gi", "validRange": {"min": "1Gi", "max": "4Gi", "step": "1Gi"}}
+
+
+def memory(policy, *, shared=True):
+    return device("a", allowMultipleAllocations=shared, capacity={"memory": {"value": "4Gi", "requestPolicy": policy}})
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        of(),
+        of(*(device(f"d-{number}") for number in range(128))),
+        of(*(device(f"d-{number}", taints=[TAINT]) for number in range(64))),
+        of(device("a", attributes={"x": "y", "acme.dev/n": 1, "b": True}, capacity={"memory": "1Gi"})),
+        of(memory(RANGE)),
+        of(memory({"default": "1Gi", "validValues": ["1Gi", "2Gi"]})),
+        slice_of("acme.dev", counters=[{"name": "gpu-0", "counters": {"memory-slice-0": {"value": "1"}}}]),
+    ],
+)
+def test_what_is_sound(found):
+    assert [] == codes(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (of(*(device(f"d-{number}") for number in range(129))), "slice-too-long"),
+        (of(*(device(f"d-{n}", taints=[TAINT] if n == 0 else []) for n in range(65))), "slice-too-long"),
+        (of(device("a.b")), "device-name"),
+        (of(device("A")), "device-name"),
+        (of(device("a"), device("a")), "duplicate-device"),
+        (slice_of("Acme", []), "slice-name"),
+        (slice_of("acme.dev", [], pool="a/-b"), "slice-name"),
+        (slice_of("acme.dev", [], count=0), "pool-numbers"),
+        (slice_of("acme.dev", [], generation=-1), "pool-numbers"),
+        (slice_of("acme.dev", [], node=""), "slice-node"),
+        (
+            slice_of("acme.dev", [device("a")], counters=[{"name": "c", "counters": {"m": {"value": "1"}}}]),
+            "slice-mixed",
+        ),
+        (
+            of(device("a", attributes={f"a{n}": n for n in range(30)}, capacity={f"c{n}": "1" for n in range(3)})),
+            "device-entries",
+        ),
+        (of(device("a", attributes={"not-c": 1})), "attribute-name"),
+        (of({"name": "a", "attributes": {"x": {"string": "y", "int": 1}}}), "attribute-value"),
+        (of({"name": "a", "attributes": {"x": {"int": "1"}}}), "attribute-value"),
+        (of({"name": "a", "attributes": {"x": {"int": True}}}), "attribute-value"),
+        (of(device("a", attributes={"x": "y" * 65})), "attribute-value"),
+        (of({"name": "a", "attributes": {"v": {"version": "580.95.05"}}}), "attribute-version"),
+        (of(device("a", capacity={"memory": "many"})), "slice-quantity"),
+        (of(memory(RANGE, shared=False)), "request-policy"),
+        (of(memory({"default": "5Gi", "validRange": {"min": "1Gi"}})), "request-policy"),
+        (of(memory({"default": "1Gi", "validValues": ["2Gi", "1Gi"]})), "request-policy"),
+        (of(memory({"default": "1536Mi", "validRange": {"min": "1Gi", "step": "1Gi"}})), "request-policy"),
+        (of(device("a", taints=[{"key": "k", "effect": "Sometimes"}])), "taints"),
+        (of(device("a", taints=[TAINT] * 17)), "taints"),
+        (slice_of("acme.dev", counters=[{"name": "C", "counters": {"m": {"value": "1"}}}]), "counter-name"),
+        (slice_of("acme.dev", counters=[{"name": "c", "counters": {}}]), "counter-sets"),
+    ],
+)
+def test_what_is_not(found, code):
+    assert code in codes(found)
+
+
+def test_pools():
+    """Of several slices, at the newest generation."""
+    counters = slice_of("acme.dev", counters=[{"name": "c", "counters": {"m": {"value": "4"}}}], name="0", count=2)
+
+    def uses(counter, value):
+        consumed = [{"counterSet": "c", "counters": {counter: {"value": value}}}]
+        return of(device("a", consumesCounters=consumed), name="1", count=2)
+
+    assert [] == codes(counters, uses("m", "4"))
+    assert ["counter-undefined"] == codes(counters, uses("n", "1"))
+    assert ["counter-too-small"] == codes(counters, uses("m", "5"))
+    assert ["pool-count"] == codes(of(name="0", count=1), of(name="1", count=2))
+    assert ["duplicate-device"] == codes(of(device("a"), name="0", count=2), of(device("a"), name="1", count=2))
+    assert [] == codes(of(device("a"), name="0", generation=1), of(device("a"), name="1", generation=2))
+
+
+async def test_a_pool_that_stays_incomplete(kubelet, clock):
+    """It is a finding at the second look, ten seconds later."""
+    await kubelet.objects.create("ResourceSlice", of(device("a"), count=2))
+    await kubelet.wait_until(lambda: kubelet.ready)
+    clock.advance(10)
+    assert [] == kubelet.findings
+    await kubelet.wait_until(lambda: clock.advance(10) or kubelet.findings)
+    assert ["pool-incomplete"] == [each.code for each in kubelet.findings]
+
+
+@pytest.fixture
+async def driver(kubelet_of, dra_on, driver_slices):
+    """A driver on a kubelet that asks everything twice."""
+    async with kubelet_of() as strict:
+        await strict.objects.create("DeviceClass", device_class("acme.dev"))
+        found = await dra_on(strict, *driver_slices)
+        found.kubelet = strict
+        await strict.objects.create("ResourceClaim", claim("gpu", exactly(count=1)))
+        yield found
+        await found.stop()
+
+
+async def test_a_sound_driver_has_no_findings(driver):
+    """Prepare and Unprepare are asked twice."""
+    await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
+    await driver.kubelet.delete_pod("one")
+    assert [["gpu"], ["gpu"]] == driver.asked("NodePrepareResources")
+    assert [["gpu"], ["gpu"]] == driver.asked("NodeUnprepareResources")
+    assert [] == driver.kubelet.findings
+
+
+def answer(**changes):
+    """What changes the devices of the driver's own answer."""
+
+    def wrap(driver):
+        sound = driver.prepare_claim
+
+        async def prepare(asked):
+            found = await sound(asked)
+            for key, value in changes.items():
+                field = getattr(found.devices[0], key)
+                if isinstance(value, list):
+                    del field[:]
+                    field.extend(value)
+                else:
+                    setattr(found.devices[0], key, value)
+            return found
+
+        driver.prepare_claim = prepare
+
+    return wrap
+
+
+def different_each_time(driver):
+    sound, times = driver.prepare_claim, []
+
+    async def prepare(asked):
+        found = await sound(asked)
+        times.append(1)
+        found.devices[0].cdi_device_ids.append(f"acme.dev/gpu=try-{len(times)}")
+        return found
+
+    driver.prepare_claim = prepare
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (answer(device_name="gpu-1"), {"prepared-not-allocated", "allocated-not-prepared"}),
+        (answer(request_names=["main/sub"]), {"request-name"}),
+        (answer(cdi_device_ids=["nonsense"]), {"cdi-name", "cdi-unresolved"}),
+        (answer(cdi_device_ids=["acme.dev/gpu=gone"]), {"cdi-unresolved"}),
+        (different_each_time, {"prepare-not-idempotent", "cdi-unresolved"}),
+    ],
+)
+async def test_findings_about_prepare(driver, wrong, expected):
+    """Each breaks something sooner or later."""
+    wrong(driver)
+    await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
+    assert expected == {each.code for each in driver.kubelet.errors}
+
+
+async def test_a_cdi_name_that_does_not_resolve_keeps_the_container_down(driver):
+    """As the runtime does."""
+    answer(cdi_device_ids=["acme.dev/gpu=gone"])(driver)
+    found = await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
+    assert "CreateContainerError" == found.container().waiting
+    assert "failed to inject CDI devices: unresolvable CDI devices acme.dev/gpu=gone" == found.container().message
+
+
+async def test_unprepare_of_a_claim_that_is_not_known_must_succeed(driver):
+    """Asked twice, the second time it is not."""
+    sound = driver.unprepare_claim
+
+    async def unprepare(asked):
+        if asked.uid not in driver.prepared():
+            return v1.NodeUnprepareResourceResponse(error="never heard of it")
+        return await sound(asked)
+
+    driver.unprepare_claim = unprepare
+    await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
+    await driver.kubelet.delete_pod("one")
+    assert ["unprepare-unknown"] == [each.code for each in driver.kubelet.errors]
+
+
+def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
+    """The spec's own edits once; the last value of a variable wins, which is named; files that are none are, too."""
+
+    def gpu(name):
+        edits = {"env": [f"GPU={name}"], "deviceNodes": [{"path": f"/dev/{name}"}]}
+        return {"name": name, "containerEdits": edits}
+
+    spec = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": [gpu("a"), gpu("b")]}
+    spec["containerEdits"] = {
+        "env": ["ALL=1"],
+        "mounts": [{"hostPath": "/x", "containerPath": "/y", "options": ["ro"]}],
+    }
+    (tmp_path / "gpu.json").write_text(json.dumps(spec))
+    (tmp_path / "broken.json").write_text("{")
+    found = cdi_directory.resolve(tmp_path, ["acme.dev/gpu=a", "acme.dev/gpu=b", "acme.dev/gpu=c"])
+    assert {"ALL": "1", "GPU": "b"} == dict(found.edits.envs)
+    assert ["/dev/a", "/dev/b"] == [each.host_path for each in found.edits.devices]
+    assert [("/x", "/y", True)] == [(m.host_path, m.container_path, m.read_only) for m in found.edits.mounts]
+    assert ("acme.dev/gpu=c",) == found.missing
+    assert ("GPU: acme.dev/gpu=b sets 'b', which hides 'a'",) == found.overwritten
+    assert "broken.json is no CDI spec" in found.problems[0]

@@ -1,0 +1,229 @@
+"""DRA drivers register with the embedded kubelet: what it looks for, what it refuses, and when slices go."""
+
+import asyncio
+import socket
+
+import grpc
+import pytest
+
+from tests.kit.dra_driver import RefusalError, device, slice_of
+from tests.kit.dra_objects import claim, device_class, pod
+from vdev.pb import pluginregistration_v1_pb2 as registration
+from vdev.sim.journal import DriverGone, DriverRefused, SlicesDeleted
+
+
+def refusals(kubelet):
+    return [entry.error for entry in kubelet.journal.entries if isinstance(entry, DriverRefused)]
+
+
+async def refused(kubelet, clock):
+    """The kubelet's error at its next look."""
+    clock.advance(1)
+    await kubelet.wait_until(lambda: refusals(kubelet))
+    return refusals(kubelet)[0]
+
+
+async def slices(kubelet):
+    return [each["metadata"]["name"] for each in await kubelet.objects.list("ResourceSlice")]
+
+
+async def has_slices(kubelet, *names):
+    """Wait until these are there, and no others."""
+    async with asyncio.timeout(30):
+        while await slices(kubelet) != list(names):
+            await kubelet.journal.next_change(at_most=0.01)
+
+
+async def test_a_driver_is_asked_and_told(kubelet, dra):
+    """GetInfo, then that it is registered; the first of its services that is known is called."""
+    driver = await dra(versions=("v9.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"))
+    assert ["GetInfo", "NotifyRegistrationStatus"] == [name for name, _ in driver.calls if name != "NodeWatchResources"]
+    assert driver.statuses[0].plugin_registered
+    (found,) = kubelet.drivers()["acme.dev"]
+    assert ("v1beta1.DRAPlugin", str(driver.endpoint)) == (found.service, found.endpoint)
+
+
+async def test_an_empty_endpoint_is_the_registration_socket(kubelet, dra, clock):
+    """As the API says."""
+    driver = await dra(register=False)
+    driver.info.endpoint = ""
+    await driver.register()
+    clock.advance(1)
+    await kubelet.wait_until(kubelet.drivers)
+    assert str(driver.registration_socket) == kubelet.drivers()["acme.dev"][0].endpoint
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"supported_versions": []}, "empty list of supported gRPC services (aka supported versions)"),
+        (
+            {"supported_versions": ["v7.DRAPlugin"]},
+            'none of services supported by the plugin (["v7.DRAPlugin"]) are supported by the kubelet '
+            '(["v1.DRAPlugin" "v1beta1.DRAPlugin"])',
+        ),
+    ],
+)
+async def test_services_that_the_kubelet_does_not_know(kubelet, dra, clock, change, text):
+    """It refuses, and says so to the driver."""
+    driver = await dra(register=False)
+    info = {"type": "DRAPlugin", "name": "acme.dev", "endpoint": str(driver.endpoint), **change}
+    driver.info = registration.PluginInfo(**info)
+    await driver.register()
+    where = f"invalid supported gRPC versions of DRA driver plugin acme.dev at endpoint {driver.endpoint}"
+    said = f"RegisterPlugin error -- plugin validation failed with err: {where}: {text}"
+    assert said == await refused(kubelet, clock)
+    assert (False, said) == (driver.statuses[0].plugin_registered, driver.statuses[0].error)
+    assert {} == kubelet.drivers()
+
+
+async def test_another_type_of_plugin(kubelet, dra, clock):
+    """There is no handler for it here."""
+    driver = await dra(register=False)
+    driver.info = registration.PluginInfo(type="CSIPlugin", name="acme.dev")
+    await driver.register()
+    said = (
+        "RegisterPlugin error -- no handler registered for plugin type: CSIPlugin at socket "
+        f"{driver.registration_socket}"
+    )
+    assert said == await refused(kubelet, clock)
+    assert said == driver.statuses[0].error
+
+
+async def test_get_info_that_fails_is_tried_again(kubelet, dra, clock):
+    """With a pause that doubles."""
+    driver = await dra(register=False)
+
+    async def fails():
+        raise RefusalError(grpc.StatusCode.INTERNAL, "later")
+
+    driver.answer_info = fails
+    await driver.register()
+    assert (await refused(kubelet, clock)).endswith("err: rpc error: code = Internal desc = later")
+    driver.answer_info = None
+    clock.advance(1)
+    await kubelet.wait_until(kubelet.drivers)
+
+
+async def test_get_info_has_a_second(kubelet_of, dra_on, clock):
+    """Here less."""
+    async with kubelet_of(get_info=0.1) as kubelet:
+        driver = await dra_on(kubelet, register=False)
+        release = asyncio.Event()
+
+        async def hangs():
+            await release.wait()
+            return driver.info
+
+        driver.answer_info = hangs
+        await driver.register()
+        assert (await refused(kubelet, clock)).endswith("code = DeadlineExceeded desc = context deadline exceeded")
+        release.set()
+
+
+async def test_a_driver_that_cannot_be_told_is_not_registered(kubelet, dra, clock):
+    """A failed NotifyRegistrationStatus deregisters it."""
+    driver = await dra(register=False)
+
+    async def fails():
+        raise RefusalError(grpc.StatusCode.INTERNAL, "no")
+
+    driver.answer_status = fails
+    await driver.register()
+    assert "failed to send registration status at socket" in await refused(kubelet, clock)
+    assert {} == kubelet.drivers()
+
+
+async def test_what_is_no_registration_socket_is_passed_over(kubelet, dra, clock):
+    """Names that begin with a dot, and files that are no sockets; below directories it looks as well."""
+    registry = kubelet.root / "plugins_registry"
+    (registry / "file").write_text("")
+    for name in (".hidden", "below/x.sock"):
+        (registry / name).parent.mkdir(exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(registry / name))
+    clock.advance(1)
+    driver = await dra()
+    assert ["acme.dev"] == list(kubelet.drivers())
+    driver.registration_socket.unlink()
+    driver.registration_socket = registry / "below" / "y.sock"
+    await driver.register()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: driver.statuses[1:] and kubelet.drivers())
+
+
+async def test_a_socket_made_anew_is_another_plugin(kubelet, dra, clock):
+    """It is unregistered and registered at its old path."""
+    driver = await dra()
+    await driver.stop()
+    await driver.start()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: driver.statuses[1:])
+    assert 1 == len(kubelet.drivers()["acme.dev"])
+    assert any(isinstance(entry, DriverGone) for entry in kubelet.journal.entries)
+
+
+async def test_two_instances_of_a_driver(kubelet, dra, clock):
+    """The newest that is connected is called; the same endpoint twice is refused."""
+    await kubelet.objects.create("DeviceClass", device_class("acme.dev"))
+    old = await dra(slice_of("acme.dev", [device("gpu-0")]), instance="old")
+    new = await dra(*old.slices, instance="new")
+    await kubelet.objects.create("ResourceClaim", claim("gpu"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    assert ([], [["gpu"]]) == (old.asked("NodePrepareResources"), new.asked("NodePrepareResources"))
+    await new.stop(sockets_stay=True)
+    await kubelet.wait_until(lambda: not kubelet.drivers()["acme.dev"][1].connected)
+    await kubelet.delete_pod("one")
+    assert [["gpu"]] == old.asked("NodeUnprepareResources")
+
+    thief = await dra(register=False, instance="thief")
+    thief.info.endpoint = str(old.endpoint)
+    await thief.register()
+    text = f"endpoint {old.endpoint} already registered for DRA driver plugin acme.dev"
+    assert f"RegisterPlugin error -- plugin registration failed with err: {text}" == await refused(kubelet, clock)
+    await kubelet.wait_until(lambda: thief.statuses)
+    assert text in thief.statuses[0].error
+
+
+async def test_the_slices_of_a_node_go_when_its_kubelet_starts(kubelet, dra):
+    """Those of all drivers, at once; other nodes' stay."""
+    await dra(slice_of("acme.dev", []), slice_of("acme.dev", [], name="far", node="elsewhere"))
+    await kubelet.objects.create("ResourceSlice", slice_of("gone.dev", [], name="gone"))
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: any(isinstance(each, SlicesDeleted) for each in kubelet.journal.entries))
+    await has_slices(kubelet, "00000-acme.dev-sim-node", "far")  # the driver publishes again
+
+
+async def test_slices_go_thirty_seconds_after_the_last_connection(kubelet, dra, clock):
+    """Not before, and not if a connection came back."""
+    driver = await dra(slice_of("acme.dev", [device("gpu-0")]))
+    await driver.stop()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: not kubelet.drivers())
+    clock.advance(20)
+    await driver.start(publish=False)
+    clock.advance(1)
+    await kubelet.wait_until(lambda: kubelet.drivers().get("acme.dev") and kubelet.drivers()["acme.dev"][0].connected)
+    clock.advance(60)
+    assert ["00000-acme.dev-sim-node"] == await slices(kubelet)
+    await driver.stop()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: not kubelet.drivers())
+    clock.advance(30)
+    await has_slices(kubelet)
+
+
+async def test_a_connection_that_breaks_comes_back(kubelet, dra, clock):
+    """The registration stays when the process is killed, and slices go unless it comes back on the same sockets."""
+    driver = await dra()
+    await driver.stop(sockets_stay=True)
+    await kubelet.wait_until(lambda: not kubelet.drivers()["acme.dev"][0].connected)
+    await driver.start(register=False)
+    await kubelet.wait_until(lambda: kubelet.drivers()["acme.dev"][0].connected)
+    assert 1 == len(driver.statuses)
+
+
+async def test_findings_about_what_a_driver_says(kubelet, dra, clock):
+    """The kubelet accepts these without a word."""
+    await dra(driver="Acme", versions=("v1beta1.DRAPlugin", "v1.DRAPlugin"))
+    assert {"driver-name", "service-order"} == {each.code for each in kubelet.findings}

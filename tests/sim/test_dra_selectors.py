@@ -1,0 +1,88 @@
+"""CEL selectors, by the library that its makers make; what the API server refuses is refused."""
+
+import builtins
+
+import pytest
+
+from vdev.sim.dra import selectors
+from vdev.sim.dra.selectors import SelectorError, matches
+
+GPU = {
+    "name": "gpu-0",
+    "attributes": {
+        "type": {"string": "gpu"},
+        "index": {"int": 0},
+        "ok": {"bool": True},
+        "driverVersion": {"version": "580.95.5"},
+        "resource.kubernetes.io/numaNode": {"int": 1},
+    },
+    "capacity": {"memory": {"value": "80Gi"}},
+}
+
+
+@pytest.fixture(autouse=True)
+def cel():
+    """The library, without which these are skipped."""
+    pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates CEL, is not installed")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "device.driver == 'gpu.nvidia.com'",
+        "device.attributes['gpu.nvidia.com'].type == 'gpu' && device.attributes['gpu.nvidia.com'].index == 0",
+        "device.attributes['gpu.nvidia.com'].ok",
+        "device.attributes['resource.kubernetes.io'].numaNode == 1",
+        "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0",
+        "device.capacity['gpu.nvidia.com'].memory == quantity('81920Mi')",
+        "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('79Gi'))",
+        "device.capacity['gpu.nvidia.com'].memory.sub(quantity('1Gi')).isLessThan(quantity('80Gi'))",
+        "device.capacity['gpu.nvidia.com'].memory.asInteger() == 85899345920",
+        "device.attributes['gpu.nvidia.com'].driverVersion.isGreaterThan(semver('570.0.0'))",
+        "device.attributes['gpu.nvidia.com'].driverVersion.major() == 580",
+        "semver('1.0.0-rc.1').isLessThan(semver('1.0.0'))",
+        "device.attributes['gpu.nvidia.com'].?model.orValue('none') == 'none'",
+        "device.attributes[?'other.dev'].?x.orValue(1) == 1",
+        "!has(device.attributes['other.dev'].x)",
+        "!('other.dev' in device.attributes) && 'gpu.nvidia.com' in device.attributes",
+        "cel.bind(a, device.attributes['gpu.nvidia.com'], a.type == 'gpu')",
+        "device.attributes['gpu.nvidia.com'].type.matches('^g') && 'A'.lowerAscii() == 'a'",
+        "!device.allowMultipleAllocations",
+    ],
+)
+def test_it_selects(expression):
+    assert matches(expression, "gpu.nvidia.com", GPU)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("device.attributes['other.dev'].x == 1", "CEL runtime error: .*Key not found"),
+        ("device.attributes['gpu.nvidia.com'].type", "CEL runtime error: expected a boolean"),
+        ("semver('01.0.0').major() == 1", "CEL runtime error: .*not a version"),
+        ("device.foo == 1", "CEL compile error: .*undefined field 'foo'"),
+        ("device.driver + 1 == 2", "CEL compile error: .*no matching overload"),
+        ("device.driver", "CEL compile error: must evaluate to bool or the unknown type, not STRING"),
+        ("quantity('1') == 1", "CEL compile error: .*no matching overload"),
+        ("1 +", "CEL compile error: .*Syntax error"),
+        ("'" + "x" * 10240 + "' == ''", "CEL compile error: the expression is longer than"),
+    ],
+)
+def test_it_refuses(expression, text):
+    with pytest.raises(SelectorError, match=f"(?s){text}"):
+        matches(expression, "gpu.nvidia.com", GPU)
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name.startswith("cel_expr_python"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    selectors._environment.cache_clear()
+    with pytest.raises(SelectorError, match=r"pip install 'vdev\[sim\]'"):
+        matches("device.driver == 'never compiled before'", "gpu.nvidia.com", GPU)
+    selectors._environment.cache_clear()

@@ -1,0 +1,113 @@
+"""What CDI device names put into a container, by the specs of a directory, as a container runtime resolves them.
+
+The runtime refuses a container if a name does not resolve. Where two devices set a variable, the last one wins without
+a word; here that is named.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import yaml
+
+from ..objects.container_edits import DeviceNode, Edits, Mount
+
+_SUFFIXES = {".json", ".yaml", ".yml"}
+_Document: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a container gets. `missing` are names that no spec has, `overwritten` says which variables differ."""
+
+    edits: Edits = field(default_factory=Edits)
+    missing: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def resolve(directory: Path, names: Iterable[str]) -> Resolved:
+    """Resolve qualified names in order. Blocks."""
+    wanted = list(dict.fromkeys(names))
+    specs, problems = _specs(directory)
+    found: dict[str, tuple[_Document, _Document]] = {}
+    for spec in specs:
+        for device in spec.get("devices") or []:
+            name = f"{spec['kind']}={device['name']}"
+            if name in found:
+                problems.append(f"CDI device {name} is in two files, so that neither counts")
+            found[name] = spec, device
+    collected = _Collected()
+    begun: set[int] = set()
+    for name in wanted:
+        if name in found:
+            spec, device = found[name]
+            if id(spec) not in begun:  # what a spec has for all its devices comes once, before the first
+                begun.add(id(spec))
+                collected.add(name, spec.get("containerEdits") or {})
+            collected.add(name, device.get("containerEdits") or {})
+    missing = tuple(name for name in wanted if name not in found)
+    return Resolved(collected.edits(wanted), missing, tuple(collected.overwritten), tuple(problems))
+
+
+@dataclass(slots=True)
+class _Collected:
+    """Edits of one container, as they come."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, DeviceNode] = field(default_factory=dict)
+    mounts: dict[str, Mount] = field(default_factory=dict)
+    overwritten: list[str] = field(default_factory=list)
+
+    def add(self, name: str, edits: _Document) -> None:
+        """Those of one device, or of all devices of its spec."""
+        for line in edits.get("env") or []:
+            variable, _, value = str(line).partition("=")
+            if self.env.get(variable, value) != value:
+                self.overwritten.append(f"{variable}: {name} sets {value!r}, which hides {self.env[variable]!r}")
+            self.env[variable] = value
+        for node in edits.get("deviceNodes") or []:
+            host = node.get("hostPath") or node["path"]
+            self.nodes[node["path"]] = DeviceNode(host, node["path"], node.get("permissions") or "rwm")
+        for mount in edits.get("mounts") or []:
+            read_only = "ro" in (mount.get("options") or [])
+            self.mounts[mount["containerPath"]] = Mount(mount["hostPath"], mount["containerPath"], read_only)
+
+    def edits(self, names: Iterable[str]) -> Edits:
+        """All of them."""
+        return Edits(
+            envs=MappingProxyType(self.env),
+            mounts=tuple(self.mounts.values()),
+            devices=tuple(self.nodes.values()),
+            cdi_devices=tuple(names),
+        )
+
+
+def _specs(directory: Path) -> tuple[list[_Document], list[str]]:
+    """The specs of a directory, and what is wrong with files that the runtime would not read."""
+    specs, problems = [], []
+    try:
+        files = sorted(directory.iterdir())
+    except OSError:
+        return [], []
+    for path in files:
+        if path.suffix not in _SUFFIXES or path.name.startswith("."):
+            continue
+        try:
+            text = path.read_text()
+            spec = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+            names = [device["name"] for device in spec["devices"]]
+            sound = spec["cdiVersion"] and "/" in spec["kind"] and names
+        except FileNotFoundError:
+            continue  # it went while we looked
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+            problems.append(f"{path.name} is no CDI spec: {error!r}")
+            continue
+        if sound:
+            specs.append(spec)
+        else:
+            problems.append(f"{path.name} is no CDI spec: expected cdiVersion, a kind of vendor/class, and devices")
+    return specs, problems

@@ -1,0 +1,251 @@
+"""The kubelet's DRA manager: it prepares claims before a pod's first container, and unprepares them after the last pod.
+
+Prepare happens once per claim, in one call per driver and pod. What is prepared stands in a file that outlives the
+process. The texts of errors are the kubelet's. When a pod is started or retried is up to `pod_workers`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..journal import ClaimChanged, Journal
+from . import answer_lint
+from .api_objects import CLAIM, ApiObjectError, ApiObjects, Document
+from .claim_checkpoint import ClaimInfo, PreparedDevice
+from .driver_client import Answer, Asked, CallError, DriverClient
+from .driver_registry import DriverRegistry
+
+
+class ClaimsError(Exception):
+    """Claims of a pod cannot be prepared or unprepared; the text is the kubelet's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    """A pod and the names of its ResourceClaims."""
+
+    name: str
+    namespace: str
+    uid: str
+    claims: tuple[str, ...]
+
+
+class ClaimManager:
+    """Prepares and unprepares claims. With `strict` every driver is asked twice, and both answers must agree.
+
+    `save` writes the checkpoint; `unresolved` gives those of some CDI names that do not resolve.
+    """
+
+    def __init__(
+        self,
+        objects: ApiObjects,
+        drivers: DriverRegistry,
+        *,
+        journal: Journal,
+        save: Callable[[], Awaitable[None]],
+        unresolved: Callable[[Iterable[str]], Awaitable[Sequence[str]]],
+        strict: bool,
+    ) -> None:
+        self._objects = objects
+        self._drivers = drivers
+        self._journal = journal
+        self._save = save
+        self._unresolved = unresolved
+        self._strict = strict
+        self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
+        self._lock = asyncio.Lock()
+
+    def restore(self, claims: Iterable[ClaimInfo]) -> None:
+        """Take over what an earlier process prepared."""
+        self._claims = {(claim.namespace, claim.name): claim for claim in claims}
+
+    def all(self) -> list[ClaimInfo]:
+        """The claims that the kubelet works with."""
+        return list(self._claims.values())
+
+    def prepared(self, namespace: str, claim: str, request: str = "") -> list[tuple[str, PreparedDevice]]:
+        """Driver and device of what is prepared for a claim, or for one request of it."""
+        found = self._claims.get((namespace, claim))
+        return [
+            (driver, device)
+            for driver, devices in (found.drivers.items() if found is not None and found.prepared else ())
+            for device in devices
+            if not request or not device.requests or request in device.requests
+        ]
+
+    def is_prepared(self, pod: PodClaims) -> bool:
+        """Whether all claims of a pod are prepared, for this pod."""
+        infos = [self._claims.get((pod.namespace, name)) for name in pod.claims]
+        return all(info is not None and info.prepared and pod.uid in info.pods for info in infos)
+
+    # --- prepare ----------------------------------------------------------------------------------------------------
+
+    async def prepare(self, pod: PodClaims) -> None:
+        """Prepare all claims of a pod. Raises ClaimsError."""
+        async with self._lock:  # one pod after the other, so that a shared claim is prepared once
+            await self._prepare(pod)
+
+    async def _prepare(self, pod: PodClaims) -> None:
+        batches: dict[str, list[ClaimInfo]] = {}
+        results: dict[str, list[Document]] = {}
+        for name in pod.claims:
+            claim = await self._fetch(pod, name)
+            info = self._know(claim)
+            info.pods.add(pod.uid)
+            results[info.uid] = list(claim["status"]["allocation"]["devices"].get("results") or [])
+            if not info.prepared:
+                for driver in dict.fromkeys(result["driver"] for result in results[info.uid]):
+                    batches.setdefault(driver, []).append(info)
+        await self._save()
+        for driver, infos in batches.items():
+            answers = await self._ask(driver, infos)
+            self._look(driver, infos, answers, results)
+            missing = await self._unresolved(name for a in answers.values() for d in a.devices for name in d.cdi)
+            self._journal.find(answer_lint.unresolved(driver, missing))
+            for info in infos:
+                info.drivers[driver] = answers[info.uid].devices
+            await self._save()
+        for name in pod.claims:
+            info = self._claims[pod.namespace, name]
+            if not info.prepared:
+                info.prepared = True
+                devices = tuple(f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_)
+                self._journal.note(ClaimChanged(f"{info.namespace}/{info.name}", "prepared", devices))
+        await self._save()
+
+    async def _fetch(self, pod: PodClaims, name: str) -> Document:
+        """The claim, if this pod may use it. Raises ClaimsError."""
+        try:
+            claim = await self._objects.get(CLAIM, name, pod.namespace)
+        except ApiObjectError as error:
+            raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {error}") from error
+        if claim is None:
+            text = f'resourceclaims.resource.k8s.io "{name}" not found'
+            raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {text}")
+        status = claim.get("status") or {}
+        uid = claim["metadata"]["uid"]
+        if all(each.get("uid") != pod.uid for each in status.get("reservedFor") or []):
+            raise ClaimsError(
+                f"prepare dynamic resources: pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim "
+                f"{name} ({uid})"
+            )
+        if not status.get("allocation"):
+            raise ClaimsError(f"prepare dynamic resources: ResourceClaim {name}: not allocated")
+        return claim
+
+    def _know(self, claim: Document) -> ClaimInfo:
+        meta = claim["metadata"]
+        key = meta["namespace"], meta["name"]
+        info = self._claims.get(key)
+        if info is not None and info.uid != meta["uid"]:
+            raise ClaimsError(
+                f"prepare dynamic resources: old ResourceClaim with same name {meta['name']} and different UID "
+                f"{info.uid} still exists (previous pod force-deleted?!)"
+            )
+        if info is None:
+            info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"])
+        return info
+
+    async def _ask(self, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
+        """One NodePrepareResources. Raises ClaimsError."""
+        client = self._client(driver, "prepare")
+        asked = [Asked(info.namespace, info.uid, info.name) for info in infos]
+        names = {info.uid: info.name for info in infos}
+        answers = await self._call(client, "NodePrepareResources", asked)
+        self._journal.find(answer_lint.keys(driver, "NodePrepareResources", names, list(answers)))
+        _check("prepare", "NodePrepareResources", names, answers)
+        if self._strict:
+            second = await self._call(client, "NodePrepareResources", asked)
+            for uid, name in names.items():
+                self._journal.find(answer_lint.again(driver, name, answers[uid], second.get(uid)))
+        return answers
+
+    def _look(
+        self,
+        driver: str,
+        infos: list[ClaimInfo],
+        answers: Mapping[str, Answer],
+        results: Mapping[str, Sequence[Mapping[str, Any]]],
+    ) -> None:
+        for info in infos:
+            devices = answers[info.uid].devices
+            mine = [each for each in results[info.uid] if each["driver"] == driver]
+            if self._client(driver, "prepare").service != "v1.DRAPlugin":  # which has no field for shares
+                mine = [{**each, "shareID": ""} for each in mine]
+            self._journal.find(answer_lint.prepared(driver, info.name, devices, mine))
+            others = {i.name: i.drivers.get(driver, ()) for i in self._claims.values() if i is not info}
+            self._journal.find(answer_lint.reused_cdi(driver, info.name, devices, others))
+
+    # --- unprepare --------------------------------------------------------------------------------------------------
+
+    async def unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
+        """Unprepare what no other pod uses of these claims (namespace and name). Raises ClaimsError."""
+        async with self._lock:
+            await self._unprepare(uid, claims)
+
+    async def _unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
+        batches: dict[str, list[ClaimInfo]] = {}
+        ended = []
+        for key in claims:
+            info = self._claims.get(key)
+            if info is None:
+                continue
+            if info.pods - {uid}:
+                info.pods.discard(uid)
+                continue
+            ended.append(info)
+            for driver in info.drivers:
+                batches.setdefault(driver, []).append(info)
+        for driver, infos in batches.items():
+            client = self._client(driver, "unprepare")
+            asked = [Asked(info.namespace, info.uid, info.name) for info in infos]
+            names = {info.uid: info.name for info in infos}
+            answers = await self._call(client, "NodeUnprepareResources", asked)
+            self._journal.find(answer_lint.keys(driver, "NodeUnprepareResources", names, list(answers)))
+            _check("unprepare", "NodeUnprepareResources", names, answers)
+            if self._strict:
+                second = await self._call(client, "NodeUnprepareResources", asked)
+                for claim, name in names.items():
+                    error = second[claim].error if claim in second else "nothing"
+                    self._journal.find(answer_lint.unprepared_again(driver, name, error))
+        for info in ended:
+            self._claims.pop((info.namespace, info.name), None)
+            self._journal.note(ClaimChanged(f"{info.namespace}/{info.name}", "unprepared"))
+        await self._save()
+
+    async def reconcile(self, active: Collection[str]) -> None:
+        """Unprepare what pods used that are gone; errors wait for the next time."""
+        for info in self.all():
+            for uid in sorted(info.pods - set(active)):
+                try:
+                    await self.unprepare(uid, [(info.namespace, info.name)])
+                except ClaimsError:
+                    break
+
+    def _client(self, driver: str, what: str) -> DriverClient:
+        try:
+            return self._drivers.get(driver)
+        except CallError as error:
+            raise ClaimsError(f"{what} dynamic resources: {error}") from None
+
+    async def _call(self, client: DriverClient, method: str, asked: list[Asked]) -> Mapping[str, Answer]:
+        what, call = (
+            ("prepare", client.prepare) if method == "NodePrepareResources" else ("unprepare", client.unprepare)
+        )
+        try:
+            return await call(asked)
+        except CallError as error:
+            raise ClaimsError(f"{what} dynamic resources: {method}: {error}") from None
+
+
+def _check(what: str, method: str, names: Mapping[str, str], answers: Mapping[str, Answer]) -> None:
+    """Raise ClaimsError for the first thing that the kubelet finds wrong with an answer."""
+    prefix = f"{what} dynamic resources: {method}"
+    for uid, answer in answers.items():
+        if uid not in names:
+            raise ClaimsError(f"{prefix} returned result for unknown claim UID {uid}")
+        if answer.error:
+            raise ClaimsError(f"{prefix} failed for ResourceClaim {names[uid]}: {answer.error}")
+    if skipped := len(names) - len(answers):
+        raise ClaimsError(f"{prefix} skipped {skipped} ResourceClaims")

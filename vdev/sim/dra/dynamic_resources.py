@@ -1,0 +1,152 @@
+"""The DRA half of one kubelet process: its parts put together, and what the rest of the kubelet asks of it."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..journal import Journal
+from ..kubelet_clock import Clock
+from ..lint import Finding, Severity
+from ..objects.container_edits import Edits
+from ..objects.pods import ContainerClaim
+from ..timings import Timings
+from . import cdi_directory, claim_checkpoint
+from .api_objects import ApiObjects
+from .claim_checkpoint import PreparedDevice
+from .claim_manager import ClaimManager, PodClaims
+from .device_health import DeviceHealth
+from .driver_registry import DriverRegistry
+from .plugin_watcher import PluginWatcher
+
+RECONCILE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DraSettings:
+    """What does not change over restarts. Without `cdi_dir` CDI names are shown, but not resolved."""
+
+    objects: ApiObjects
+    node: str
+    cdi_dir: Path | None
+    strict: bool
+
+
+class UnresolvedError(Exception):
+    """CDI names do not resolve; the text is the container runtime's."""
+
+
+class DynamicResources:
+    """The DRA half of a kubelet process. `active` are the UIDs of its pods, None before it has heard of them."""
+
+    def __init__(
+        self,
+        root: Path,
+        registry: Path,
+        settings: DraSettings,
+        *,
+        clock: Clock,
+        timings: Timings,
+        journal: Journal,
+        spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
+        changed: Callable[[], None],
+        active: Callable[[], Collection[str] | None],
+    ) -> None:
+        self._root = root
+        self._settings = settings
+        self._clock = clock
+        self._journal = journal
+        self._spawn = spawn
+        self._active = active
+        self._ends: list[Callable[[], None]] = []
+        self._saving = asyncio.Lock()
+        self.health = DeviceHealth(clock.now)
+        self.drivers = DriverRegistry(
+            settings.objects,
+            settings.node,
+            clock=clock,
+            timings=timings,
+            journal=journal,
+            health=self.health,
+            spawn=spawn,
+            changed=changed,
+        )
+        self._manager = ClaimManager(
+            settings.objects,
+            self.drivers,
+            journal=journal,
+            save=self._save,
+            unresolved=self._unresolved,
+            strict=settings.strict,
+        )
+        self._watcher = PluginWatcher(
+            registry, self.drivers, clock=clock, timings=timings, journal=journal, spawn=spawn
+        )
+        self.prepare = self._manager.prepare
+        self.unprepare = self._manager.unprepare
+        self.is_prepared: Callable[[PodClaims], bool] = self._manager.is_prepared
+
+    async def start(self) -> None:
+        """Take over what is prepared, delete the node's slices, and look for drivers."""
+        claims, problem = await asyncio.to_thread(claim_checkpoint.read, self._root)
+        if problem:
+            self._journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
+        self._manager.restore(claims)
+        self._spawn(self.drivers.wipe("", "it starts"), "wipe slices")
+        self._spawn(self._watcher.run(), "plugin watcher")
+        self._ends.append(self._clock.every(RECONCILE_SECONDS, self._reconcile))
+
+    async def close(self) -> None:
+        """End at once."""
+        for end in self._ends:
+            end()
+        await self.drivers.close()
+
+    # --- what the rest asks -----------------------------------------------------------------------------------------
+
+    def devices(self, namespace: str, claim: ContainerClaim) -> list[tuple[str, PreparedDevice]]:
+        """Driver and device of what a container has of a claim."""
+        return self._manager.prepared(namespace, claim.claim, claim.request)
+
+    def health_of(self, namespace: str, claim: ContainerClaim) -> dict[str, tuple[str, str]]:
+        """Health and message by resourceID, the first CDI name of a device."""
+        return {
+            device.cdi[0] if device.cdi else f"{driver}/{device.pool}/{device.device}": self.health.of(
+                driver, device.pool, device.device
+            )
+            for driver, device in self.devices(namespace, claim)
+        }
+
+    async def edits(self, namespace: str, claims: Iterable[ContainerClaim]) -> Edits:
+        """What the container runtime makes of a container's claims. Raises UnresolvedError."""
+        names = [name for claim in claims for _, device in self.devices(namespace, claim) for name in device.cdi]
+        directory = self._settings.cdi_dir
+        if directory is None or not names:
+            return Edits(cdi_devices=tuple(dict.fromkeys(names)))
+        found = await asyncio.to_thread(cdi_directory.resolve, directory, names)
+        self._journal.find(Finding("cdi-spec", Severity.ERROR, "", text) for text in found.problems)
+        self._journal.find(Finding("cdi-overwritten", Severity.ERROR, "", text) for text in found.overwritten)
+        if found.missing:
+            raise UnresolvedError(f"failed to inject CDI devices: unresolvable CDI devices {', '.join(found.missing)}")
+        return found.edits
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    async def _unresolved(self, names: Iterable[str]) -> Sequence[str]:
+        directory = self._settings.cdi_dir
+        if directory is None:
+            return ()
+        return (await asyncio.to_thread(cdi_directory.resolve, directory, list(names))).missing
+
+    def _reconcile(self) -> None:
+        if (active := self._active()) is not None:
+            self._spawn(self._manager.reconcile(active), "reconcile claims")
+
+    async def _save(self) -> None:
+        async with self._saving:
+            text = claim_checkpoint.take(self._manager.all())
+            with contextlib.suppress(FileNotFoundError):  # the directory of a test that is over
+                await asyncio.to_thread(functools.partial(claim_checkpoint.write, self._root, text))
