@@ -12,7 +12,6 @@ core's business, and of the outputs only their list is known here.
 
 import asyncio
 import functools
-import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ import structlog
 
 from ..config import Loaded
 from ..core import repartition
-from ..core.decide import Decider, Plan, World
+from ..core.decide import Decider, Plan, World, imports_for
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.labels.values import Machine
 from ..core.model.device import Health, Key
@@ -31,7 +30,6 @@ from ..core.retention.retain import Dropped, Retired, dropped
 from ..core.spec import LabelOutput, Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
-from ..hostfs import HostRoot
 from ..hostfs.machine_type import machine_type
 from ..observe.metrics import Metrics
 from .fault_control import FaultControl
@@ -300,13 +298,13 @@ class Reconciler:
 
     async def _decide(self) -> None:
         if self._machine is None and self.spec.node.labels is not LabelOutput.OFF:
-            product = await asyncio.to_thread(_machine_type, self._options.host)
+            product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
-        if sum(len(resource.slots) for resource in self.base.resources.values()) < _LONG:
-            self._plan = self._decider.decide(world)
-        else:
+        if imports_for(world) or sum(len(resource.slots) for resource in self.base.resources.values()) >= _LONG:
             self._plan = await asyncio.to_thread(self._decider.decide, world)
+        else:
+            self._plan = self._decider.decide(world)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
                 _log("problem with what is said of the node", problem)
@@ -374,12 +372,6 @@ class Reconciler:
         for problem in self.problems:
             if problem not in told and problem not in self._config.left_out:
                 _log("problem in the configuration", problem)
-
-
-def _machine_type(host: HostRoot) -> str:
-    """The machine's model, for labels; their makers are imported meanwhile, which is no work for the loop."""
-    importlib.import_module("..core.labels.node_labels", __package__)
-    return machine_type(host)
 
 
 def _log(event: str, problem: Problem) -> None:

@@ -8,8 +8,11 @@ the last time, which saves work and changes no result. Every output of the agent
 else, and so will everything that simulates a node.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from .allocation import edits
 from .allocation.cdi import Document
@@ -33,9 +36,14 @@ from .repartition import Progresses, state_labels
 from .retention import retain
 from .retention.holders import Holdings
 from .retention.retain import Dropped, Retired
-from .slices.pools import NO_POOLS, Claimed, Moment, pools
-from .slices.published import Pools
 from .spec import LabelOutput, NodeSpec, Spec
+
+if TYPE_CHECKING:
+    from .slices.pools import Claimed
+    from .slices.published import Pools
+
+NO_POOLS: "Pools" = MappingProxyType({})
+_LABELS, _SLICES = (f"{__package__}.{name}" for name in ("labels.node_labels", "slices.pools"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +77,8 @@ class World:
     dropped: Mapping[str, Dropped] = field(default_factory=dict)
     devices: Inventory = EMPTY
     lost: Losses = field(default_factory=dict)
-    pools: Pools = field(default_factory=lambda: NO_POOLS)
-    claimed: Claimed = field(default_factory=dict)
+    pools: "Pools" = field(default_factory=lambda: NO_POOLS)
+    claimed: "Claimed" = field(default_factory=dict)
     now: float = 0.0
 
 
@@ -108,7 +116,7 @@ class Plan:
     capacity: Mapping[str, Amount] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     choices: Progresses = field(default_factory=dict)
-    pools: Pools = field(default_factory=lambda: NO_POOLS)
+    pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -145,6 +153,13 @@ class Plan:
         name, slot = key
         resource = self.inventory.resources.get(name)
         return key in self.retired or resource is None or slot not in resource.ids
+
+
+def imports_for(world: World) -> bool:
+    """Whether the decision is the first for which something is imported, which takes its time: labels, or slices."""
+    wants_labels = world.spec.node.labels is not LabelOutput.OFF
+    wants_pools = bool(world.base.claimable or world.claimed)
+    return (wants_labels and _LABELS not in sys.modules) or (wants_pools and _SLICES not in sys.modules)
 
 
 class Decider:
@@ -206,10 +221,12 @@ class Decider:
             conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
         )
 
-    def _pools(self, world: World, devices: Inventory) -> Pools:
+    def _pools(self, world: World, devices: Inventory) -> "Pools":
         """The same object while nothing of it is published otherwise."""
         if not (world.base.claimable or world.claimed):
             return NO_POOLS
+        from .slices.pools import Moment, pools  # see `imports_for`
+
         numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
         now = Moment(devices, world.pools, world.claimed, numbers)
         return pools(world.base, now, self._pooled)
@@ -235,7 +252,7 @@ class Decider:
         def made(last: Labels | None) -> Labels:
             there = targets.drop(world.base, away)
             found = _found(world.found, world.base, there) if away else world.found
-            from .labels.node_labels import node_labels  # with all makers, for those who want labels
+            from .labels.node_labels import node_labels  # see `imports_for`
 
             labels = node_labels(world.spec, world.node, found, there, world.machine)
             return last if labels == last and last is not None else labels

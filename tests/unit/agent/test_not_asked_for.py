@@ -35,6 +35,7 @@ LABELS = (
     "vdev.core.labels.amd",
     "vdev.core.labels.hardware",
 )
+DRA = ("vdev.core.slices", "vdev.core.claims", "vdev.dra")
 
 
 def ran(directory, config):
@@ -45,7 +46,9 @@ def ran(directory, config):
     command = [sys.executable, "-c", RUN, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     found = json.loads(done.stdout.splitlines()[-1])
-    names = {name for name in found["modules"] if any(f"{name}.".startswith(f"{each}.") for each in (*NODE, *LABELS))}
+    names = {
+        name for name in found["modules"] if any(f"{name}.".startswith(f"{each}.") for each in (*NODE, *LABELS, *DRA))
+    }
     return names, found["status"]
 
 
@@ -56,7 +59,7 @@ def plain(tmp_path_factory):
 
 
 def test_devices_alone_import_nothing_for_the_node(plain):
-    """Neither the client of the API server, nor what would be written there."""
+    """Neither the client of the API server, nor what would be written there, nor what claims would get."""
     assert set() == plain[0]
 
 
