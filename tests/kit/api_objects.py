@@ -133,6 +133,21 @@ class Objects:
         owners.update((manager, "Update", subresource), kind.api_version, old, new)
         return self._store(kind, namespace, name, old, new, owners)
 
+    def replace(self, kind, namespace, name, document, manager, subresource):
+        """An object after a PUT, which must say which version of it was read."""
+        old = self.get(kind, namespace, name)
+        metadata = document.get("metadata") or {}
+        if metadata.get("name") != name:
+            raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
+        if not metadata.get("resourceVersion"):
+            text = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+            raise Refused(422, "Invalid", f'{kind.kind} "{name}" is invalid: {text}', name=name, kind=kind.kind)
+        if metadata["resourceVersion"] != old["metadata"]["resourceVersion"]:
+            text = "the object has been modified; please apply your changes to the latest version and try again"
+            said = f'Operation cannot be fulfilled on {kind.full} "{name}": {text}'
+            raise Refused(409, "Conflict", said, name=name, kind=kind.plural)
+        return self.change(kind, namespace, name, copy.deepcopy(document), manager, subresource)
+
     def apply(self, kind, namespace, name, document, manager, subresource, *, force):
         """An object after a server-side apply."""
         if (document.get("metadata") or {}).get("managedFields"):

@@ -84,6 +84,7 @@ class ApiServer:
         self.kinds = {(each.group, each.version, each.plural): each for each in kinds}
         self.tokens = {token}
         self.permissions = None
+        self.version = (1, 36)
         self.asked = []
         self.watching = 0
         self.connections = 0  # that were ever opened
@@ -230,6 +231,12 @@ class ApiServer:
 
     async def _answer(self, client, method, target, headers, body):
         url = urlsplit(target)
+        if (method, url.path) == ("GET", "/version"):
+            major, minor = self.version
+            await _send(
+                client.writer, 200, {"major": str(major), "minor": str(minor), "gitVersion": f"v{major}.{minor}.2"}
+            )
+            return
         params = dict(parse_qsl(url.query, keep_blank_values=True))
         writer = client.writer
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -298,6 +305,9 @@ class ApiServer:
         if verb == "create":
             _typed(kind, document)
             return 201, self.objects.create(kind, namespace, document, manager)
+        if verb == "update":
+            _typed(kind, document)
+            return 200, self.objects.replace(kind, namespace, name, document, manager, subresource)
         if verb == "delete":
             uid = ((document or {}).get("preconditions") or {}).get("uid", "")
             gone = self.objects.delete(kind, namespace, name, uid)
@@ -466,7 +476,7 @@ async def _send(writer, status, document, more=None):
 def _verb(method, name, params):
     if method == "GET":
         return "get" if name else "watch" if params.get("watch") in ("true", "1") else "list"
-    found = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
+    found = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
     if not found or bool(name) != (found != "create"):
         raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     return found

@@ -28,6 +28,7 @@ from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import State
 from .announcer import Announcer
 from .device_actions import DeviceActions
+from .dra_output import Dra
 from .due import Due
 from .events import Events
 from .fault_control import FaultControl
@@ -134,6 +135,7 @@ class Agent:
             steps=self.steps,
         )
         self.measures = Measures(self.metrics, clock)
+        self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -152,8 +154,10 @@ class Agent:
                 self.lists,
                 self.last_good,
                 *self.node_api.outputs,
+                self.dra,
                 *outputs,
             ),
+            claimed=lambda: self.dra.claimed,
         )
         self.events = Events(
             options,
@@ -257,6 +261,7 @@ class Agent:
             log.info("stopping")
             for task in tasks:
                 task.cancel()
+            await self.dra.stop()
             await self.lists.stop()
             await self.steps.take("hanging up serial lines", self.serial_lines.end)
 
@@ -284,10 +289,12 @@ class Agent:
             "looking at holders now and then": self.events.look_at_holders,
             "following health": lambda: self.events.follow_health(news),
             **self.node_api.turns,
+            "publishing ResourceSlices": self.dra.work,
         }
         lives = {
             "doing ownership actions": self.handovers.run,
             "probing devices": self.health.run,
+            "following ResourceSlices": self.dra.follow,
         }
         return self._tasks(group, turns, lives)
 
@@ -311,6 +318,7 @@ class Agent:
                     await self.events.read_holders()
             self.turned_at, self.waiting = self.options.clock.now(), ""
             self.lists.start(group)
+            self.dra.start(group)
         self.steps.hurry()
         self.due.mark()
 

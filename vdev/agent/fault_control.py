@@ -206,7 +206,7 @@ class FaultControl:
     def _must_exist(self, device: str) -> None:
         known = {
             each
-            for resource in self._inventory.resources.values()
+            for resource in self._inventory.everything.values()
             for slot in resource.slots
             for each in (slot.id, slot.device.id, slot.device.raw.id)
         }

@@ -27,6 +27,7 @@ from ..core.model.problem import Problem, errors
 from ..core.repartition import Progresses
 from ..core.retention.holders import Holdings
 from ..core.retention.retain import Dropped, Retired, dropped
+from ..core.slices.pools import Claimed
 from ..core.spec import LabelOutput, Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
@@ -57,7 +58,8 @@ class Reconciler:
     """What is known of the node, and the plan in force.
 
     `spec` and `scan` are what the files and the host say, `base` is the inventory that follows from them, `served`
-    what the kubelet is told: `base` with health, and with what pods may still hold.
+    what the kubelet is told: `base` with health, and with what pods may still hold. `claimed` are the names of the
+    devices that prepared claims have, by driver.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Reconciler:
         steps: Steps,
         choices: NodeChoices,
         outputs: Sequence[Output],
+        claimed: Callable[[], Claimed] = dict,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
@@ -84,6 +87,7 @@ class Reconciler:
         self.scanner = Scanner(options.host, options.node, options.device_dir, steps)
         self.holders = holders
         self.choices = choices
+        self._claimed = claimed
         self.outputs = sorted(outputs, key=lambda output: output.stage)
         self.verdicts = Verdicts(health, metrics, intervals=options.intervals, clock=options.clock)
         self._options = options
@@ -329,6 +333,7 @@ class Reconciler:
             devices=last.devices if last else EMPTY,
             lost=last.lost if last else {},
             pools=last.pools if last else {},
+            claimed=self._claimed(),
             now=self._clock.now(),
         )
 

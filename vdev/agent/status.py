@@ -7,6 +7,7 @@ from ..core.inventory.resources import Resource
 from ..core.model.documents import device_document, problem_document
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import ResourceService, State
+from .dra_output import Dra
 from .fault_control import FaultControl
 from .inputs.config_files import ConfigSource
 from .inputs.pod_holders import PodHolders
@@ -40,6 +41,7 @@ class Running(Protocol):
     handovers: HandoverActions
     faults: FaultControl
     node_api: NodeApi
+    dra: Dra
     steps: Steps
     started_at: float
     waiting: str
@@ -84,6 +86,7 @@ def status(agent: Running) -> dict[str, Any]:
         "actions": agent.handovers.status(),
         "faults": agent.faults.status(),
         "nodeApi": agent.node_api.document(),
+        "dra": agent.dra.document(),
         "layouts": agent.reconciler.choices.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
         "resources": [_resource(agent, resource) for resource in agent.reconciler.served.resources.values()],

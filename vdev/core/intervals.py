@@ -36,6 +36,7 @@ class Intervals:
     api_pause_most: float = 60.0
     repair_node: float = 1.0  # writing on the Node again what somebody else undid; doubles each time
     repair_node_most: float = 60.0
+    republish: float = 0.2  # making ResourceSlices again that somebody keeps deleting
     unregistered: float = 20.0  # a resource, before an Event says so: longer than a kubelet's restart
     again_event: float = 10.0  # counting the same Event once more
     retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second

@@ -4,6 +4,7 @@ Whoever writes says who it is by the field manager. An apply without `force` tak
 """
 
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
@@ -18,6 +19,7 @@ from .follow import Change, Listed, Selection, follow, listing
 from .kinds import Kind
 
 MANAGER = "vdev"
+_VERSION = Kind("", "", "version", "version", namespaced=False)  # no object, but in sentences it is one
 
 
 class PatchType(Enum):
@@ -88,12 +90,26 @@ class Api:
         chosen = Selection(kind=kind, namespace=namespace, labels=labels, fields=fields)
         return contextlib.aclosing(follow(self._calls, chosen))
 
+    async def version(self) -> tuple[int, int]:
+        """The server's version: major and minor number."""
+        call = Call(verb="get", kind=_VERSION)
+        found = await self._calls.ask(Request(method="GET", call=call, params={}, path="/version"))
+        numbers = [re.match("[0-9]*", str(found.get(part, "")))[0] or "0" for part in ("major", "minor")]  # type: ignore[index]
+        return int(numbers[0]), int(numbers[1])
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     async def create(self, kind: Kind, document: Mapping[str, Any], *, namespace: str = "") -> dict[str, Any]:
         """The object as it was made. Raises Conflict where there is one of this name."""
         call = Call(verb="create", kind=kind, namespace=namespace)
         return await self._ask("POST", call, params={"fieldManager": MANAGER}, body=_typed(kind, document))
+
+    async def update(self, kind: Kind, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The object after it was replaced by this one. Raises Conflict where it is not the version that was read."""
+        metadata = document["metadata"]
+        namespace = str(metadata.get("namespace") or "")
+        call = Call(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
+        return await self._ask("PUT", call, params={"fieldManager": MANAGER}, body=_typed(kind, document))
 
     async def patch(
         self,

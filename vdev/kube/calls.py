@@ -60,6 +60,7 @@ class Request:
     params: Mapping[str, str]
     body: object = None
     content_type: str = _JSON
+    path: str = ""  # of what is no object; else it is the call's
 
 
 class Calls:
@@ -171,7 +172,7 @@ class Calls:
         try:
             asked = connection.ask(
                 request.method,
-                call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource),
+                request.path or call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource),
                 params=request.params,
                 headers={"Accept": _JSON} | ({"Authorization": token} if token else {}) | _described(request),
                 body=None if request.body is None else json.dumps(request.body, separators=(",", ":")).encode(),

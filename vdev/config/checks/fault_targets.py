@@ -141,7 +141,7 @@ def _partition(want: DeviceFilter, nodes: ImaginedNodes, path: KeyPath, report: 
     parts = {
         slot.device.sort_key[-1]
         for node in nodes.inventories.values()
-        for resource in node.resources.values()
+        for resource in node.everything.values()
         for slot in resource.slots
         if slot.device.is_partition
         and fnmatchcase(slot.device.raw.entry, want.entry)
@@ -178,7 +178,7 @@ def _all_conditions(rule: FaultRuleSpec, path: KeyPath, declared: Declared, repo
 def _units(rule: FaultRuleSpec, node: str, inventory: Inventory) -> int:
     """How many things the rule can pick from: replicas by id, partitions or whole devices."""
     keys = meant(rule, inventory, node)
-    slots = [slot for name, each in inventory.resources.items() for slot in each.slots if (name, slot.id) in keys]
+    slots = [slot for name, each in inventory.everything.items() for slot in each.slots if (name, slot.id) in keys]
     if any(want.id for want in rule.selection.filters):
         return len(slots)
     fine = rule.resource != "*" or any(
@@ -212,7 +212,7 @@ def _is_known(text: str, nodes: ImaginedNodes) -> bool:
     return any(
         fnmatchcase(each, text)
         for node in nodes.inventories.values()
-        for resource in node.resources.values()
+        for resource in node.everything.values()
         for slot in resource.slots
         for each in (slot.id, slot.device.id, slot.device.raw.id)
     )

@@ -1,7 +1,7 @@
 """NVIDIA's Xids: the numbers by which its driver reports errors, and what they mean.
 
 Sources: NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors, analyzing-xid-catalog) for the texts; NVIDIA's device
-plugin (internal/rm/health.go, `ignoredXids`) for those that say nothing about a device's health.
+plugin (internal/rm/health.go, ignoredXids) for those that say nothing about a device's health.
 """
 
 from collections.abc import Mapping

@@ -29,7 +29,7 @@ def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[Happenin
         return ()
     back: dict[str, list[str]] = {}
     for name, device in before.keys() - now.keys():
-        resource = devices.resources.get(name)
+        resource = devices.everything.get(name)
         if resource is not None and device in resource.by_device:
             back.setdefault(name, []).append(device)
     return (*_lost(before, now), *(_happening("DeviceHealthy", name, back[name], "healthy again") for name in back))

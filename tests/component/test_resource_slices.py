@@ -1,0 +1,152 @@
+"""ResourceSlices as the API server has them: published, followed by edits and health, repaired, taken away."""
+
+import pytest
+
+CONFIG = """
+version: v1
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    advertise: [dra]
+    virtual: {count: 4, memory: 16Gi}
+"""
+DRIVER = "acme.dev"
+
+
+@pytest.fixture
+async def node(api_server):
+    """The Node of the agent."""
+    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+
+
+@pytest.fixture
+def slices(api_server, node):
+    """The slices that are there."""
+    return lambda: api_server.all("resourceslices")
+
+
+def devices(found):
+    """The names of the devices in them."""
+    return sorted(each["name"] for slice_ in found for each in slice_["spec"].get("devices", ()))
+
+
+def pools(found):
+    """Generation and count of each."""
+    return {(each["spec"]["pool"]["generation"], each["spec"]["pool"]["resourceSliceCount"]) for each in found}
+
+
+NPUS = ["npu-0", "npu-1", "npu-2", "npu-3"]
+
+
+@pytest.fixture
+async def agent(start_agent, account, api_server, kubelet, slices):
+    """An agent whose slices are there."""
+    (kubelet.device_plugin_dir.parent / "plugins_registry").mkdir(exist_ok=True)
+    running = await start_agent(CONFIG, api_server=account, wait=False, fault_injection=True)
+    await api_server.until(lambda: NPUS == devices(slices()))
+    return running
+
+
+async def test_what_is_published(agent, kubelet, slices, node):
+    """One pool, named as the node and owned by it; a device plugin lists nothing."""
+    (only,) = slices()
+    assert ("acme.dev", "node-1") == (only["spec"]["driver"], only["spec"]["nodeName"])
+    assert {"name": "node-1", "generation": 1, "resourceSliceCount": 1} == only["spec"]["pool"]
+    (owner,) = only["metadata"]["ownerReferences"]
+    assert (node["metadata"]["uid"], True) == (owner["uid"], owner["controller"])
+    assert only["metadata"]["name"].startswith("00000-acme.dev-node-1-")
+    assert {} == kubelet.node().capacity
+
+
+async def test_a_wipe_is_made_good(agent, api_server, slices):
+    """As a kubelet does when it starts; again and again."""
+    for _ in range(3):
+        for each in slices():
+            await api_server.remove("resourceslices", each["metadata"]["name"])
+        await api_server.until(lambda: NPUS == devices(slices()))
+        assert {(1, 1)} == pools(slices())
+
+
+async def test_an_edit_is_an_update_in_place(agent, api_server, slices):
+    """The same slice, of the same generation; and then nothing more is written."""
+    (before,) = slices()
+    writes = api_server.writes
+    agent.edit(CONFIG.replace("count: 4", "count: 5"))
+    await api_server.until(lambda: [*NPUS, "npu-4"] == devices(slices()))
+    (after,) = slices()
+    assert before["metadata"]["name"] == after["metadata"]["name"]
+    assert {(1, 1)} == pools(slices())
+    assert writes + 1 == api_server.writes
+
+
+async def test_health_is_a_taint(agent, api_server, slices):
+    """Which goes again; the time at which it was added is the server's."""
+    do = agent.agent.faults.commands
+    await do["device-set"]({"id": "npu-1", "health": "Unhealthy", "reason": "too hot", "for": None})
+    await api_server.until(lambda: any("taints" in each for each in slices()[0]["spec"]["devices"]))
+    (sick,) = [each for each in slices()[0]["spec"]["devices"] if "taints" in each]
+    assert ("npu-1", "NoSchedule") == (sick["name"], sick["taints"][0]["effect"])
+    await do["device-clear"]({"id": "npu-1"})
+    await api_server.until(lambda: not any("taints" in each for each in slices()[0]["spec"]["devices"]))
+
+
+async def test_a_clean_end_takes_them_away(agent, slices):
+    """By our own hand, and not by the kubelet's after thirty seconds."""
+    await agent.stop()
+    assert [] == slices()
+
+
+async def test_an_entry_that_leaves_takes_its_slices_along(agent, api_server, slices, shows):
+    """And the device plugin may have it then."""
+    agent.edit(CONFIG.replace("advertise: [dra]", "advertise: [device-plugin]"))
+    await api_server.until(lambda: [] == slices())
+    await shows("acme.dev/npu", 4, 4)
+
+
+async def test_a_restart_after_a_crash_writes_nothing(start_agent, account, api_server, slices, agent):
+    """What an earlier process published is what is wanted."""
+    agent.task.cancel()
+    writes = api_server.writes
+    assert NPUS == devices(slices())
+    again = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: again.agent.dra.document() and again.agent.dra.document()[0]["slices"])
+    assert writes == api_server.writes
+
+
+async def test_a_driver_of_somebody_else(start_agent, account, api_server, slices, kubelet):
+    """Its slices stay as they are, and a problem names it."""
+    theirs = {
+        "metadata": {"name": "theirs"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": "node-1",
+            "pool": {"name": "node-1", "generation": 7, "resourceSliceCount": 1},
+            "devices": [{"name": "x"}],
+        },
+    }
+    await api_server.add("resourceslices", theirs, manager="kubelet-plugin")
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: any("kubelet-plugin" in str(each) for each in agent.agent.reconciler.problems))
+    assert ["x"] == devices(slices())
+
+
+async def test_without_the_permission(start_agent, account, api_server, node):
+    """A problem names it; slices come once it is there."""
+    api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: any("resourceslices" in str(each) for each in agent.agent.reconciler.problems))
+    api_server.permissions |= {f"{verb} resourceslices" for verb in ("list", "watch", "create", "update", "delete")}
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: NPUS == devices(api_server.all("resourceslices")))
+
+
+async def test_many_devices(start_agent, account, api_server, slices):
+    """More than one slice; an edit of two of them is a new generation of all."""
+    agent = await start_agent(CONFIG.replace("count: 4", "count: 200"), api_server=account, wait=False)
+    await api_server.until(lambda: 200 == len(devices(slices())))
+    ((generation, count),) = pools(slices())
+    assert (1, len(slices())) == (generation, count)
+    agent.edit(CONFIG.replace("count: 4", "count: 300"))
+    await api_server.until(lambda: 300 == len(devices(slices())) and 1 == len(pools(slices())))
+    ((generation, count),) = pools(slices())
+    assert (2, len(slices())) == (generation, count)

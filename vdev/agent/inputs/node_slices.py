@@ -1,0 +1,108 @@
+"""The ResourceSlices of this agent's node, as the API server has them: those of all drivers, watched.
+
+What was written from here counts at once, so that a watch that lags behind brings no second slice for the same devices.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...aio.backoff import Backoff
+from ...aio.clock import Clock
+from ...core.intervals import Intervals
+from ...errors import ApiServerError
+from ...kube import NO_SERVER, RESOURCE_SLICES, Api, Changed, Listed, Lost, Removed, Unconfigured
+
+Document = Mapping[str, Any]
+
+
+class NodeSlices:
+    """The slices of the node of this name, by their own name. `on_change` is called when they are others.
+
+    `trouble` says why what is known may be old; None while they are followed. `api` None: there is no API server.
+    """
+
+    def __init__(
+        self, node: str, api: Api | None, *, on_change: Callable[[], None], intervals: Intervals, clock: Clock
+    ) -> None:
+        self.trouble: ApiServerError | None = None
+        self._found: dict[str, Document] = {}
+        self._node = node
+        self._api = api
+        self._on_change = on_change
+        self._clock = clock
+        self._steady = intervals.steady
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._listed = False
+        self._looked = asyncio.Event()
+
+    async def seen(self) -> Mapping[str, Document]:
+        """All of them; waits for the first look. Raises ApiServerError where they were never seen."""
+        await self._looked.wait()
+        if not self._listed:
+            raise self.trouble or Unconfigured(NO_SERVER)
+        return dict(self._found)
+
+    def wrote(self, document: Document) -> None:
+        """This is what the server answered to a write."""
+        self._found[_name(document)] = document
+
+    def removed(self, name: str) -> None:
+        """The server said that it is gone."""
+        self._found.pop(name, None)
+
+    async def run(self) -> None:
+        """Follow them, for ever."""
+        if self._api is None:
+            self._look(Unconfigured(NO_SERVER))
+            return
+        failures = 0
+        while True:
+            begun = self._clock.now()
+            try:
+                await self._watch(self._api)
+            except ApiServerError as failed:  # a permission is missing, or the server has no such kind
+                self._look(failed)
+            failures = 0 if self._clock.now() - begun > self._steady else failures + 1
+            await self._clock.sleep(self._backoff.pause(failures))
+
+    async def _watch(self, api: Api) -> None:
+        async with api.follow(RESOURCE_SLICES, fields=f"spec.nodeName={self._node}") as changes:
+            async for change in changes:
+                match change:
+                    case Listed(objects, version):
+                        newer = {name: each for name, each in self._found.items() if _is_newer(each, version)}
+                        self._found = {_name(each): each for each in objects} | newer
+                        self._listed = True
+                        self._look(None)
+                    case Changed(found):
+                        known = self._found.get(_name(found))
+                        if known is None or not _is_newer(known, _version(found)):
+                            self._found[_name(found)] = found
+                            self._look(None)
+                    case Removed(found):
+                        self._found.pop(_name(found), None)
+                        self._look(None)
+                    case Lost(error):
+                        self._look(error)
+                    case _:
+                        self._look(None)
+
+    def _look(self, trouble: ApiServerError | None) -> None:
+        self.trouble = trouble
+        self._looked.set()
+        self._on_change()
+
+
+def _name(document: Document) -> str:
+    return str(document["metadata"]["name"])
+
+
+def _version(document: Document) -> str:
+    return str(document["metadata"].get("resourceVersion") or "")
+
+
+def _is_newer(document: Document, version: str) -> bool:
+    """Whether an object is newer than a version; versions can be compared (Kubernetes 1.35, KEP 5504)."""
+    mine = _version(document)
+    return mine.isdecimal() and version.isdecimal() and int(mine) > int(version)
