@@ -20,6 +20,8 @@ from .core.model.problem import Problem, errors, warning
 from .core.node.capacity import Amount
 from .core.node.conditions import NodeCondition
 from .core.repartition import State
+from .core.slices.pools import NO_POOLS
+from .core.slices.published import Pools
 from .core.spec import DeviceListStrategy
 from .errors import ConfigError
 from .hostfs import HostRoot
@@ -30,8 +32,9 @@ from .hostfs.machine_type import machine_type
 class Preview:
     """The inventory of a node, the candidates that discovery looked at, every problem, the fault rules, and the Node.
 
-    `labels`, `capacity` and `conditions` are what the Node will have; empty where nobody asks for that. The time of a
-    start is no part of the labels. `refused`: a running plugin would not take these files, whose right part this is.
+    `labels`, `capacity` and `conditions` are what the Node will have, `pools` what ResourceSlices will say; empty where
+    nobody asks for that. The time of a start is no part of the labels. `refused`: a running plugin would not take these
+    files, whose right part this is.
     """
 
     node: str
@@ -43,6 +46,7 @@ class Preview:
     labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     capacity: Mapping[str, Amount] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
+    pools: Pools = field(default_factory=lambda: NO_POOLS)
 
 
 def preview(
@@ -94,6 +98,7 @@ def preview(
         labels=plan.labels if plan.features is None else plan.features,
         capacity=plan.capacity,
         conditions=plan.conditions,
+        pools=plan.pools,
     )
 
 

@@ -17,7 +17,8 @@ from ..core.model.problem import Problem, errors
 from ..core.node.conditions import condition_document
 from ..errors import UsageError
 from ..preview import Preview
-from . import common, timeline
+from . import common, planned_slices, timeline
+from .planned_slices import PoolChange
 
 DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
 EPILOG = """examples:
@@ -96,6 +97,10 @@ def _label_changes(new: Preview, old: Preview) -> tuple[tuple[str, str | None, s
     return tuple(change for change in changes if change[1] != change[2])
 
 
+def _slice_changes(new: Preview, old: Preview) -> tuple[PoolChange, ...]:
+    return () if new.refused or old.refused else planned_slices.changes(old.pools, new.pools)
+
+
 def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "node": new.node,
@@ -103,6 +108,7 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         "nodeLabels": dict(new.labels),
         "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
         "conditions": [condition_document(each) for each in new.conditions],
+        "resourceSlices": planned_slices.documents(new.pools, new.node),
         "problems": [problem_document(problem) for problem in _problems(new, old)],
         "candidates": {
             name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
@@ -115,6 +121,7 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         document["labelChanges"] = [
             {"label": key, "old": before, "new": after} for key, before, after in _label_changes(new, old)
         ]
+        document["sliceChanges"] = [planned_slices.change_document(each) for each in _slice_changes(new, old)]
     return document
 
 
@@ -149,8 +156,9 @@ def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
     if new.refused:
         more = "; above is what has no errors" if new.inventory.resources else ""
         print(f"\na running vdev would refuse this configuration as a whole{more}")
-    elif not new.inventory.resources:
+    elif not new.inventory.resources and not new.pools:
         print("  advertises nothing")
+    planned_slices.show(new.pools, new.node)
     _print_node(new)
     if explain:
         for name, found in new.found.items():
@@ -205,13 +213,13 @@ def _row(slot: Slot) -> tuple[str, ...]:
 
 
 def _print_changes(old: Preview, new: Preview) -> None:
-    changes, labels = _changes(new, old), _label_changes(new, old)
+    changes, labels, slices = _changes(new, old), _label_changes(new, old), _slice_changes(new, old)
     if new.refused:
         print("\na reload would change nothing: it would be refused")
     elif old.refused:
         print("\nwhat a reload would change is unknown: OLD has errors")
     else:
-        print("\na reload would change:" if changes or labels else "\na reload would change nothing")
+        print("\na reload would change:" if changes or labels or slices else "\na reload would change nothing")
     for change in changes:
         match change:
             case Added(resource):
@@ -220,6 +228,8 @@ def _print_changes(old: Preview, new: Preview) -> None:
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
             case Changed():
                 _print_changed(change)
+    for each in slices:
+        print("\n".join(planned_slices.change_lines(each)))
     for key, before, after in labels:
         if before is None:
             print(f"  + label {key}: {after}")

@@ -13,6 +13,7 @@ from .attributes import Attributes, number, string, version
 from .published import Capacity
 
 _FIRST_RENDER = 128
+_CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
 _SIMDS = 4  # of a compute unit
 _DRIVER_VERSION = "6.14.14"
 _FULL = "spx"
@@ -20,9 +21,13 @@ _BUSES = 16
 
 
 def card(device: Device, index: int, gpus: int, slices: int) -> int:
-    """The number of the device's card node; `index` is that of its GPU, of `gpus` on the node."""
+    """The number of the device's card node; `index` is that of its GPU, of `gpus` on the node.
+
+    The nodes of further partitions begin at a round number, so that one GPU more renames no partition.
+    """
     start = device.slices.start if device.is_partition else 0
-    return index if start == 0 else gpus + index * (slices - 1) + start - 1
+    first = -(-gpus // _CARDS) * _CARDS
+    return index if start == 0 else first + index * (slices - 1) + start - 1
 
 
 def name(number_of_card: int) -> str:

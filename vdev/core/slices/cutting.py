@@ -70,7 +70,7 @@ def _devices(pool: Pool, *, split: bool) -> Iterator[Document]:
     for consumed, run in groupby(pool.devices, lambda device: tuple(each.counter_set for each in device.consumes)):
         beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
         for devices in _batches(run, most):
-            yield {**beside, "devices": [_device(each) for each in devices]}
+            yield {**beside, "devices": [device_document(each) for each in devices]}
 
 
 def _batches(items: Iterable[T], most: int) -> Iterator[list[T]]:
@@ -87,7 +87,8 @@ def _counters(items: Iterable[tuple[str, int]]) -> Document:
     return {name: {"value": written(amount)} for name, amount in items}
 
 
-def _device(device: DraDevice) -> Document:
+def device_document(device: DraDevice) -> Document:
+    """A device as a slice has it."""
     found: Document = {
         "name": device.name,
         "attributes": {key: _value(each) for key, each in device.attributes.items()},

@@ -4,7 +4,7 @@ offers of the configuration  ─► described   names, attributes, capacity, cou
 health, faults, what is away ─► pools       taints, and what only claims keep        remembered by health
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from ..memory import Memory
 from ..model.device import Health, Key
 from . import taints
 from .described import described
-from .published import DraDevice, Pool, Pools
+from .published import CounterSet, DraDevice, Pool, Pools
 
 NO_POOLS: Pools = MappingProxyType({})
 _AWAY = Health(healthy=False, reason="gone")
@@ -75,7 +75,14 @@ def _judged(whole: Pool, there: Resource, now: Moment, _last: object) -> Pool:
             said = taints.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
             device = replace(device, taints=said, health=slot.health)  # noqa: PLW2901
         devices.append(device)
-    return whole if devices == list(whole.devices) else replace(whole, devices=tuple(devices))
+    return whole if devices == list(whole.devices) else _with_devices(whole, devices, whole.counters)
+
+
+def _with_devices(pool: Pool, devices: Sequence[DraDevice], known: Iterable[CounterSet]) -> Pool:
+    """The pool with other devices, and those of the known sets of counters from which they take."""
+    used = {consumed.counter_set for device in devices for consumed in device.consumes}
+    sets = {each.name: each for each in known if each.name in used}
+    return replace(pool, devices=tuple(devices), counters=tuple(sets.values()))
 
 
 def _with_held(pool: Pool, last: Pool, held: Collection[str]) -> Pool:
@@ -83,18 +90,12 @@ def _with_held(pool: Pool, last: Pool, held: Collection[str]) -> Pool:
     kept = list(_kept(last, pool.by_name, held))
     if not kept:
         return pool
-    used = {consumed.counter_set for each in kept for consumed in each.consumes}
-    sets = {each.name: each for each in last.counters if each.name in used}
     entries = {each.entry: last.offered.entries[each.entry] for each in kept}
     offered = pool.offered
     if not entries.keys() <= offered.entries.keys():
         offered = replace(offered, entries={**entries, **offered.entries})
-    return replace(
-        pool,
-        devices=(*(each for each in pool.devices if not any(_excludes(one, each) for one in kept)), *kept),
-        counters=tuple({**sets, **{each.name: each for each in pool.counters}}.values()),
-        offered=offered,
-    )
+    beside = [each for each in pool.devices if not any(_excludes(one, each) for one in kept)]
+    return _with_devices(replace(pool, offered=offered), [*beside, *kept], (*last.counters, *pool.counters))
 
 
 def _kept(last: Pool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:

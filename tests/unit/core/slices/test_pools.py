@@ -151,8 +151,8 @@ def test_a_gpu_as_amds_driver_publishes_it():
     )
     assert "gpu.amd.com" == made.driver
     found = devices(made)
-    assert {"gpu-0-128", "gpu-1-129", "gpu-10-138", "gpu-12-140", "gpu-14-142"} == found.keys()
-    whole, part = plain(found["gpu-0-128"]), plain(found["gpu-12-140"])
+    assert {"gpu-0-128", "gpu-1-129", "gpu-72-200", "gpu-74-202", "gpu-76-204"} == found.keys()
+    whole, part = plain(found["gpu-0-128"]), plain(found["gpu-74-202"])
     assert ("amdgpu", "spx_nps1", 0, 128) == tuple(
         whole[key] for key in ("type", "partitionProfile", "cardIndex", "renderIndex")
     )

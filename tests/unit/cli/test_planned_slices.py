@@ -1,0 +1,73 @@
+"""What `vdev plan` says of devices for claims."""
+
+import json
+
+import pytest
+
+from tests.kit.slice_rules import check_pool
+from vdev import cli
+
+GPU = """
+devices:
+  - name: a30
+    resource: nvidia.com/gpu
+    virtual: {preset: a30, count: %d}
+    advertise: dra
+    dra: {partitions: %s}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path, capsys):
+    def planned(text, *more, output="text"):
+        path = tmp_path / "new.yaml"
+        path.write_text(text)
+        assert 0 == cli.main(["plan", str(path), "--node-name", "n1", "--output", output, *more])
+        return capsys.readouterr().out
+
+    return planned
+
+
+def test_devices_are_a_table(plan):
+    lines = plan(GPU % (1, "dynamic")).splitlines()
+    assert "advertises nothing" not in lines
+    assert "gpu.nvidia.com: 14 devices for claims in 2 ResourceSlices, 14 healthy" in lines
+    assert ["gpu-0", "gpu", "memory", "23344Mi,", "6", "more", "gpu-0-counter-set", "(all)", "-"] in [
+        line.split() for line in lines
+    ]
+    shown = next(line.split() for line in lines if "gpu-0-mig-2g12gb-5-2" in line)
+    assert ["mig", "2g.12gb"] == shown[1:3]
+    assert "gpu-0-counter-set (slices 2-3)" in " ".join(shown)
+
+
+def test_the_objects_are_those_that_would_be_written(plan):
+    document = json.loads(plan(GPU % (2, "dynamic"), output="json"))
+    assert [] == document["resources"]
+    slices = document["resourceSlices"]
+    check_pool(slices)
+    assert ["00000-gpu.nvidia.com-n1-", "00001-gpu.nvidia.com-n1-", "00002-gpu.nvidia.com-n1-"] == [
+        each["metadata"]["generateName"] for each in slices
+    ]
+    assert {"name": "n1", "generation": 1, "resourceSliceCount": 3} == slices[0]["spec"]["pool"]
+
+
+def test_what_a_reload_changes(plan, tmp_path):
+    old = tmp_path / "old.yaml"
+    old.write_text(GPU % (1, "static"))
+    assert "~ gpu.nvidia.com: 1 -> 2 devices for claims\n      + gpu-1\n" in plan(
+        GPU % (2, "static"), "--against", str(old)
+    )
+    assert "a reload would change nothing" in plan(GPU % (1, "static"), "--against", str(old))
+    changed = json.loads(plan(GPU % (1, "dynamic"), "--against", str(old), output="json"))["sliceChanges"]
+    (change,) = changed
+    assert ("gpu.nvidia.com", [], ["gpu-0"]) == (change["driver"], change["removed"], change["changed"])
+    assert 13 == len(change["added"])
+    none = (GPU % (1, "static")).replace("advertise: dra\n", "").replace("    dra: {partitions: static}\n", "")
+    gone = plan(none, "--against", str(old))
+    assert "- gpu.nvidia.com: no ResourceSlices any more; devices that claims have are kept" in gone
+
+
+def test_nothing_is_said_where_nothing_is_offered(plan):
+    text = "devices: [{name: a, resource: a.b/c, virtual: {}}]"
+    assert [] == json.loads(plan(text, output="json"))["resourceSlices"]
+    assert "claims" not in plan(text)
