@@ -1,0 +1,192 @@
+"""Dynamic Resource Allocation, whole: a file, an agent, an API server, a kubelet that prepares claims of pods."""
+
+import pytest
+
+from tests.kit import quick
+from tests.kit.cluster_objects import ClusterObjects
+from tests.kit.dra_objects import claim, device_class, exactly, pod, template
+from vdev.sim import Kubelet, Phase
+
+pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+
+CONFIG = """
+version: v1
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    advertise: [dra]
+    virtual: {preset: a100-sxm4-40gb, count: 4}
+    PARTITIONS
+  - name: npu
+    resource: acme.dev/npu
+    advertise: [dra]
+    virtual: {count: 2, memory: 16Gi, attributes: {model: X1}}
+    container:
+      env: {ACME_MODEL: "{attributes.model}"}
+      deviceNodes: [{hostPath: /dev/null, containerPath: "/dev/acme{index}"}]
+"""
+STATIC = 'partitions: {"3": [1g.5gb, 1g.5gb, 2g.10gb, 3g.20gb]}'
+DYNAMIC = "dra: {partitions: dynamic}"
+GPU, MIG, NPU = "gpu.nvidia.com", "mig.nvidia.com", "acme.dev"
+
+
+def config(partitions=STATIC, text=CONFIG):
+    return text.replace("PARTITIONS", partitions)
+
+
+@pytest.fixture
+async def kubelet(directory, api_server):
+    """A kubelet whose claims and slices are those of the API server."""
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    objects = ClusterObjects(api_server)
+    options = {"rate_limit": False, "timings": quick.KUBELET, "objects": objects, "cdi_dir": directory / "cdi"}
+    async with Kubelet(directory / "kubelet", node_name="node-1", strict=True, **options) as running:
+        for each in (
+            device_class(GPU, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"),
+            device_class(MIG, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"),
+            device_class(NPU, "device.driver == 'acme.dev'", extendedResourceName="acme.dev/npu"),
+        ):
+            await objects.create("DeviceClass", each)
+        yield running
+
+
+@pytest.fixture
+def start(start_agent, account, api_server, kubelet):
+    """Start an agent, and wait until the kubelet has its drivers and the slices are there."""
+
+    async def start(text=None, **options):
+        agent = await start_agent(text or config(), api_server=account, wait=False, fault_injection=True, **options)
+        await ready(agent, api_server)
+        return agent
+
+    return start
+
+
+async def ready(agent, api_server):
+    """Wait until all drivers are registered and published."""
+
+    def is_ready():
+        rows = agent.agent.dra.document()
+        return rows and all(each["slices"] and each["state"] == "registered" for each in rows)
+
+    await api_server.until(lambda: agent.task.done() or is_ready())
+
+
+async def test_a_claim_of_a_template(kubelet, start, api_server):
+    """A pod gets what Allocate would give it, and the claim goes with it."""
+    agent = await start()
+    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
+    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    edits = running.container().edits
+    assert "X1" == edits.envs["ACME_MODEL"]
+    assert "npu-0" == edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
+    assert ["/dev/acme0"] == [each.container_path for each in edits.devices]
+    await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
+    await kubelet.delete_pod("one")
+    await api_server.until(lambda: 0 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
+    assert [] == kubelet.errors
+
+
+async def test_selectors_written_for_nvidias_driver(kubelet, start):
+    """By attributes and capacity, as the documentation of that driver has them."""
+    await start()
+    expressions = (
+        "device.attributes['gpu.nvidia.com'].architecture == 'Ampere'",
+        "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')",
+        "device.attributes['gpu.nvidia.com'].cudaComputeCapability.compareTo(semver('8.0.0')) >= 0",
+        "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0",
+    )
+    await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU, *expressions, count=2)))
+    running = await kubelet.run_pod(pod("one", claims=["whole"]))
+    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
+    assert 2 == len(ids)
+    assert all(each.startswith("GPU-") for each in ids)
+    assert [] == kubelet.errors
+
+
+async def test_a_partition(kubelet, start):
+    """A static one, by its profile."""
+    await start()
+    wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '2g.10gb'")
+    await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
+    running = await kubelet.run_pod(pod("one", claims=["mig"]))
+    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].startswith("MIG-")
+    assert [] == kubelet.errors
+
+
+async def test_dynamic_partitions_by_counters(kubelet, start):
+    """As many as the hardware admits: four GPUs take eight 3g.20gb, and a ninth waits."""
+    await start(config(DYNAMIC))
+    wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '3g.20gb'", count=8)
+    await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
+    running = await kubelet.run_pod(pod("one", claims=["mig"]))
+    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert 8 == len(set(running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")))
+    await kubelet.objects.create("ResourceClaim", claim("more", exactly(MIG)))
+    waiting = await kubelet.run_pod(pod("two", claims=["more"]))
+    assert (Phase.PENDING, "Unschedulable") == (waiting.phase, waiting.reason)
+    assert [] == kubelet.errors
+
+
+async def test_an_extended_resource_without_a_claim(kubelet, start):
+    """A pod that asks for the resource's name is served by DRA."""
+    await start()
+    running = await kubelet.run_pod(pod("one", limits={"acme.dev/npu": 2}))
+    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert "npu-0,npu-1" == running.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
+    assert [] == kubelet.errors
+
+
+async def test_a_kubelet_that_restarts(kubelet, start, api_server):
+    """It wipes the slices, and they are back; the pod goes on, and another one starts."""
+    agent = await start()
+    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
+    first = await kubelet.run_pod(pod("one", templates=["npu"]))
+    await kubelet.restart()
+    await ready(agent, api_server)
+    await api_server.until(lambda: 2 <= len(api_server.all("resourceslices")))
+    second = await kubelet.run_pod(pod("two", templates=["npu"]))
+    assert (Phase.RUNNING, "") == (second.phase, second.message)
+    assert Phase.RUNNING is kubelet.pod("one").phase
+    assert first.container().edits.envs != second.container().edits.envs
+    assert [] == kubelet.errors
+
+
+async def test_an_agent_that_restarts(kubelet, start, api_server):
+    """A claim that was prepared before is unprepared after; its device goes to nobody meanwhile."""
+    agent = await start()
+    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
+    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await agent.stop()
+    agent = await start()
+    await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
+    second = await kubelet.run_pod(pod("two", templates=["npu"]))
+    assert "npu-1" == second.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
+    await kubelet.delete_pod("one")
+    await kubelet.delete_pod("two")
+    await api_server.until(lambda: 0 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
+    assert [] == kubelet.errors
+
+
+async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
+    """The pod's status says so, new claims avoid it, and it is never dropped; both are over with the failure."""
+    agent = await start()
+    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
+    await kubelet.run_pod(pod("one", templates=["npu"]))
+    do = agent.agent.faults.commands
+    await do["device-set"]({"id": "npu-0", "health": "Unhealthy", "reason": "too hot", "for": None})
+
+    def tainted():
+        devices = [each for row in api_server.all("resourceslices") for each in row["spec"].get("devices", ())]
+        return [each["name"] for each in devices if each.get("taints")]
+
+    await api_server.until(lambda: ["npu-0"] == tainted())
+    await kubelet.delete_pod("one")
+    second = await kubelet.run_pod(pod("two", templates=["npu"]))
+    assert "npu-1" == second.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
+    await do["device-clear"]({"id": "npu-0"})
+    await api_server.until(lambda: [] == tainted())
+    assert [] == kubelet.errors
