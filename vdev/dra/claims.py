@@ -22,6 +22,7 @@ from ..core.claims.prepare import Find, prepare
 from ..core.claims.prepared import PreparedClaim
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import AllocationError, ApiServerError, HostError, reason_of
+from ..hostfs import remove_unfinished
 from ..hostfs.directory_lock import DirectoryLock
 from ..hostfs.look import is_directory
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Kind, Missing, Unconfigured
@@ -271,6 +272,7 @@ class Claims:
 
     def _restore(self) -> None:
         """In a thread, under the lock."""
+        remove_unfinished(self._places.directory, [self._places.checkpoint.name])
         known = self._checkpoint.read()
         self.prepared = known
         if self._checkpoint.exists:

@@ -1,0 +1,129 @@
+"""Prepares and unprepares a claim and is killed on the way, at one point after the other, each time in a new process.
+
+    python -m tests.kit.dra_mortal DIRECTORY
+
+A point is as in `tests.kit.mortal`: whatever others may see, or what may come between. After each death a new process
+takes up what is left: it starts, and gets the call that was not answered, or the opposite one. One line of JSON tells
+what was found wrong, and how many points there were.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from tests.kit import dra
+from tests.kit.mortal import NEVER, Fuse
+from vdev.core.claims.prepare import Published
+from vdev.dra.claims import ClaimRef, Claims
+from vdev.dra.places import Places
+
+DRIVER = "gpu.acme.dev"
+UIDS = {"kept": "11111111-1111-4111-8111-111111111111", "mortal": "22222222-2222-4222-8222-222222222222"}
+_DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(2)}
+_RESOURCE = dra.resource(*_DEVICES.values())
+_CLAIMS = {
+    name: dra.claim(name, ("r", device), driver=DRIVER, uid=uid)
+    for (name, uid), device in zip(UIDS.items(), _DEVICES, strict=True)
+}
+
+
+class _Api:
+    async def get(self, _kind, name, *, namespace):
+        """The claim."""
+        return {"kept": _CLAIMS["kept"], "mortal": _CLAIMS["mortal"]}[name] | {"namespace": namespace}
+
+
+def _claims(directory):
+    (directory / "kubelet").mkdir(exist_ok=True, parents=True)
+    places = Places(driver=DRIVER, kubelet_dir=directory / "kubelet", cdi_dir=directory / "cdi")
+    return Claims(places, _Api(), lambda _pool, name: Published(device=_DEVICES[name], resource=_RESOURCE))
+
+
+def _ref(name):
+    return ClaimRef("default", UIDS[name], name)
+
+
+async def _begin(directory):
+    """One claim is prepared that stays so."""
+    await _claims(directory).prepare([_ref("kept")])
+
+
+async def _call(directory, call):
+    claims = _claims(directory)
+    await claims.restore()
+    return await getattr(claims, call)([_ref("mortal")])
+
+
+async def _after(directory, call):
+    """What is wrong after a new process has taken up what is left."""
+    claims = _claims(directory)
+    await claims.restore()
+    wrong = list(claims.troubles)
+    files = {each.name for each in (directory / "cdi").iterdir()}
+    named = {uid: f"k8s.{DRIVER}-claim_{uid}.json" for uid in UIDS.values()}
+    if files != {named[uid] for uid in claims.prepared}:
+        wrong.append(f"after the start: {sorted(files)} for {sorted(claims.prepared)}")
+    own = [each.name for each in (directory / "kubelet" / "plugins" / DRIVER).iterdir()]
+    if own != ["prepared-claims.json"]:
+        wrong.append(f"after the start the driver's directory has {own}")
+    if UIDS["kept"] not in claims.prepared:
+        wrong.append("the other claim is lost")
+    answer = (await getattr(claims, call)([_ref("mortal")]))[UIDS["mortal"]]
+    expected = {*UIDS} if call == "prepare" else {"kept"}
+    if call == "prepare" and (isinstance(answer, str) or [each.device for each in answer.devices] != ["gpu-1"]):
+        wrong.append(f"not prepared again: {answer}")
+    if call == "unprepare" and answer:
+        wrong.append(f"not unprepared: {answer}")
+    if {UIDS[name] for name in expected} != set(claims.prepared):
+        wrong.append(f"prepared are {sorted(claims.prepared)}")
+    if {each.name for each in (directory / "cdi").iterdir()} != {named[UIDS[name]] for name in expected}:
+        wrong.append(f"at the end: {sorted(each.name for each in (directory / 'cdi').iterdir())}")
+    for path in (directory / "cdi").iterdir():
+        json.loads(path.read_text())
+    return wrong
+
+
+def _in_a_process(work, fuse=None):
+    """Run it in a process of its own; its result, or None where it was killed."""
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        if fuse is not None:
+            fuse.burn()
+        os.write(write, json.dumps(asyncio.run(work), default=str).encode())
+        os._exit(0)
+    work.close()
+    os.close(write)
+    with open(read, "rb") as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else None
+
+
+def _main(directory):
+    wrong, points = [], {}
+    for call in ("prepare", "unprepare"):
+        for then in ("prepare", "unprepare"):
+            for point in range(1, NEVER):
+                place = directory / f"{call}-{then}-{point}"
+                place.mkdir()
+                fuse = Fuse(place / "fuse")
+                _in_a_process(_begin(place))
+                if call == "unprepare":
+                    _in_a_process(_call(place, "prepare"))
+                fuse.light(point)
+                done = _in_a_process(_call(place, call), fuse)
+                found = _in_a_process(_after(place, then))
+                found = ["the next process failed"] if found is None else found
+                wrong += [f"{call}, killed at {point}, then {then}: {each}" for each in found]
+                shutil.rmtree(place)
+                if done is not None:
+                    points[f"{call} {then}"] = point
+                    break
+    sys.stdout.write(json.dumps({"wrong": wrong, "points": points}) + "\n")
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))
