@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import functools
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     log.configure(level=chosen.log_level, form=chosen.log_format)
     made = agent_options(chosen)
     metrics = Metrics(shown=bool(made.http_address))
+    gc.freeze()  # what is imported by now stays: no collection needs to look at it
+    gc.enable()
 
     async def main() -> None:
         _leave(await Agent(made, metrics).run())
