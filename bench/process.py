@@ -61,6 +61,9 @@ class Process:
         self.started = time.perf_counter()
         self.arguments = list(arguments)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment.pop(
+            "PYTHONDONTWRITEBYTECODE", None
+        )  # an installed plugin has its bytecode; compiling is half a start
         with log.open("wb") if log else open(os.devnull, "wb") as out:  # noqa: PTH123 - the null device
             self._child = subprocess.Popen(arguments, stdout=out, stderr=out, env=environment)
         self._log = log
