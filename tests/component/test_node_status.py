@@ -40,6 +40,11 @@ def condition(status, name):
     return next((each for each in status["conditions"] if each["type"] == name), None)
 
 
+def looks(server):
+    """The readings of the Node."""
+    return [each for each in server.asked if each.verb == "get"]
+
+
 async def sick(agent, device="npu-1"):
     await agent.agent.faults.commands["device-set"](
         {"id": device, "health": "Unhealthy", "reason": "too hot", "for": None}
@@ -156,3 +161,38 @@ async def test_without_an_api_server(kubelet, start_agent, shows, api_server):
     agent = await start_agent(config(status="false", conditions="true"))
     await shows(NPU, 4, 4)
     await api_server.until(lambda: any("no API server" in str(each) for each in agent.agent.reconciler.problems))
+
+
+async def test_what_was_written_is_known_at_once(start_agent, account, api_server, status_of):
+    """Where the Node may only be read now and then, it is not taken for what it was before the last write."""
+    api_server.permissions = {"get nodes", "patch nodes/status"}
+    text = config(status="false", conditions="true")
+    agent = await start_agent(text, api_server=account, wait=False, fault_injection=True)
+    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
+    agent.clock.advance(31.0)
+    await api_server.until(lambda: len(looks(api_server)) > 1)
+    seen = agent.agent.node_api.view
+    await api_server.until(
+        lambda: condition({"conditions": [], **(seen.document or {}).get("status", {})}, "NpuHealthy")
+    )
+    before = looks(api_server)
+    await sick(agent)
+    await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])
+    await agent.agent.faults.commands["device-clear"]({"id": "npu-1"})
+    await api_server.until(lambda: "True" == condition(status_of(), "NpuHealthy")["status"])
+    assert before == looks(api_server)
+
+
+async def test_news_does_not_wait_for_a_repair(start_agent, account, api_server, status_of):
+    """Who undoes it again and again waits longer and longer for the old; what is new is written at once."""
+    text = config(status="false", conditions="true")
+    agent = await start_agent(text, api_server=account, fault_injection=True, repair_node=600.0, repair_node_most=600.0)
+    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
+    wrong = {"type": "NpuHealthy", "status": "Unknown"}
+    await api_server.edit("nodes", "node-1", {"status": {"conditions": [wrong]}}, manager="npd", subresource="status")
+    await api_server.until(lambda: "True" == condition(status_of(), "NpuHealthy")["status"])
+    await api_server.edit("nodes", "node-1", {"status": {"conditions": [wrong]}}, manager="npd", subresource="status")
+    seen = agent.agent.node_api.view
+    await api_server.until(lambda: "Unknown" == condition(seen.document["status"], "NpuHealthy")["status"])
+    await sick(agent)
+    await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])

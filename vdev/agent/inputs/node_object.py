@@ -91,6 +91,10 @@ class NodeObject:
         except ApiServerError as failed:
             self._see(self.document, failed)
 
+    def note(self, document: Document) -> None:
+        """The Node as the server just answered to a write; a watch tells it later, and first what was before."""
+        self._see(document, self.trouble)
+
     async def seen(self) -> Document:
         """The Node as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
         self._wanted.set()
@@ -128,7 +132,7 @@ class NodeObject:
                     case Listed(objects):
                         self._see(objects[0] if objects else None, None if objects else self._missing())
                     case Changed(found):
-                        self._see(found, None)
+                        self._see(self.document if self._is_old(found) else found, None)
                     case Removed():
                         self._see(None, self._missing())
                     case Lost(error):
@@ -145,6 +149,13 @@ class NodeObject:
                 return
             await self._clock.sleep(self._intervals.look_at_label)
 
+    def _is_old(self, document: Document) -> bool:
+        """Whether more is known of the same Node already."""
+        known, told = _metadata(self.document), _metadata(document)
+        versions = str(known.get("resourceVersion", "")), str(told.get("resourceVersion", ""))
+        same = known.get("uid") == told.get("uid") and all(map(str.isdecimal, versions))
+        return same and int(versions[1]) < int(versions[0])
+
     def _missing(self) -> ApiServerError:
         return Unconfigured(
             f"the cluster has no node {self._node!r}; set --node-name (env NODE_NAME) to the pod's spec.nodeName"
@@ -157,3 +168,7 @@ class NodeObject:
         if changed:
             for tell in self._users:
                 tell()
+
+
+def _metadata(document: Document | None) -> Mapping[str, Any]:
+    return (document or {}).get("metadata") or {}

@@ -4,10 +4,13 @@
     the Node changed ───────────────┴─► news ─► work: write what differs ─┬─ done ──► wait for news
                                                                           └─ failed ► a problem, a pause, again
 
+What the server answers to an apply is the Node from then on, however late a watch or the next look tells it.
+
 `work` is a step that the agent repeats (see `steps`): a failure is said, counted and tried again like any other.
 """
 
 import asyncio
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +31,9 @@ class NodeView(Protocol):
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Follow the Node from now on, and be told when it is another one."""
+
+    def note(self, document: Mapping[str, Any]) -> None:
+        """This is the Node, as the server just answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,7 @@ class ApiOutput(Output):
         self._intervals = access.intervals
         self._clock = access.clock
         self._news = asyncio.Event()
+        self._wants_anew = asyncio.Event()  # something else is wanted than when the last pause began
         self._follows = False
         self._repair = Backoff(access.intervals.repair_node, access.intervals.repair_node_most)
         self._repairs = 0
@@ -68,6 +75,7 @@ class ApiOutput(Output):
         if not self._follows:
             self._follows = True
             self._view.subscribe(self._news.set)
+        self._wants_anew.set()
         self._news.set()
 
     async def work(self) -> None:
@@ -76,6 +84,9 @@ class ApiOutput(Output):
         document = await self._view.seen()
         self._news.clear()
         try:
+            if self._is_undone(document):
+                await self._pause_before_repair()
+                document = await self._view.seen()
             await self._write(document)
         except BaseException:
             self._news.set()
@@ -86,17 +97,29 @@ class ApiOutput(Output):
         uid = (document.get("metadata") or {}).get("uid")
         metadata = {**wanted.get("metadata", {}), **({"uid": uid} if uid else {})}
         whole = {**wanted, "metadata": metadata}
-        await self._api.apply(NODES, self._node, whole, force=status, subresource="status" if status else "")
+        subresource = "status" if status else ""
+        self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
+
+    def _is_undone(self, document: Mapping[str, Any]) -> bool:
+        """Whether somebody undid what was written."""
+        del document
+        return False
 
     @abstractmethod
     async def _write(self, document: Mapping[str, Any]) -> None:
         """Compare what is wanted with the Node as the server has it, and write what differs."""
 
     async def _pause_before_repair(self) -> None:
-        """Wait longer each time that somebody else undoes what was written, so that two controllers do not race."""
+        """Wait longer each time that somebody else undoes what was written, so that two controllers do not race.
+
+        It ends as soon as something else is wanted.
+        """
         now = self._clock.now()
         if now - self._repaired_at > self._intervals.repair_node_most:
             self._repairs = 0
         self._repaired_at, self._repairs = now, self._repairs + 1
         if self._repairs > 1:
-            await self._clock.sleep(self._repair.pause(self._repairs - 2))
+            self._wants_anew.clear()
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.timeout(self._repair.pause(self._repairs - 2)):
+                    await self._wants_anew.wait()

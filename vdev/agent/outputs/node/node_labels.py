@@ -40,18 +40,23 @@ class NodeLabels(ApiOutput):
             self._wanted = wanted
             self._note()
 
+    def _is_undone(self, document: Mapping[str, Any]) -> bool:
+        free = self._free(document)
+        return self.written == free and not _has(document, free)
+
     async def _write(self, document: Mapping[str, Any]) -> None:
-        wanted = self._wanted or {}
-        mine = owned(document, "metadata", "labels")
-        labels = (document.get("metadata") or {}).get("labels") or {}
-        free = {label: wanted[label] for label in wanted if not self._is_anothers(label, wanted[label], mine, labels)}
-        if mine == free.keys() and all(labels.get(label) == value for label, value in free.items()):
+        wanted, free = self._wanted or {}, self._free(document)
+        if _has(document, free):
             self.written = free  # perhaps since the agent before this one
             self.kept_by = {label: who for label, who in self.kept_by.items() if label in wanted and label not in free}
             return
-        if self.written == free:
-            await self._pause_before_repair()
         await self._apply_free(document, wanted)
+
+    def _free(self, document: Mapping[str, Any]) -> Mapping[str, str]:
+        """The wanted labels that nobody else is known to keep at another value."""
+        mine, labels = _mine(document), _labels(document)
+        wanted = (self._wanted or {}).items()
+        return {label: value for label, value in wanted if not self._is_anothers(label, value, mine, labels)}
 
     def _is_anothers(self, label: str, value: str, mine: frozenset[str], labels: Mapping[str, str]) -> bool:
         """Whether somebody else is known to keep it at another value, and still does."""
@@ -92,3 +97,16 @@ class NodeLabels(ApiOutput):
     def document(self) -> dict[str, Any]:
         """For the status: what is wanted, what is there from here, and what somebody else keeps."""
         return {"wanted": dict(self._wanted or {}), "written": dict(self.written), "keptBy": dict(self.kept_by)}
+
+
+def _mine(document: Mapping[str, Any]) -> frozenset[str]:
+    return owned(document, "metadata", "labels")
+
+
+def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:
+    return (document.get("metadata") or {}).get("labels") or {}
+
+
+def _has(document: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    """Whether the Node has these labels, and no others from here."""
+    return _mine(document) == wanted.keys() and wanted.items() <= _labels(document).items()

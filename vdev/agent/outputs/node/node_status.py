@@ -45,14 +45,16 @@ class NodeStatus(ApiOutput):
             self.written = False
             self._note()
 
-    async def _write(self, document: Mapping[str, Any]) -> None:
+    def _is_undone(self, document: Mapping[str, Any]) -> bool:
         status = document.get(_STATUS) or {}
         self._learn(status)
+        return self.written and not self._is_there(document, status)
+
+    async def _write(self, document: Mapping[str, Any]) -> None:
+        status = document.get(_STATUS) or {}
         if self._is_there(document, status):
             self.written = True
             return
-        if self.written:
-            await self._pause_before_repair()
         wanted = self._document(status)
         await self._apply(document, {_STATUS: wanted}, status=True)
         self._offered = wanted.get("allocatable", {})
