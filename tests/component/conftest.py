@@ -14,6 +14,7 @@ from typing import Any
 import inotify_simple
 import pytest
 import structlog
+import yaml
 from blockbuster import blockbuster_ctx
 
 import vdev
@@ -202,3 +203,19 @@ async def start_api(account):
 async def api(start_api):
     """One such client."""
     return await start_api()
+
+
+@pytest.fixture
+def kubeconfig(api_server, directory):
+    """A kubeconfig for the API server."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": api_server.address}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file = directory / "kubeconfig"
+    file.write_text(yaml.safe_dump(document))
+    return file

@@ -4,27 +4,10 @@ import asyncio
 import json
 
 import pytest
-import yaml
 
 from vdev import kube
 from vdev.cli import main
 from vdev.kube import NODES
-
-
-@pytest.fixture
-def kubeconfig(api_server, directory):
-    """A kubeconfig for the API server."""
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": api_server.address}}],
-        "users": [{"name": "u", "user": {"token": "secret"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    file = directory / "kubeconfig"
-    file.write_text(yaml.safe_dump(document))
-    return file
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ KINDS = (
         namespaced=False,
         selectable=("spec.nodeName", "spec.driver"),
     ),
+    Stored("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False),
     Stored("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True, status=True),
 )
 

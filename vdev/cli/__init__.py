@@ -33,6 +33,7 @@ COMMANDS = {
     "fault": "inject, list and end faults in the running plugin",
     "device": "set a device's health in the running plugin",
     "node": "show or take away what vdev has written on a Node",
+    "dra": "print or apply the DeviceClasses of a configuration",
 }
 """Every command with its line in the help. Its module has the same name."""
 

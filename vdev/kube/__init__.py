@@ -22,9 +22,10 @@ from .answers import (
 from .api import MANAGER, Api, PatchType
 from .calls import NO_FAULT, Fault, FaultHook
 from .follow import Back, Change, Changed, Listed, Lost, Removed
-from .kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 
 __all__ = [
+    "DEVICE_CLASSES",
     "EVENTS",
     "MANAGER",
     "NODES",

@@ -1,6 +1,7 @@
 """The block `dra` of an entry to its `DraSpec`: the driver that publishes its devices, and what it says of them."""
 
 from ...core.model import slice_syntax
+from ...core.model.device import IdStyle
 from ...core.model.dra import Attribute, AttributeKind, AttributeTemplate, DraPartitions, DraSpec
 from ...core.model.names import domain_and_name
 from ...core.model.place import KeyPath
@@ -43,6 +44,7 @@ def dra_spec(model: Entry, resolved: Resolved, parse: Parse, path: KeyPath, repo
         attributes=values,
         unhealthy=block.taints.unhealthy,
         lost=block.taints.lost,
+        extended_resource=_is_nvidia(resolved) if block.extended_resource is None else block.extended_resource,
     )
 
 
@@ -53,6 +55,10 @@ def _default_driver(model: Entry, resolved: Resolved, path: KeyPath, report: Rep
     if problem := slice_syntax.driver_problem(driver):
         report.error((*path, "resource"), f"no driver can be named after the domain: {problem}", "give dra.driver")
     return driver
+
+
+def _is_nvidia(resolved: Resolved) -> bool:
+    return isinstance(resolved.source, VirtualSource) and resolved.source.id_style is IdStyle.NVIDIA
 
 
 def _check_dynamic(resolved: Resolved, path: KeyPath, report: Report) -> None:

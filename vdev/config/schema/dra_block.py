@@ -9,7 +9,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from ...core.model import slice_syntax, template
 from ...core.model.dra import Api, DraPartitions, TaintPolicy
 from ..document.parser import Plain
-from .scalars import STRING, Text, Word, choice, not_empty, one_or_many, without_problem
+from .scalars import STRING, Flag, Text, Word, choice, not_empty, one_or_many, without_problem
 from .section import Section, described, refuse
 
 Advertise = Annotated[list[Annotated[Api, choice(Api)]], one_or_many(STRING), not_empty()]
@@ -103,3 +103,6 @@ class Dra(Section):
     or a version, written {version: 1.2.3}. A name without a domain is in the driver's."""
     taints: Taints = Taints()
     """What a device that fails does to claims."""
+    extended_resource: Flag | None = None
+    """Whether the DeviceClass that `vdev dra classes` makes stands for the entry's resource, so that pods that ask for
+    it get these devices without a claim. Default: true for NVIDIA presets, as with NVIDIA's driver, else false."""

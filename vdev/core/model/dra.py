@@ -56,7 +56,8 @@ class AttributeTemplate(NamedTuple):
 class DraSpec:
     """How the devices of an entry are published in ResourceSlices.
 
-    `unhealthy` is for devices that do not work, `lost` for those that are away.
+    `unhealthy` is for devices that do not work, `lost` for those that are away. `extended_resource`: pods get the whole
+    ones also by the name of the entry's resource, without a claim of their own.
     """
 
     driver: str
@@ -64,3 +65,4 @@ class DraSpec:
     attributes: tuple[AttributeTemplate, ...] = ()
     unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
     lost: TaintPolicy = TaintPolicy.NO_SCHEDULE
+    extended_resource: bool = False

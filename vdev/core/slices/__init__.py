@@ -9,4 +9,5 @@ taints       what a device that fails says to the scheduler
 pools        the pools of a node, with health, and with what only claims keep
 cutting      pools as objects of resource.k8s.io/v1
 publishing   what must be written so that these are what the API server has
+classes      the DeviceClasses that go with the drivers of a file
 """

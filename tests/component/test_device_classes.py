@@ -1,0 +1,71 @@
+"""`vdev dra classes`: printed, or applied to a cluster."""
+
+import asyncio
+import json
+
+import pytest
+import yaml
+
+from vdev.cli import main
+
+FILE = """
+devices:
+  - {name: gpu, resource: nvidia.com/gpu, virtual: {preset: a30}, advertise: dra}
+  - {name: npu, resource: acme.dev/npu, virtual: {}, advertise: [device-plugin, dra]}
+"""
+NAMES = ["gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com", "npu.acme.dev"]
+
+
+@pytest.fixture
+def file(directory):
+    path = directory / "vdev.yaml"
+    path.write_text(FILE)
+    return path
+
+
+async def command(*arguments):
+    """The command, in a thread, since the API server is in this loop."""
+    return await asyncio.to_thread(main, ["dra", *map(str, arguments)])
+
+
+async def test_they_are_printed(file, capsys):
+    assert 0 == await command("classes", file)
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert NAMES == [each["metadata"]["name"] for each in printed]
+    assert 0 == await command("classes", file, "--output", "json")
+    assert printed == json.loads(capsys.readouterr().out)
+    assert 0 == await command("classes", file, "--extended-resources")
+    last = list(yaml.safe_load_all(capsys.readouterr().out))[-1]
+    assert "acme.dev/npu" == last["spec"]["extendedResourceName"]
+
+
+async def test_they_are_applied(file, api_server, kubeconfig, capsys):
+    for _ in range(2):
+        assert 0 == await command("classes", file, "--apply", "--kubeconfig", kubeconfig)
+        assert "".join(f"applied DeviceClass {name}\n" for name in NAMES) == capsys.readouterr().out
+    found = api_server.object("deviceclasses", "gpu.nvidia.com")
+    assert "nvidia.com/gpu" == found["spec"]["extendedResourceName"]
+    assert sorted(NAMES) == sorted(each["metadata"]["name"] for each in api_server.all("deviceclasses"))
+
+
+async def test_what_somebody_else_made_otherwise_is_left(file, api_server, kubeconfig, capsys):
+    theirs = {"metadata": {"name": "npu.acme.dev"}, "spec": {"extendedResourceName": "acme.dev/other"}}
+    await api_server.add("deviceclasses", theirs, manager="helm")
+    assert 1 == await command("classes", file, "--apply", "--extended-resources", "--kubeconfig", kubeconfig)
+    assert "helm" in capsys.readouterr().err
+    assert theirs["spec"] == api_server.object("deviceclasses", "npu.acme.dev")["spec"]
+
+
+async def test_no_cluster_and_no_action(file, capsys, monkeypatch, directory):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(directory))
+    assert 2 == await command("classes", file, "--apply")
+    assert 2 == await command()
+    assert "no action given; expected classes" in capsys.readouterr().err
+
+
+async def test_a_file_without_claims_says_so(directory, capsys):
+    path = directory / "vdev.yaml"
+    path.write_text("devices: [{name: a, resource: a.b/c, virtual: {}}]")
+    assert 0 == await command("classes", path)
+    assert ("", "no entry is advertised by dra\n") == tuple(capsys.readouterr())

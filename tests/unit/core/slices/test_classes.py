@@ -1,0 +1,86 @@
+"""The DeviceClasses of a file."""
+
+import json
+
+from vdev import config
+from vdev.core.slices.classes import device_classes
+
+
+def made(*entries, **how):
+    named = [
+        {"name": f"e{number}", "resource": "acme.dev/npu", "advertise": "dra", "virtual": {}, **entry}
+        for number, entry in enumerate(entries)
+    ]
+    classes, problems = device_classes(config.load_text(json.dumps({"devices": named})).spec, **how)
+    return {each.name: each for each in classes}, [each.message for each in problems]
+
+
+def shown(classes):
+    return [(each.name, each.type, each.resource) for each in classes.values()]
+
+
+def test_nvidias_are_those_of_its_driver():
+    gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}}
+    classes, problems = made(gpu, gpu)
+    assert [
+        ("gpu.nvidia.com", "gpu", "nvidia.com/gpu"),
+        ("mig.nvidia.com", "mig", ""),
+        ("vfio.gpu.nvidia.com", "vfio", ""),
+    ] == shown(classes)
+    assert [] == problems
+    assert {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu.nvidia.com"},
+        "spec": {
+            "selectors": [
+                {
+                    "cel": {
+                        "expression": "device.driver == 'gpu.nvidia.com' && "
+                        "device.attributes['gpu.nvidia.com'].type == 'gpu'"
+                    }
+                }
+            ],
+            "extendedResourceName": "nvidia.com/gpu",
+        },
+    } == classes["gpu.nvidia.com"].document
+
+
+def test_amds_is_that_of_its_driver():
+    classes, _ = made({"resource": "amd.com/gpu", "virtual": {"preset": "mi300x"}})
+    assert "device.driver == 'gpu.amd.com'" == classes["gpu.amd.com"].expression
+    assert [("gpu.amd.com", "", "")] == shown(classes)
+
+
+def test_others_have_one_for_each_resource():
+    cut = {"partitioning": {"slices": 2, "profiles": {"half": {"slices": 1, "memory": 1}}}}
+    classes, _ = made(
+        {},
+        {},
+        {"resource": "acme.dev/Big_one", "virtual": cut, "dra": {"partitions": "dynamic", "extendedResource": True}},
+    )
+    assert [
+        ("npu.acme.dev", "npu", ""),
+        ("big-one.acme.dev", "Big_one", "acme.dev/Big_one"),
+        ("big-one-partition.acme.dev", "Big_one-partition", ""),
+    ] == shown(classes)
+
+
+def test_extended_resources_for_all_by_an_option():
+    classes, _ = made({}, extended=True)
+    assert [("npu.acme.dev", "npu", "acme.dev/npu")] == shown(classes)
+
+
+def test_nothing_for_what_dra_does_not_offer():
+    assert ({}, []) == made({"advertise": "device-plugin"})
+
+
+def test_two_classes_for_one_resource_are_doubtful():
+    _, (said,) = made({}, {"dra": {"driver": "b.dev"}}, extended=True)
+    assert "the DeviceClasses npu.acme.dev and npu.b.dev both stand for acme.dev/npu; the newer one wins" == said
+
+
+def test_one_class_for_two_resources_is_doubtful():
+    driver = {"driver": "x.dev"}
+    _, (said,) = made({"dra": driver}, {"resource": "other.dev/npu", "dra": driver}, extended=True)
+    assert "the DeviceClass npu.x.dev of several entries stands for acme.dev/npu, and not for other.dev/npu" == said
