@@ -1,0 +1,112 @@
+"""Instances of one driver on one record: whatever they are asked, in whatever order, no device is handed out twice."""
+
+import asyncio
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit import dra
+from vdev.core.claims.prepare import Published
+from vdev.dra.claims import ClaimRef, Claims
+from vdev.dra.places import Places
+
+DRIVER = "gpu.acme.dev"
+DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
+RESOURCE = dra.resource(*DEVICES.values())
+SHARED = "gpu-2"
+
+
+class Api:
+    """The claims, by name."""
+
+    def __init__(self, documents):
+        self._documents = documents
+
+    async def get(self, _kind, name, *, namespace):
+        """One of them."""
+        return self._documents[name] | {"namespace": namespace}
+
+
+def _find(_pool, device):
+    return Published(device=DEVICES[device], resource=RESOURCE, shared=device == SHARED)
+
+
+@st.composite
+def _results(draw, number):
+    """What a claim is allocated: one or two devices, some for administration, some in shares."""
+    found = []
+    for place, device in enumerate(
+        draw(st.lists(st.sampled_from(sorted(DEVICES)), min_size=1, max_size=2, unique=True))
+    ):
+        more = {"shareID": f"00000000-0000-4000-8000-{number:06}{place:06}"} if device == SHARED else {}
+        if device != SHARED and draw(st.booleans()):
+            more = {"adminAccess": True}
+        found.append((f"r{place}", device, more))
+    return found
+
+
+def _exclusive(results):
+    """The devices that a claim has for itself."""
+    return {device for _, device, more in results if not more}
+
+
+CALLS = st.tuples(st.sampled_from(["prepare", "unprepare", "restart"]), st.integers(0, 1), st.integers(0, 3))
+
+
+@given(results=st.tuples(*(_results(number) for number in range(4))), calls=st.lists(CALLS, max_size=15))
+def test_no_device_is_handed_out_twice(results, calls):
+    """Two instances, four claims, calls that come again, and restarts: every answer is what the record says."""
+    documents = {
+        f"c{number}": dra.claim(f"c{number}", *each, driver=DRIVER, uid=f"uid-{number}")
+        for number, each in enumerate(results)
+    }
+
+    async def play(directory):
+        places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
+        instances = [Claims(places, Api(documents), _find) for _ in range(2)]
+        prepared = {}
+        for call, instance, number in calls:
+            ref = ClaimRef("default", f"uid-{number}", f"c{number}")
+            if call == "restart":
+                instances[instance] = Claims(places, Api(documents), _find)
+                await instances[instance].restore()
+            elif call == "unprepare":
+                assert {ref.uid: ""} == await instances[instance].unprepare([ref])
+                prepared.pop(number, None)
+            else:
+                answer = (await instances[instance].prepare([ref]))[ref.uid]
+                taken = set().union(*(_exclusive(results[each]) for each in prepared if each != number))
+                refused = bool(taken & _exclusive(results[number])) and number not in prepared
+                assert refused is isinstance(answer, str), answer
+                if not refused:
+                    assert answer == prepared.setdefault(number, answer)
+            files = {each.name for each in (directory / "cdi").glob("*")}
+            assert {f"k8s.{DRIVER}-claim_uid-{each}.json" for each in prepared} == files
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(play(Path(directory)))
+
+
+async def test_a_lock_that_is_not_let_go_is_said_in_time(api, start_driver, kubelet, allocate):
+    """Another instance that hangs, in the middle of a call."""
+    running = await start_driver(api)
+    called = await kubelet.register()
+    claim = await allocate("c", ("r", "gpu-0"))
+    own = kubelet.directory / "plugins" / DRIVER
+    other = os.open(own, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    for call in (called.prepare, called.unprepare):
+        answer = asyncio.ensure_future(call(claim))
+        await running.until(lambda: "another vdev" in running.driver._claims._waits_for)
+        running.clock.advance(41)
+        await answer
+        running.driver._claims._waits_for = ""
+        (found,) = answer.result().values()
+        what = f"{call.__name__}d within 40 s: vdev waits for another vdev that works on claims in {own}"
+        assert f"it was not {what}" == (found if isinstance(found, str) else found.error)
+    os.close(other)
+    assert {""} == {each.error for each in (await called.prepare(claim)).values()}
