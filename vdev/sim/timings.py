@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long the kubelet waits, in seconds. All but the last two are the real kubelet's; `dial`, `pre_start`,
+    """How long the kubelet waits, in seconds. All but `slow` and `bound` are the real kubelet's; `dial`, `pre_start`,
     `get_info`, `notify` and `prepare` (Unprepare too) end a call, `slow` reports one that takes longer, `bound` ends
     one for which the real kubelet would wait for ever.
 
@@ -18,13 +18,13 @@ class Timings:
 
     dial: float = 10.0
     pre_start: float = 30.0
-    get_info: float = 1.0
-    notify: float = 5.0
-    prepare: float = 45.0
     tick: float = 10.0
-    retry: float = 10.0
     boot: float = 1.0
     lead: float = 0.06
     sources: float = 0.9
     slow: float = 1.0
     bound: float = 120.0
+    get_info: float = 1.0
+    notify: float = 5.0
+    prepare: float = 45.0
+    retry: float = 10.0
