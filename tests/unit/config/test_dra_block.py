@@ -157,6 +157,18 @@ def test_devices_that_are_cut_in_one_mode_have_no_dynamic_partitions():
     assert "which the counters of ResourceSlices cannot say; use static" in said
 
 
+@pytest.mark.parametrize(("slices", "fits"), [(31, True), (32, False)])
+def test_a_resource_slice_has_so_many_counters(slices, fits):
+    """One for each memory slice, and one for the limit of the profile."""
+    cut = f"{{partitioning: {{slices: {slices}, profiles: {{one: {{slices: 1, memory: 1, max: 2}}}}}}}}"
+    said = f"{{name: a, resource: a.b/c, virtual: {cut}, advertise: dra, dra: {{partitions: dynamic}}}}"
+    if fits:
+        assert () == loaded(f"devices: [{said}]").problems
+    else:
+        (problem,) = refusals(f"devices: [{said}]")
+        assert "need 33 counters for their slices and limits, and a ResourceSlice has 32; use static" in problem
+
+
 def test_a_device_that_two_apis_count_is_warned_of():
     (said,) = loaded(f"{ENTRY}advertise: [device-plugin, dra]").problems
     assert not said.is_error

@@ -6,6 +6,7 @@ from ...core.model.dra import Attribute, AttributeKind, AttributeTemplate, DraPa
 from ...core.model.names import domain_and_name
 from ...core.model.place import KeyPath
 from ...core.model.template import Template
+from ...core.partitions.counters import MAX_COUNTERS, counters
 from ...core.spec import VirtualSource
 from ..report import Report
 from ..schema.dra_block import Dra, Value, Version
@@ -13,6 +14,7 @@ from ..schema.entry import Entry
 from .templated import Parse
 from .virtual_block import Resolved
 
+_NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
 _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """What makers call their drivers, by the domain under which their device plugins advertise."""
 
@@ -69,6 +71,14 @@ def _check_dynamic(resolved: Resolved, path: KeyPath, report: Report) -> None:
     elif resolved.geometry.whole_device:
         message = "these devices are cut as a whole, in one mode, which the counters of ResourceSlices cannot say"
         report.error(at, message, "use static, with the entry's partitions")
+    else:
+        room = MAX_COUNTERS - (_NVIDIAS_COUNTERS if _is_nvidia(resolved) else 0)
+        needed = len(counters(resolved.geometry).all)
+        if needed > room:
+            message = (
+                f"these devices need {needed} counters for their slices and limits, and a ResourceSlice has {room}"
+            )
+            report.error(at, message, "use static, or a partitioning with fewer slices")
 
 
 def _attribute(value: Value, parse: Parse, path: KeyPath) -> Attribute | Template:

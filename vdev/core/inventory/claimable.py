@@ -36,6 +36,7 @@ def offer(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memor
     entries = spec.on_node(node)
     if not any(entry.dra for entry in entries):
         return NOTHING
+    by = (spec.flags, spec.sharing, spec.gpu_patterns, spec.mig_patterns)
     by_driver: dict[str, list[_Part]] = {}
     ordinals: dict[str, int] = {}  # the next free one of each resource
     for entry in entries:
@@ -43,10 +44,12 @@ def offer(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memor
         ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
         if entry.dra:
             make = partial(_part, spec, entry, raws, first)
-            part = memory.recall("entry offered", (entry.name, first), (spec, raws), make)
+            part = memory.recall("entry offered", (entry.name, first), (*by, entry, raws), make)
             by_driver.setdefault(entry.dra.driver, []).append(part)
     resources = {
-        driver: memory.recall("driver", driver, (spec, *parts), partial(_resource, spec, driver, parts))
+        driver: memory.recall(
+            "driver", driver, (spec.flags, spec.sharing, *parts), partial(_resource, spec, driver, parts)
+        )
         for driver, parts in by_driver.items()
     }
     return Offer(

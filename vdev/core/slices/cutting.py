@@ -64,12 +64,15 @@ def _sets(pool: Pool) -> Iterator[Document]:
 
 
 def _devices(pool: Pool, *, split: bool) -> Iterator[Document]:
-    """Devices that share counters are in one slice, as NVIDIA's driver has them; all others fill slices up."""
+    """Devices that share counters are in one slice, as NVIDIA's driver has them; all others fill slices up.
+
+    Counters beside their devices cannot be in a second slice: there, of devices beyond one slice the last are left out.
+    """
     sets = {each.name: each for each in pool.counters}
     most = MOST_TIGHT if pool.tight else MOST_DEVICES
     for consumed, run in groupby(pool.devices, lambda device: tuple(each.counter_set for each in device.consumes)):
         beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
-        for devices in _batches(run, most):
+        for devices in islice(_batches(run, most), 1 if beside else None):
             yield {**beside, "devices": [device_document(each) for each in devices]}
 
 

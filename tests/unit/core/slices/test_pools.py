@@ -12,6 +12,7 @@ from vdev import config
 from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.decide import Decider, World
 from vdev.core.faults.targets import Afflictions
+from vdev.core.inventory import virtual_devices
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.model.device import Health
 from vdev.core.model.fault_effects import XidError
@@ -419,6 +420,27 @@ def test_the_same_object_while_nothing_changes():
     for more in ({}, {"now": 5.0}, {"afflictions": Afflictions(verdicts={("other.dev/x", "y"): SICK})}):
         plan = decider.decide(World(spec=spec, node=NODE, base=before.base, pools=first.pools, **more))
         assert first.pools is plan.pools
+
+
+def test_a_device_with_more_partitions_than_a_slice_holds():
+    profiles = {f"{size}x": {"slices": size, "memory": size} for size in range(1, 8)}
+    virtual = {"partitioning": {"slices": 16, "profiles": profiles}}
+    made = pool({"virtual": virtual, "dra": {"partitions": "dynamic"}})
+    apart = cutting.objects(made, NODE)
+    assert [0, 64, 28] == [len(each["spec"].get("devices", ())) for each in apart]
+    check_pool(apart)
+    check_pool(cutting.objects(made, NODE, split=False), split=False)
+
+
+def test_an_edit_beside_makes_nothing_anew():
+    one, two = {"virtual": {"count": 3}}, {"virtual": {}, "resource": "b.dev/c"}
+    spec, decider = file(one, two), Decider()
+    found = {each.name: tuple(virtual_devices.devices(each, each.source, NODE)) for each in spec.entries}
+    before = decider.decide(World(spec=spec, node=NODE, base=decider.arrange(spec, NODE, found)))
+    after = file(one, {**two, "dra": {"attributes": {"a": 1}}}).after(spec)
+    plan = decider.decide(World(spec=after, node=NODE, base=decider.arrange(after, NODE, found), pools=before.pools))
+    assert before.pools["acme.dev"] is plan.pools["acme.dev"]
+    assert {"a": 1}.items() <= plain(devices(plan.pools["b.dev"])["e1-0"]).items()
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
