@@ -106,6 +106,18 @@ async def test_selectors_written_for_nvidias_driver(kubelet, start):
     assert [] == kubelet.errors
 
 
+async def test_a_container_that_uses_a_whole_claim_has_the_devices_of_all_requests(kubelet, start):
+    """In one list: a runtime applies the edits of each request, and the last one would win."""
+    await start()
+    wanted = claim("both", exactly(GPU, name="a"), exactly(GPU, name="b", count=2))
+    await kubelet.objects.create("ResourceClaim", wanted)
+    running = await kubelet.run_pod(pod("one", claims=["both"]))
+    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
+    assert 3 == len({*ids})
+    assert [] == kubelet.errors
+
+
 async def test_a_partition(kubelet, start):
     """A static one, by its profile."""
     await start()

@@ -170,6 +170,7 @@ def different_each_time(driver):
     [
         (answer(device_name="gpu-1"), {"prepared-not-allocated", "allocated-not-prepared"}),
         (answer(request_names=["main/sub"]), {"request-name"}),
+        (answer(request_names=["*"]), set()),
         (answer(cdi_device_ids=["nonsense"]), {"cdi-name", "cdi-unresolved"}),
         (answer(cdi_device_ids=["acme.dev/gpu=gone"]), {"cdi-unresolved"}),
         (different_each_time, {"prepare-not-idempotent", "cdi-unresolved"}),
@@ -226,3 +227,16 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert ("acme.dev/gpu=c",) == found.missing
     assert ("GPU: acme.dev/gpu=b sets 'b', which hides 'a'",) == found.overwritten
     assert "broken.json is no CDI spec" in found.problems[0]
+
+
+def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):
+    """What a driver does that knows of it: the list of all devices comes last."""
+    devices = [
+        {"name": name, "containerEdits": {"env": [f"GPU={value}"]}}
+        for name, value in (("a", "0"), ("b", "1,2"), ("all", "0,1,2"))
+    ]
+    spec = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": devices}
+    (tmp_path / "gpu.json").write_text(json.dumps(spec))
+    names = [f"acme.dev/gpu={each['name']}" for each in devices]
+    assert () == cdi_directory.resolve(tmp_path, names).overwritten
+    assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)

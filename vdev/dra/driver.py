@@ -169,7 +169,9 @@ class DraDriver:
         self._look.set()
 
     async def run(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop`; where that was ended by a failure, it may be called again."""
+        self._stopped = False
+        self._servicer.open()
         try:
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._status.run(), name=f"claim status of {self.name}")

@@ -55,8 +55,12 @@ class HealthStreams:
         for event in self._news:
             event.set()
 
+    def open_again(self) -> None:
+        """Let there be streams again."""
+        self._closing = False
+
     def close(self) -> None:
-        """End all streams, for good."""
+        """End all streams, until `open_again`."""
         self._closing = True
         self.poke()
 

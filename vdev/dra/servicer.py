@@ -71,10 +71,15 @@ class DraServicer:
         self.health.poke()
 
     def close(self) -> None:
-        """End streams and hanging calls, for good."""
+        """End streams and hanging calls, until `open`."""
         self._closing = True
         self._poked.set()
         self.health.close()
+
+    def open(self) -> None:
+        """Serve again after `close`."""
+        self._closing = False
+        self.health.open_again()
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         """The RPCs, for a gRPC server on the running loop."""

@@ -198,6 +198,21 @@ async def test_a_path_that_is_too_long_is_said(start_driver, directory):
     assert "the system allows 107: use a shorter --kubelet-dir" in running.driver.problems[0].message
 
 
+async def test_a_driver_that_failed_can_be_run_again(start_driver, kubelet):
+    """With sockets, calls and streams as before."""
+    running = await start_driver(None)
+    running.task.cancel()
+    await asyncio.gather(running.task, return_exceptions=True)
+    assert State.STOPPED is running.driver.state
+    assert [] == kubelet.sockets
+    running.task = asyncio.create_task(running.driver.run(), name="again")
+    await running.until(lambda: kubelet.sockets)
+    stream = (await kubelet.register()).watch()
+    assert not (await stream.read()).devices
+    await running.until(lambda: 1 == running.driver.health_streams)
+    assert State.REGISTERED is running.driver.state
+
+
 async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubelet, allocate, api_server):
     """A driver that stops finishes what it began."""
     running = await start_driver(api)

@@ -11,6 +11,7 @@ from .claim_checkpoint import PreparedDevice
 
 _DRIVER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_DRIVER = 63
+_NAMED = re.compile(r"[A-Za-z0-9]")  # something of a name
 _NO_SERVICE = "code = Unimplemented"
 
 
@@ -57,7 +58,10 @@ def keys(driver: str, method: str, asked: Mapping[str, str], answered: Sequence[
 def prepared(
     driver: str, claim: str, devices: Sequence[PreparedDevice], results: Sequence[Mapping[str, Any]]
 ) -> Iterator[Finding]:
-    """Of the devices of a prepared claim against its allocation."""
+    """Of the devices of a prepared claim against its allocation.
+
+    A request of a name like `*`, which none can have, is meant for containers that use the claim as a whole.
+    """
     allocated = {(each["pool"], each["device"], each.get("shareID") or "") for each in results}
     requests = {each["request"].partition("/")[0] for each in results}
     answered = [(each.pool, each.device, each.share) for each in devices]
@@ -68,7 +72,7 @@ def prepared(
         text = f"claim {claim}: {'/'.join(missing[0]).rstrip('/')} is allocated, but was not prepared"
         yield _error("allocated-not-prepared", driver, text)
     for each in devices:
-        if wrong := [name for name in each.requests if name not in requests]:
+        if wrong := [name for name in each.requests if name not in requests and _NAMED.search(name)]:
             text = f"claim {claim}: request {wrong[0]!r} of device {each.device}: expected of {sorted(requests)}"
             yield _error("request-name", driver, text)
         for name in each.cdi:

@@ -1,7 +1,7 @@
 """What CDI device names put into a container, by the specs of a directory, as a container runtime resolves them.
 
 The runtime refuses a container if a name does not resolve. Where two devices set a variable, the last one wins without
-a word; here that is named.
+a word; here that is named, unless the last value is a list that has all of the earlier one.
 """
 
 import json
@@ -60,15 +60,25 @@ class _Collected:
     env: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, DeviceNode] = field(default_factory=dict)
     mounts: dict[str, Mount] = field(default_factory=dict)
-    overwritten: list[str] = field(default_factory=list)
+    was: list[tuple[str, str]] = field(default_factory=list)  # variables with values that others replaced
+    setter: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def overwritten(self) -> list[str]:
+        """What is lost of variables, in sentences."""
+        return [
+            f"{variable}: {self.setter[variable]} sets {self.env[variable]!r}, which hides {value!r}"
+            for variable, value in self.was
+            if not set(value.split(",")).issubset(self.env[variable].split(","))
+        ]
 
     def add(self, name: str, edits: _Document) -> None:
         """Those of one device, or of all devices of its spec."""
         for line in edits.get("env") or []:
             variable, _, value = str(line).partition("=")
             if self.env.get(variable, value) != value:
-                self.overwritten.append(f"{variable}: {name} sets {value!r}, which hides {self.env[variable]!r}")
-            self.env[variable] = value
+                self.was.append((variable, self.env[variable]))
+            self.env[variable], self.setter[variable] = value, name
         for node in edits.get("deviceNodes") or []:
             host = node.get("hostPath") or node["path"]
             self.nodes[node["path"]] = DeviceNode(host, node["path"], node.get("permissions") or "rwm")
