@@ -70,10 +70,24 @@ def _devices(pool: Pool, *, split: bool) -> Iterator[Document]:
     """
     sets = {each.name: each for each in pool.counters}
     most = MOST_TIGHT if pool.tight else MOST_DEVICES
-    for consumed, run in groupby(pool.devices, lambda device: tuple(each.counter_set for each in device.consumes)):
+    for consumed, run in _runs(pool.devices):
         beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
         for devices in islice(_batches(run, most), 1 if beside else None):
             yield {**beside, "devices": [device_document(each) for each in devices]}
+
+
+def _runs(devices: Iterable[DraDevice]) -> list[tuple[tuple[str, ...], list[DraDevice]]]:
+    """The devices in order, by the counters that they take from; those of one set are together."""
+    runs: list[tuple[tuple[str, ...], list[DraDevice]]] = []
+    of_sets: dict[tuple[str, ...], list[DraDevice]] = {}
+    for consumed, run in groupby(devices, lambda device: tuple(each.counter_set for each in device.consumes)):
+        if consumed in of_sets:
+            of_sets[consumed] += run
+            continue
+        runs.append((consumed, list(run)))
+        if consumed:
+            of_sets[consumed] = runs[-1][1]
+    return runs
 
 
 def _batches(items: Iterable[T], most: int) -> Iterator[list[T]]:

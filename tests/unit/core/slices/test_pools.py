@@ -432,6 +432,19 @@ def test_a_device_with_more_partitions_than_a_slice_holds():
     check_pool(cutting.objects(made, NODE, split=False), split=False)
 
 
+@pytest.mark.parametrize("split", [True, False])
+def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with(split):
+    gpus = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 2}}
+    spec = file({**gpus, "dra": {"partitions": "dynamic"}})
+    before = pools(spec)
+    gone = Afflictions(removed=frozenset({("gpu.nvidia.com", before["gpu.nvidia.com"].devices[1].device.id)}))
+    held = before["gpu.nvidia.com"].devices[1].name
+    made = pools(spec, pools=before, claimed={"gpu.nvidia.com": {held}}, afflictions=gone)["gpu.nvidia.com"]
+    assert made.by_name[held].lost
+    _, written = check_pool(cutting.objects(made, NODE, split=split), split=split)
+    assert made.by_name.keys() == written.keys()
+
+
 def test_an_edit_beside_makes_nothing_anew():
     one, two = {"virtual": {"count": 3}}, {"virtual": {}, "resource": "b.dev/c"}
     spec, decider = file(one, two), Decider()
