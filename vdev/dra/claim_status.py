@@ -59,7 +59,7 @@ class ClaimStatus:
         self._intervals = intervals
         self._clock = clock
         self._claims: dict[str, PreparedClaim] = {}
-        self._health: Mapping[tuple[str, str], DeviceHealth] = {}
+        self._health: Mapping[tuple[str, str], DeviceHealth] | None = None  # None: nothing was said of it yet
         self._due: dict[str, PreparedClaim] = {}  # by uid, those whose status may have to be written
         self._news = asyncio.Event()
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
@@ -73,7 +73,9 @@ class ClaimStatus:
 
     def update_health(self, devices: Health) -> None:
         """This is the health of the published devices."""
-        was, self._health = self._health, {(each.pool, each.device): each for each in devices}
+        was, self._health = self._health or {}, {(each.pool, each.device): each for each in devices}
+        if self._due:
+            self._news.set()
         for claim in self._claims.values():
             if any(was.get(key) != self._health.get(key) for key in _keys(claim)):
                 self._note(claim)
@@ -90,7 +92,7 @@ class ClaimStatus:
             await self._news.wait()
             self._news.clear()
             pause = None
-            for claim in list(self._due.values()):
+            for claim in list(self._due.values()) if self._health is not None else ():
                 del self._due[claim.uid]
                 try:
                     await self._write(claim)
@@ -140,13 +142,13 @@ class ClaimStatus:
         )
 
     def _devices(self, claim: PreparedClaim, there: Mapping[tuple[str, ...], Document]) -> list[dict[str, Any]]:
-        found = []
+        found, health = [], self._health or {}
         for each in {(one.pool, one.device, one.share_id): one for one in claim.devices}.values():
             device: dict[str, Any] = {"driver": self._driver, "pool": each.pool, "device": each.device}
             if each.share_id:
                 device["shareID"] = each.share_id
             before = (there.get(_key(device)) or {}).get("conditions") or ()
-            device["conditions"] = [self._ready(self._health.get((each.pool, each.device)), before)]
+            device["conditions"] = [self._ready(health.get((each.pool, each.device)), before)]
             if each.id:
                 device["data"] = {"id": each.id}
             found.append(device)

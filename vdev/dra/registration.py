@@ -27,7 +27,9 @@ class RegistrationServicer:
         self.refusal = ""
         self.asked = 0
         self._driver = driver
-        self._info = pb.PluginInfo(type=_TYPE, name=driver, endpoint=str(endpoint), supported_versions=SERVICES)
+        self._info = pb.PluginInfo(
+            type=_TYPE, name=driver, endpoint=str(endpoint.absolute()), supported_versions=SERVICES
+        )
         self._on_change = on_change
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
