@@ -2,7 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
+from vdev import config
+from vdev.core.faults import targets
+from vdev.core.faults.schedule import Dice
 from vdev.core.inventory.arrange import arrange
+from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.model.device import DeviceNode, RawDevice
 from vdev.core.model.dra import DraSpec
 from vdev.core.spec import GlobPath, GlobSource, Spec
@@ -47,3 +53,45 @@ def test_sharing_may_name_what_only_claims_get(build):
     claimed = build.entry("a", "a.b/a", listed=False, dra=DRA)
     rules = build.sharing({"name": "a.b/a", "replicas": 2}, {"name": "a.b/mig-1g.5gb", "replicas": 2})
     assert () == build.inventory(claimed, sharing=rules).problems
+
+
+@pytest.mark.parametrize("advertise", ["dra", "[device-plugin, dra]"])
+@pytest.mark.parametrize(
+    ("rule", "hit"),
+    [
+        ("resource: nvidia.com/gpu, devices: [g/1]", {"1"}),
+        ("devices: {profile: 1g.6gb}", {"2:0", "2:1"}),
+        ("devices: [g/2:1]", {"2:1"}),
+        ("devices: [g/2]", {"2:0", "2:1"}),
+        ("devices: {count: 1}", {"0"}),
+    ],
+)
+def test_rules_mean_devices_of_claims_as_they_mean_others(advertise, rule, hit):
+    """By entry, resource, profile, partition; also where the device plugin has the same ones."""
+    text = f"""
+flags: {{migStrategy: mixed}}
+devices:
+- name: g
+  resource: nvidia.com/gpu
+  virtual: {{preset: a30, count: 3}}
+  partitions: {{"2": [1g.6gb, 1g.6gb]}}
+  advertise: {advertise}
+faults: {{rules: [{{name: x, {rule}, health: Unhealthy}}]}}
+"""
+    spec = config.load_text(text).spec
+    stock = inventory(spec, "n")
+    keys = targets.select(spec.faults.rules[0], stock, Dice(0, "n"))
+    (offered,) = stock.claimable.values()
+    found = {offered.by_id[slot].device.ordinal for name, slot in keys if name == offered.name}
+    assert hit == found
+
+
+def test_a_rule_for_a_resource_means_all_that_claims_get_of_its_entries():
+    text = """
+devices:
+- {name: g, resource: a.b/c, virtual: {}, advertise: dra}
+- {name: h, resource: a.b/d, virtual: {}, advertise: dra}
+faults: {rules: [{name: x, devices: {resource: a.b/d}, health: Unhealthy}]}
+"""
+    spec = config.load_text(text).spec
+    assert {("a.b", "h-0")} == targets.select(spec.faults.rules[0], inventory(spec, "n"), Dice(0, "n"))

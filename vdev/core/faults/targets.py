@@ -40,11 +40,14 @@ NONE = Afflictions()
 def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     """The slots of the inventory that the rule means."""
     units: dict[Unit, None] = {}
+    narrowed = rule.resource != "*"
     for name, resource in inventory.everything.items():
-        if rule.concerns(name):
-            narrowed = rule.resource != "*"
+        called = _called(inventory, name)
+        concerned = {each: rule.concerns(each) for each in (name, *called.values())}
+        if any(concerned[each] for each in called.values()) if called else concerned[name]:
             for slot in resource.slots:
-                unit = _unit(rule.selection, name, slot, narrowed=narrowed)
+                known = called.get(slot.device.raw.entry, name)
+                unit = _unit(rule.selection, known, slot, narrowed=narrowed) if concerned[known] else None
                 if unit is not None:
                     units[unit] = None
     chosen = _chosen(list(units), rule.selection, dice, rule.name)
@@ -59,8 +62,9 @@ def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[K
 def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> frozenset[Key]:
     """These slots, and the other slots of the same units that the rule selects."""
     units = {
-        _unit(rule.selection, name, slot, narrowed=rule.resource != "*")
+        _unit(rule.selection, called.get(slot.device.raw.entry, name), slot, narrowed=rule.resource != "*")
         for name, resource in inventory.everything.items()
+        for called in (_called(inventory, name),)
         for slot in resource.slots
         if (name, slot.id) in keys
     }
@@ -70,6 +74,12 @@ def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> 
         for slot in resource.slots
         if not units.isdisjoint(units_of(slot))
     )
+
+
+def _called(inventory: Inventory, name: str) -> Mapping[str, str]:
+    """By entry, the resources that rules know the offers of a driver by; empty for a resource of that name."""
+    offered = inventory.claimable.get(name)
+    return {each: entry.resource for each, entry in offered.entries.items()} if offered else {}
 
 
 def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
