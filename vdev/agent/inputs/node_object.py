@@ -93,7 +93,8 @@ class NodeObject:
 
     def note(self, document: Document) -> None:
         """The Node as the server just answered to a write; a watch tells it later, and first what was before."""
-        self._see(document, self.trouble)
+        if not self._is_old(document):
+            self._see(document, self.trouble)
 
     async def seen(self) -> Document:
         """The Node as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""

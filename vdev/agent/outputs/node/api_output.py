@@ -4,7 +4,8 @@
     the Node changed ───────────────┴─► news ─► work: write what differs ─┬─ done ──► wait for news
                                                                           └─ failed ► a problem, a pause, again
 
-What the server answers to an apply is the Node from then on, however late a watch or the next look tells it.
+A device that flaps writes a burst of changes, then the latest once a second: an API server serves thousands of nodes.
+What that answers to an apply is the Node from then on, however late a watch or the next look tells it.
 
 `work` is a step that the agent repeats (see `steps`): a failure is said, counted and tried again like any other.
 """
@@ -18,9 +19,12 @@ from typing import Any, Protocol
 
 from ....aio.backoff import Backoff
 from ....aio.clock import Clock
+from ....aio.pace import Pace
 from ....core.intervals import Intervals
 from ....kube import NO_SERVER, NODES, Api, Unconfigured
 from ..base import Output
+
+_BURST = 10  # writes of one kind at once, as when a node is drained and cut anew
 
 
 class NodeView(Protocol):
@@ -60,6 +64,7 @@ class ApiOutput(Output):
         self._wants_anew = asyncio.Event()  # something else is wanted than when the last pause began
         self._follows = False
         self._repair = Backoff(access.intervals.repair_node, access.intervals.repair_node_most)
+        self._pace = Pace(access.clock, burst=_BURST, every=access.intervals.write_node)
         self._repairs = 0
         self._repaired_at = float("-inf")
 
@@ -86,8 +91,8 @@ class ApiOutput(Output):
         try:
             if self._is_undone(document):
                 await self._pause_before_repair()
-                document = await self._view.seen()
-            await self._write(document)
+            await self._pace.ready()
+            await self._write(await self._view.seen())
         except BaseException:
             self._news.set()
             raise
@@ -97,6 +102,7 @@ class ApiOutput(Output):
         uid = (document.get("metadata") or {}).get("uid")
         metadata = {**wanted.get("metadata", {}), **({"uid": uid} if uid else {})}
         whole = {**wanted, "metadata": metadata}
+        self._pace.spend()
         subresource = "status" if status else ""
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from ....aio.pace import Pace
 from ....core.decide import Plan
 from ....core.inventory.resources import EMPTY, Inventory
 from ....core.node.happenings import Happening, Xids, of_layouts, of_losses, of_partitions, of_situation, of_xids
@@ -30,6 +31,7 @@ _NAMESPACE = "default"
 _WHO = "vdev"
 _LIFE = 3600.0  # seconds: the API server's default for an Event (--event-ttl)
 _REMEMBERED = 256
+_BURST = 25  # Events at once, as client-go's spam filter has it
 _WAITING = 64  # happenings that wait for the API server; older ones are dropped
 
 
@@ -52,6 +54,7 @@ class NodeEvents(ApiOutput):
 
     def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
         super().__init__(access)
+        self._pace = Pace(access.clock, burst=_BURST, every=access.intervals.write_event)
         self.said = 0
         self.dropped = 0
         self._situation = situation
@@ -108,12 +111,14 @@ class NodeEvents(ApiOutput):
         uid = str((document.get("metadata") or {}).get("uid") or self._node)
         while (happening := self._next()) is not None:
             times = self._waiting[happening]
+            self._pace.spend()
             await self._say(happening, times, uid)
             self.said += times
             if left := self._waiting.get(happening, times) - times:
                 self._waiting[happening] = left
             else:
                 self._waiting.pop(happening, None)
+            await self._pace.ready()
 
     def _next(self) -> Happening | None:
         """The oldest that may be said now: one that was said lately is counted on for a while first."""

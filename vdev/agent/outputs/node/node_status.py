@@ -55,10 +55,10 @@ class NodeStatus(ApiOutput):
         if self._is_there(document, status):
             self.written = True
             return
-        wanted = self._document(status)
-        await self._apply(document, {_STATUS: wanted}, status=True)
-        self._offered = wanted.get("allocatable", {})
-        self.written = True
+        wanted, written = (self._capacity, self._conditions), self._document(status)
+        await self._apply(document, {_STATUS: written}, status=True)
+        self._offered = written.get("allocatable", {})
+        self.written = wanted == (self._capacity, self._conditions)  # or something else is wanted by now
         log.info("node status written", resources=len(self._capacity), conditions=len(self._conditions))
 
     def document(self) -> dict[str, Any]:
