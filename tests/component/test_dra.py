@@ -183,6 +183,23 @@ async def test_an_agent_that_restarts(kubelet, start, api_server):
     assert [] == kubelet.errors
 
 
+async def test_a_driver_that_is_not_wanted_any_more_ends_what_it_began(kubelet, start, start_agent, api_server):
+    """A start without its entries: its claims are unprepared, so that their pods can end; then it goes."""
+    agent = await start()
+    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
+    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await agent.stop()
+    other = "version: v1\ndevices:\n  - {name: x, resource: acme.dev/x, virtual: {count: 1}}\n"
+    agent = await start_agent(other, wait=False)
+    await api_server.until(lambda: ["registered"] == [each["state"] for each in agent.agent.dra.document()])
+    await kubelet.delete_pod("one")
+    await api_server.until(lambda: [] == agent.agent.dra.document())
+    assert [] == kubelet.errors
+    await agent.stop()
+    agent = await start_agent(other)
+    assert [] == agent.agent.dra.document()
+
+
 async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
     """The pod's status says so, new claims avoid it, and it is never dropped; both are over with the failure."""
     agent = await start()

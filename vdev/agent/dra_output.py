@@ -17,6 +17,8 @@ from .steps import Steps
 if TYPE_CHECKING:
     from .dra_side import DraSide
 
+_RECORD = "prepared-claims.json"  # of a DRA driver, as `dra.places` has it
+
 
 class Dra(Output):
     """The drivers and slices of a plan's pools, from `start` on."""
@@ -32,6 +34,7 @@ class Dra(Output):
         self._group: asyncio.TaskGroup | None = None
         self._side: DraSide | None = None
         self._begun = asyncio.Event()
+        self._left: frozenset[str] | None = None
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Serve in this group from now on."""
@@ -40,13 +43,22 @@ class Dra(Output):
     async def settle(self, plan: Plan) -> None:
         """Serve and publish the plan's pools."""
         if self._side is None:
-            if not plan.pools or self._group is None:
+            left = await self._left_claims()
+            if not (plan.pools or left) or self._group is None:
                 return
             make = await asyncio.to_thread(_imported)
             node = await self._node_api.begin()
-            self._side = make(self._options, node, self._group, self._steps, self._metrics, wake=self._due.mark)
+            self._side = make(
+                self._options, node, self._group, self._steps, self._metrics, wake=self._due.mark, left=left
+            )
             self._begun.set()
         await self._side.settle(plan)
+
+    async def _left_claims(self) -> frozenset[str]:
+        """The drivers of an earlier process with claims that are prepared, whether they are wanted now or not."""
+        if self._left is None:
+            self._left = await asyncio.to_thread(_left, self._options.plugin_dir.parent)
+        return self._left
 
     async def work(self) -> None:
         """Write slices when that is due: a step to repeat. Raises ApiServerError."""
@@ -90,6 +102,15 @@ class Dra(Output):
     def document(self) -> list[dict[str, Any]]:
         """The part of the status about it; keys are stable and documented."""
         return self._side.document() if self._side else []
+
+
+def _left(kubelet_dir: Path) -> frozenset[str]:
+    records = [*kubelet_dir.glob(f"plugins/*/{_RECORD}")]
+    if not records:
+        return frozenset()
+    from ..dra.checkpoint import has_claims  # not before there is something that it can read
+
+    return frozenset(path.parent.name for path in records if has_claims(path))
 
 
 def _imported() -> "type[DraSide]":

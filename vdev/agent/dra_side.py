@@ -31,7 +31,11 @@ log = structlog.get_logger(__name__)
 
 
 class DraSide:
-    """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before."""
+    """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before.
+
+    Drivers that are `left` by an earlier process are served until the last of their claims is unprepared, since a pod
+    cannot end before.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class DraSide:
         metrics: Metrics,
         *,
         wake: Callable[[], None],
+        left: Collection[str] = (),
         faults: FaultHooks = NO_FAULTS,
     ) -> None:
         self._options = options
@@ -52,6 +57,7 @@ class DraSide:
         self._wake = wake
         self._faults = faults
         self._pools: Pools = {}
+        self._left = frozenset(left)
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         waits: dict[str, Any] = {"intervals": options.intervals, "clock": options.clock}
@@ -65,14 +71,20 @@ class DraSide:
     async def settle(self, plan: Plan) -> None:
         """Serve the drivers of the plan's pools, and publish these."""
         before, self._pools = self._pools, plan.pools
-        for name in self._drivers.keys() - plan.pools.keys():
+        self._left = frozenset(name for name in self._left if not self._is_idle(name))
+        wanted = plan.pools.keys() | self._left
+        for name in self._drivers.keys() - wanted:
             self._drivers.pop(name).stop()
-        for name in plan.pools.keys() - self._drivers.keys():
+        for name in wanted - self._drivers.keys():
             self._start(name)
         if before is not plan.pools:
             for name, pool in plan.pools.items():
                 self._drivers[name].update([*map(self._health, pool.devices)])
         await self.slices.settle(plan)
+
+    def _is_idle(self, name: str) -> bool:
+        driver = self._drivers.get(name)
+        return driver is not None and driver.is_idle
 
     def _health(self, device: Any) -> DeviceHealth:
         return DeviceHealth(

@@ -71,6 +71,15 @@ class Checkpoint:
         log.error("prepared claims are forgotten", file=str(self.path), reason=wrong)
 
 
+def has_claims(path: Path) -> bool:
+    """Whether a record has claims; one that cannot be used has none. Blocks."""
+    try:
+        text = read_plain(path, limit=MAX_BYTES, follow=False)
+        return bool(text) and bool(_parsed(text or b""))
+    except (HostError, ValueError):
+        return False
+
+
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.lstat()

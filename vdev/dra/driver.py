@@ -133,6 +133,11 @@ class DraDriver:
         return self._claims.prepared
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it has no prepared claims, by its record and not only by hope."""
+        return self._restored and not self._claims.prepared
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """What a person should know."""
         errors = (self._trouble, self._files_trouble, self._registration.refusal, *self._claims.troubles)
