@@ -1,4 +1,4 @@
-"""`vdev sim`: the embedded kubelet alone, for any device plugin to register with."""
+"""`vdev sim`: the embedded kubelet alone, for any device plugin or DRA driver to register with."""
 
 import argparse
 import asyncio
@@ -22,7 +22,10 @@ A file that appears in --pods starts its pods, and removing it ends them. SIGHUP
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--kubelet-dir", type=Path, metavar="DIR", help="its root directory [default: /tmp/vdev-sim]")
-    parser.add_argument("--pods", type=Path, metavar="DIR", help="directory of Pod manifests (*.yaml) to watch")
+    parser.add_argument(
+        "--pods", type=Path, metavar="DIR", help="directory of manifests (*.yaml) to watch: Pods, objects of DRA"
+    )
+    parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="where CDI names of claims are looked up")
     parser.add_argument("--node-name", default="sim-node", metavar="NAME", help="name of the node [default: sim-node]")
     parser.add_argument(
         "--compat",
@@ -54,5 +57,6 @@ def run(args: argparse.Namespace) -> int:
         output=Output(args.output),
         node_name=args.node_name,
         seed=args.seed,
+        cdi_dir=args.cdi_dir,
     )
     return asyncio.run(serve(options))

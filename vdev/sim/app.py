@@ -34,7 +34,9 @@ class Output(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SimOptions:
-    """Options of `vdev sim`. `pods` is a directory of Pod manifests, None for no pods."""
+    """Options of `vdev sim`. `pods` is a directory of manifests, None for no pods; `cdi_dir` is where CDI names of
+    claims are resolved, None for not at all.
+    """
 
     kubelet_dir: Path = DEFAULT_DIRECTORY
     pods: Path | None = None
@@ -42,6 +44,7 @@ class SimOptions:
     output: Output = Output.TEXT
     node_name: str = "sim-node"
     seed: int = 0
+    cdi_dir: Path | None = None
 
 
 async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
@@ -56,6 +59,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         compat=options.compat,
         seed=options.seed,
         host_root="/",
+        cdi_dir=options.cdi_dir,
     )
     again, end = asyncio.Event(), asyncio.Event()
     greeted = False

@@ -1,5 +1,7 @@
 """Pods from a directory of manifests, like static pods: a file is a pod, an edited file is a new pod.
 
+A file may also hold claims, templates, classes and slices of DRA, with a pod or without; they come and go with it.
+
 Stands in for the scheduler, too: a pod waits until the node shows enough of what it asks for, unless its manifest
 names a node; then it goes straight to the kubelet. The directory is polled, so any file system will do.
 """
@@ -15,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
 from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .objects import pod_manifest
@@ -28,11 +31,11 @@ _LARGEST_MANIFEST = 1_000_000  # bytes; a Pod that the API server takes is small
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """One file's pod. `key` is `namespace/name`; a changed file is another value."""
+    """What a file holds: at most one pod, and objects of DRA. A changed file is another value."""
 
     document: Mapping[str, Any]
-    spec: PodSpec
-    bound: bool
+    spec: PodSpec | None
+    objects: tuple[Mapping[str, Any], ...] = ()
 
 
 class PodDirectory:
@@ -45,6 +48,7 @@ class PodDirectory:
         self._seen: dict[str, bytes] = {}
         self._wanted: dict[str, _Wanted] = {}
         self._running: dict[str, str] = {}  # file name -> namespace/name
+        self._made: dict[str, list[tuple[str, str, str]]] = {}  # file name -> kind, name and namespace of objects
         self._said: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -63,8 +67,10 @@ class PodDirectory:
                 self._seen[name] = content
                 self._parse(name, content)
         for name, wanted in self._wanted.items():
-            if name not in self._running:
-                await self._run(name, wanted)
+            await self._make(name, wanted)
+        for name, wanted in self._wanted.items():
+            if name not in self._running and wanted.spec is not None:
+                await self._run(name, wanted.document, wanted.spec)
 
     async def _forget(self, name: str) -> None:
         del self._seen[name]
@@ -73,51 +79,86 @@ class PodDirectory:
         if (key := self._running.pop(name, None)) is not None:
             namespace, _, pod = key.partition("/")
             await self._kubelet.delete_pod(pod, namespace=namespace)
+        for kind, made, where in self._made.pop(name, []):
+            await self._kubelet.objects.delete(kind, made, where)
+
+    async def _make(self, name: str, wanted: _Wanted) -> None:
+        """Create the objects of a file, once."""
+        if name in self._made:
+            return
+        made = self._made[name] = []
+        for document in wanted.objects:
+            try:
+                meta = (await self._kubelet.objects.create(document["kind"], document))["metadata"]
+                made.append((document["kind"], meta["name"], meta.get("namespace", "")))
+            except ApiObjectError as error:
+                self._kubelet.journal.note(ManifestRefused(str(self._path / name), str(error)))
 
     def _parse(self, name: str, content: bytes) -> None:
         try:
-            self._wanted[name] = _pod(name, content)
+            self._wanted[name] = _content(name, content)
         except (yaml.YAMLError, ManifestError, UnicodeDecodeError, AttributeError, RecursionError) as error:
             self._kubelet.journal.note(ManifestRefused(str(self._path / name), str(error)))
 
-    async def _run(self, name: str, wanted: _Wanted) -> None:
-        if not wanted.bound and (short := self._short_of(wanted.spec)):
+    async def _run(self, name: str, document: Mapping[str, Any], spec: PodSpec) -> None:
+        short = [] if spec.node else self._short_of(spec, await self._kubelet.served_by_claims(spec))
+        if short:
             text = f"0/1 nodes are available: {', '.join(f'1 Insufficient {resource}' for resource in short)}."
-            self._say(name, text, PodWaiting(wanted.spec.key, text))
+            self._say(name, text, PodWaiting(spec.key, text))
             return
         try:
-            await self._kubelet.run_pod(wanted.document)
+            await self._kubelet.run_pod(document)
         except ManifestError as error:
             self._say(name, str(error), ManifestRefused(str(self._path / name), str(error)))
             return
         except KubeletPanic:
             pass  # The journal has it; the next start takes the pod up.
-        self._running[name] = wanted.spec.key
+        self._running[name] = spec.key
 
     def _say(self, name: str, text: str, entry: PodWaiting | ManifestRefused) -> None:
         if self._said.get(name) != text:
             self._said[name] = text
             self._kubelet.journal.note(entry)
 
-    def _short_of(self, spec: PodSpec) -> list[str]:
-        """The extended resources of which the node has too little left, as the scheduler counts."""
+    def _short_of(self, spec: PodSpec, served: set[str]) -> list[str]:
+        """The extended resources of which the node has too little left, but for those that claims serve."""
         free = {resource: Decimal(count) for resource, count in self._kubelet.node().allocatable.items()}
         for pod in self._kubelet.pods():
             if not pod.phase.terminal:
                 for resource, amount in pod.spec.requested().items():
                     free[resource] = free.get(resource, Decimal(0)) - amount
-        wanted = {r: amount for r, amount in spec.requested().items() if "/" in r and amount}
+        wanted = {r: amount for r, amount in spec.requested().items() if "/" in r and amount and r not in served}
         return sorted(resource for resource, amount in wanted.items() if amount > free.get(resource, Decimal(0)))
 
 
-def _pod(name: str, content: bytes) -> _Wanted:
-    """The pod of one file. Its UID derives from the file's name and text, so that it survives a restart."""
-    document = yaml.safe_load(content)
+def _content(name: str, content: bytes) -> _Wanted:
+    """What is in one file. The pod's UID derives from the file's name and text, so that it survives a restart."""
+    documents = [each for each in yaml.safe_load_all(content) if each is not None]
+    pods = [each for each in documents if not (isinstance(each, dict) and each.get("kind") in KINDS)]
+    objects = tuple(_object(each) for each in documents if each not in pods)
+    if len(pods) > 1 or not documents:
+        raise ManifestError("expected one v1 Pod, and beside it or instead of it objects of DRA")
+    if not pods:
+        return _Wanted({}, None, objects)
+    document = pods[0]
     if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
         raise ManifestError("expected one v1 Pod")
     document["metadata"].setdefault("uid", str(uuid.uuid5(_UID_SPACE, f"{name}\n{content.decode()}")))
-    spec = pod_manifest.parse(document)
-    return _Wanted(document, spec, bool(document["spec"].get("nodeName")))
+    return _Wanted(document, pod_manifest.parse(document), objects)
+
+
+def _object(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An object of DRA, or a Namespace. Raises ManifestError."""
+    kind, version = document["kind"], document.get("apiVersion")
+    expected = "v1" if kind == NAMESPACE else "resource.k8s.io/v1"
+    if version != expected:
+        raise ManifestError(f"expected a {kind} of {expected}, found {version!r}")
+    meta = document.get("metadata")
+    if not isinstance(meta, dict) or not meta.get("name"):
+        raise ManifestError(f"{kind}: metadata.name: expected a name")
+    if kind != NAMESPACE and not isinstance(document.get("spec"), dict):
+        raise ManifestError(f"{kind} {meta['name']}: spec: expected a mapping")
+    return document
 
 
 def _read(directory: Path) -> dict[str, bytes]:

@@ -85,7 +85,11 @@ class Cluster:
 
     async def concerns(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> bool:
         """Whether a pod has claims, or asks for an extended resource that a DeviceClass has and no device plugin."""
-        return bool(pod.claims or self._extended(pod, await self._classes(), allocatable))
+        return bool(pod.claims or await self.served(pod, allocatable))
+
+    async def served(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> set[str]:
+        """The extended resources of a pod that claims would serve."""
+        return {resource for _, resource, *_ in self._extended(pod, await self._classes(), allocatable)}
 
     async def schedule(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> Bound:
         """Give the pod its claims, allocated and reserved. Raises UnschedulableError with the scheduler's text."""

@@ -24,7 +24,7 @@ from ..journal import Journal, Lifecycle, PodDeleted
 from ..kubelet_clock import Clock, SystemClock
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
-from ..objects.pods import Phase, PodStatus
+from ..objects.pods import Phase, PodSpec, PodStatus
 from ..timings import Timings
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
@@ -225,12 +225,18 @@ class Kubelet(KubeletView):
         """
         self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
-        record = self._store.add(pod_manifest.parse(manifest, serial=self._serial), affinity)
+        spec = pod_manifest.parse(manifest, serial=self._serial)
+        waits = await self._scheduling.concerns(spec)
+        record = self._store.add(spec, affinity, bound=not waits)
         await self._heard()
-        if await self._scheduling.concerns(record) and self.alive:
+        if waits and self.alive:
             await self._scheduling.bind(record)
         await self._admit(record)
         return record.status()
+
+    async def served_by_claims(self, spec: PodSpec) -> set[str]:
+        """The extended resources of a pod that DRA would serve on this node."""
+        return await self._cluster.served(spec, self._node.allocatable())
 
     async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
         """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified.

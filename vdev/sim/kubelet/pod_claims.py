@@ -39,6 +39,7 @@ class Scheduling:
         self._store = store
         self._journal = journal
         self._allocatable = allocatable
+        self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._incomplete: list[Finding] = []
         self.wake: Callable[[], None] = self._changed.set
@@ -64,36 +65,32 @@ class Scheduling:
         self._journal.find(each for each in found if each in self._incomplete)
         self._incomplete = found
 
-    async def concerns(self, pod: PodRecord) -> bool:
-        """Whether a pod needs claims; unless it names its node, it then waits for the scheduler."""
-        if not await self._cluster.concerns(pod.spec, self._allocatable()):
-            return False
-        pod.bound = bool(pod.spec.node)
-        return True
+    async def concerns(self, pod: PodSpec) -> bool:
+        """Whether a pod has to wait for claims."""
+        return await self._cluster.concerns(pod, self._allocatable())
 
     async def bind(self, pod: PodRecord) -> None:
-        """Allocate a pod's claims and bind it, if that can be done now; one that names its node gets no allocation."""
-        if pod.spec.node:
-            await self._bind_to_node(pod)
-            return
-        try:
-            bound = await self._cluster.schedule(pod.spec, self._allocatable())
-        except (UnschedulableError, ApiObjectError) as error:
-            text = f"0/1 nodes are available: 1 {error}."
-            if pod.message != text:
-                self._journal.events.append(Event(pod.spec.key, "FailedScheduling", text))
-            pod.reason, pod.message = "Unschedulable", text
-            pod.tell(self._journal)
-            return
-        self._give(pod, bound)
+        """Give a pod its claims and bind it, if that can be done now.
 
-    async def _bind_to_node(self, pod: PodRecord) -> None:
-        """For a pod that names its node: only the claims of templates are made, and nothing is allocated."""
-        if pod.spec.claims:
+        For one that names its node the claims of templates are made, and nothing is allocated.
+        """
+        async with self._lock:
+            if pod.claims is not None:
+                return
             try:
-                pod.claims = Bound(await self._cluster.claims(pod.spec))
+                if pod.spec.node:
+                    self._give(pod, Bound(await self._cluster.claims(pod.spec)))
+                else:
+                    self._give(pod, await self._cluster.schedule(pod.spec, self._allocatable()))
             except (UnschedulableError, ApiObjectError) as error:
-                self._journal.events.append(Event(pod.spec.key, "FailedResourceClaimCreation", str(error)))
+                self._refused(pod, str(error))
+
+    def _refused(self, pod: PodRecord, error: str) -> None:
+        text = f"0/1 nodes are available: 1 {error}."
+        if pod.message != text:
+            self._journal.events.append(Event(pod.spec.key, "FailedScheduling", text))
+        pod.reason, pod.message = "Unschedulable", text
+        pod.tell(self._journal)
 
     def _give(self, pod: PodRecord, bound: Bound) -> None:
         if self._store.records.get(pod.spec.key) is not pod:

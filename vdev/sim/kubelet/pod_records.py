@@ -112,11 +112,12 @@ class PodStore:
         """Pods that the kubelet process knows and that have not ended, including the one being admitted."""
         return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
 
-    def add(self, spec: PodSpec, affinity: frozenset[int] | None) -> PodRecord:
-        """Create a pod. Raises ManifestError if there is one of that name."""
+    def add(self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True) -> PodRecord:
+        """Create a pod; if not `bound` it waits for claims. Raises ManifestError if there is one of that name."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
-        record = PodRecord(spec, affinity, [ContainerRecord(container) for container in spec.containers])
+        containers = [ContainerRecord(container) for container in spec.containers]
+        record = PodRecord(spec, affinity, containers, bound=bound)
         self.records[spec.key] = record
         return record
 

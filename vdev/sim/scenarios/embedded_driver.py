@@ -9,11 +9,12 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, assert_never
 
+from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..kubelet_clock import LeapClock
@@ -30,7 +31,7 @@ _HOST_NODES = ("null", "zero")
 
 class SimDriver:
     """A node in a temporary directory, as an async context manager. `plugin` creates the plugin under test, `timings`
-    are its kubelet's.
+    are its kubelet's, as are `objects` and `strict`; `kubeconfig` is how the plugin finds the objects' API server.
     """
 
     def __init__(
@@ -39,7 +40,13 @@ class SimDriver:
         *,
         node_name: str = "sim-node",
         timings: Timings | None = None,
+        objects: ApiObjects | None = None,
+        kubeconfig: Path | None = None,
+        strict: bool = False,
     ) -> None:
+        self._objects: ApiObjects = objects or MemoryObjects()
+        self._kubeconfig = kubeconfig
+        self._strict = strict
         self._make_plugin = plugin
         self._timings = timings
         self._node_name = node_name
@@ -61,6 +68,7 @@ class SimDriver:
             state_dir=self._root / "state",
             log=self._root / "plugin.log",
             node_name=self._node_name,
+            kubeconfig=self._kubeconfig,
         )
         self._plugin = self._make_plugin(self._places)
         self._configured = False
@@ -70,6 +78,9 @@ class SimDriver:
             clock=self._clock,
             host_root=self._places.host_root,
             timings=self._timings,
+            objects=self._objects,
+            cdi_dir=self._places.cdi_dir,
+            strict=self._strict,
         )
         await self.kubelet.start()
         return self
@@ -117,6 +128,10 @@ class SimDriver:
                 await self._power_off()
                 await self.kubelet.start()
                 await self._plugin.start()
+            case Action.ROLL_PLUGIN:
+                old, self._plugin = self._plugin, self._make_plugin(self._places)
+                await self._plugin.start()
+                await old.stop()
             case _:
                 assert_never(action)
 
@@ -150,8 +165,9 @@ class SimDriver:
                     await self.change()
 
     async def advance_clock(self, seconds: float) -> None:
-        """Put the kubelet's clock forward."""
+        """Put the kubelet's clock forward, and let what became due run."""
         self._clock.advance(seconds)
+        await self.change()
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
         """Create a pod on the kubelet."""
@@ -160,6 +176,47 @@ class SimDriver:
     async def delete_pod(self, name: str) -> None:
         """Delete a pod."""
         await self.kubelet.delete_pod(name)
+
+    async def force_delete_pod(self, name: str) -> None:
+        """Delete a pod from the API server."""
+        await self.kubelet.delete_pod(name, force=True)
+
+    async def create_object(self, document: Mapping[str, Any]) -> None:
+        """Create an object."""
+        await self._objects.create(document["kind"], document)
+
+    async def delete_object(self, kind: str, name: str, namespace: str) -> None:
+        """Delete an object."""
+        await self._objects.delete(kind, name, namespace)
+
+    async def slices(self, driver: str) -> Sequence[str] | None:
+        """The devices that a driver publishes for the node."""
+        found = [
+            each["spec"]
+            for each in await self._objects.list(SLICE)
+            if (each["spec"]["driver"], each["spec"].get("nodeName")) == (driver, self._node_name)
+        ]
+        if not found:
+            return None
+        newest = max(spec["pool"].get("generation", 0) for spec in found)
+        current = [spec for spec in found if spec["pool"].get("generation", 0) == newest]
+        return [device["name"] for spec in current for device in spec.get("devices") or []]
+
+    async def claim(self, name: str) -> Sequence[str] | None:
+        """The devices allocated to a claim."""
+        claim = await self._objects.get(CLAIM, name, "default")
+        if claim is None:
+            return None
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        return [each["device"] for each in allocation.get("devices", {}).get("results") or []]
+
+    async def drivers(self, driver: str) -> int:
+        """To how many instances of a driver the kubelet is connected."""
+        return sum(each.connected for each in self.kubelet.drivers().get(driver, []))
+
+    async def events(self, pod: str) -> Sequence[str]:
+        """The Warning events on a pod."""
+        return [f"{each.reason}: {each.message}" for each in self.kubelet.events if each.pod == f"default/{pod}"]
 
     async def restart_container(self, pod: str) -> None:
         """Restart the pod's first app container."""

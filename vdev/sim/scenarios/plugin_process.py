@@ -30,6 +30,7 @@ class PluginPlaces:
     state_dir: Path
     log: Path
     node_name: str
+    kubeconfig: Path | None = None
 
     def flags(self) -> tuple[str, ...]:
         """The same places, as options of `vdev run`."""
@@ -41,6 +42,7 @@ class PluginPlaces:
             *("--run-dir", str(self.run_dir)),
             *("--state-dir", str(self.state_dir)),
             *("--node-name", self.node_name),
+            *(("--kubeconfig", str(self.kubeconfig)) if self.kubeconfig is not None else ()),
         )
 
 

@@ -3,7 +3,7 @@
 `scenario_file` reads them, `play` plays them, `embedded_driver` is the embedded node.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -30,6 +30,9 @@ class Capability(Enum):
     REBOOT = "reboot"  # let the node go down and come back, the plugin before the kubelet
     REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, the kubelet before the plugin
     REASONS = "reasons"  # why the plugin calls a device Unhealthy
+    DRA = "dra"  # claims, slices and classes, and a scheduler
+    DRIVERS = "drivers"  # the kubelet's connections to DRA drivers
+    ROLL = "roll"  # a rolling update of the plugin: the new one beside the old
 
 
 class Action(Enum):
@@ -43,6 +46,7 @@ class Action(Enum):
     START_PLUGIN = "startPlugin"
     REBOOT_PLUGIN_FIRST = "rebootPluginFirst"
     REBOOT_KUBELET_FIRST = "rebootKubeletFirst"
+    ROLL_PLUGIN = "rollPlugin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,29 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
+class ForceDeletePod:
+    """The pod of this name is deleted without waiting for its node."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateObject:
+    """A claim, template or class is created."""
+
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """A claim, template, class or slice is deleted; `namespace` is empty for what is in none."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RestartContainer:
     """A pod's first app container dies and is started again."""
 
@@ -91,7 +118,9 @@ class HostNode:
 @dataclass(frozen=True, slots=True)
 class Expect:
     """What must be seen in the end. `pods` has None for a pod that must not exist, `unhealthy` the reasons of devices
-    that must be listed as Unhealthy, by resource and id.
+    that must be listed as Unhealthy, by resource and id. `slices` has the devices that a DRA driver publishes for the
+    node, in any order (None: no slice), `claims` those allocated to a claim (None: no such claim), `drivers` how many
+    instances are connected.
     """
 
     node: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -99,9 +128,24 @@ class Expect:
     registrations: Mapping[str, int] = field(default_factory=dict)
     unhealthy: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     no_error_findings: bool = False
+    slices: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+    claims: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+    drivers: Mapping[str, int] = field(default_factory=dict)
 
 
-Step = Action | EditConfiguration | AdvanceClock | CreatePod | DeletePod | RestartContainer | HostNode | Expect
+Step = (
+    Action
+    | EditConfiguration
+    | AdvanceClock
+    | CreatePod
+    | DeletePod
+    | ForceDeletePod
+    | CreateObject
+    | DeleteObject
+    | RestartContainer
+    | HostNode
+    | Expect
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +153,7 @@ class Scenario:
     """One file. `configuration` is the plugin's first configuration; `pods` are manifests by the name of the pod.
 
     `hardware` says which pieces of hardware a device id stands for; two pods must never have one piece. It is looked at
-    after each step and while an expectation is waited for.
+    after each step and while an expectation is waited for. `objects` are created before the plugin starts.
     """
 
     title: str
@@ -118,6 +162,7 @@ class Scenario:
     pods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     requires: frozenset[Capability] = frozenset()
     hardware: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    objects: tuple[Mapping[str, Any], ...] = ()
 
 
 class Driver(Protocol):
@@ -140,6 +185,15 @@ class Driver(Protocol):
     async def delete_pod(self, name: str) -> None:
         """Delete a pod, at once."""
 
+    async def force_delete_pod(self, name: str) -> None:
+        """Delete a pod from the API server, whatever its node does."""
+
+    async def create_object(self, document: Mapping[str, Any]) -> None:
+        """Create an object of the API server."""
+
+    async def delete_object(self, kind: str, name: str, namespace: str) -> None:
+        """Delete an object of the API server."""
+
     async def restart_container(self, pod: str) -> None:
         """Let the pod's first app container die and start again."""
 
@@ -151,6 +205,18 @@ class Driver(Protocol):
 
     async def pod(self, name: str) -> PodStatus | None:
         """A pod as it is, None if there is none."""
+
+    async def slices(self, driver: str) -> Sequence[str] | None:
+        """The devices of the newest generation of a driver's slices for the node, in order; None without a slice."""
+
+    async def claim(self, name: str) -> Sequence[str] | None:
+        """The devices allocated to a claim of namespace `default`, None if there is no such claim."""
+
+    async def drivers(self, driver: str) -> int:
+        """To how many instances of a driver the kubelet is connected."""
+
+    async def events(self, pod: str) -> Sequence[str]:
+        """The events on a pod, as `reason: message`."""
 
     async def registrations(self, resource: str) -> int:
         """How often a resource was registered since the kubelet started counting."""

@@ -12,10 +12,13 @@ from .scenario import (
     Action,
     AdvanceClock,
     Capability,
+    CreateObject,
     CreatePod,
+    DeleteObject,
     DeletePod,
     EditConfiguration,
     Expect,
+    ForceDeletePod,
     HostNode,
     RestartContainer,
     Scenario,
@@ -23,12 +26,13 @@ from .scenario import (
 )
 
 _E = TypeVar("_E", bound=Enum)
-_POD_KEYS = {"phase", "reason", "message", "containers"}
+_POD_KEYS = {"phase", "reason", "message", "containers", "terminating", "events"}
 _CONTAINER_KEYS = {"devices", "deviceCounts", "deviceHealth", "restarts"}
-_CONTAINER_KEYS |= {"env", "deviceNodes", "mounts", "annotations", "cdiDevices"}
-_POD_STEPS: Mapping[str, type[CreatePod | DeletePod | RestartContainer]] = {
+_CONTAINER_KEYS |= {"env", "deviceNodes", "mounts", "annotations", "cdiDevices", "claims"}
+_POD_STEPS: Mapping[str, type[CreatePod | DeletePod | ForceDeletePod | RestartContainer]] = {
     "createPod": CreatePod,
     "deletePod": DeletePod,
+    "forceDeletePod": ForceDeletePod,
     "restartContainer": RestartContainer,
 }
 
@@ -47,7 +51,7 @@ def load(path: Path) -> Scenario:
 
 def parse(document: Any) -> Scenario:
     """A scenario from its YAML document. Raises ScenarioFormatError."""
-    optional = {"pods", "requires", "hardware"}
+    optional = {"pods", "requires", "hardware", "objects"}
     keys = _keys(document, "the file", required={"title", "configuration", "steps"}, optional=optional)
     pods = {name: _manifest(name, pod) for name, pod in _mapping(keys.get("pods", {}), "pods").items()}
     steps = tuple(_step(step, f"steps[{i}]", pods) for i, step in enumerate(_list(keys["steps"], "steps")))
@@ -57,10 +61,11 @@ def parse(document: Any) -> Scenario:
         for id_, pieces in _mapping(keys.get("hardware", {}), "hardware").items()
     }
     title, configuration = _text(keys["title"], "title"), _text(keys["configuration"], "configuration")
-    return Scenario(title, configuration, steps, pods, requires, hardware)
+    objects = [_object(each, f"objects[{i}]") for i, each in enumerate(_list(keys.get("objects", []), "objects"))]
+    return Scenario(title, configuration, steps, pods, requires, hardware, tuple(objects))
 
 
-def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
+def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:  # noqa: C901, PLR0911  # one case per kind of step
     if not isinstance(document, Mapping) or len(document) != 1:
         raise ScenarioFormatError(f"{where}: expected one step, such as `createPod: name`, found {document!r}")
     ((name, value),) = document.items()
@@ -72,7 +77,12 @@ def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
             return EditConfiguration(_text(value, where))
         case "advanceClock":
             return AdvanceClock(float(value))
-        case "createPod" | "deletePod" | "restartContainer":
+        case "createObject":
+            return CreateObject(_object(value, where))
+        case "deleteObject":
+            which = _keys(value, where, required={"kind", "name"}, optional={"namespace"})
+            return DeleteObject(which["kind"], which["name"], which.get("namespace", ""))
+        case "createPod" | "deletePod" | "forceDeletePod" | "restartContainer":
             if value not in pods:
                 raise ScenarioFormatError(f"{where}: no pod {value!r}; there are {sorted(pods)}")
             return _POD_STEPS[name](value)
@@ -86,7 +96,8 @@ def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
 
 
 def _expect(document: Any, where: str) -> Expect:
-    keys = _keys(document, where, optional={"node", "pods", "registrations", "unhealthy", "findings"})
+    dra = {"slices", "claims", "drivers"}
+    keys = _keys(document, where, optional={"node", "pods", "registrations", "unhealthy", "findings"} | dra)
     node = {}
     for resource, numbers in _mapping(keys.get("node", {}), f"{where}.node").items():
         pair = _keys(numbers, f"{where}.node.{resource}", required={"capacity", "allocatable"})
@@ -103,7 +114,15 @@ def _expect(document: Any, where: str) -> Expect:
         resource: dict(_mapping(reasons, f"{where}.unhealthy.{resource}"))
         for resource, reasons in _mapping(keys.get("unhealthy", {}), f"{where}.unhealthy").items()
     }
-    return Expect(node, pods, registrations, unhealthy, "findings" in keys)
+    slices, claims = ({**_mapping(keys.get(key, {}), f"{where}.{key}")} for key in ("slices", "claims"))
+    drivers = {name: int(n) for name, n in _mapping(keys.get("drivers", {}), f"{where}.drivers").items()}
+    return Expect(node, pods, registrations, unhealthy, "findings" in keys, slices, claims, drivers)
+
+
+def _object(document: Any, where: str) -> Mapping[str, Any]:
+    """An object of DRA; its apiVersion is filled in, and where it is needed the namespace `default`."""
+    found = _keys(document, where, required={"kind", "metadata"}, optional={"apiVersion", "spec", "status"})
+    return {"apiVersion": "resource.k8s.io/v1", **found}
 
 
 def _manifest(name: str, document: Any) -> Mapping[str, Any]:

@@ -1,0 +1,86 @@
+"""Objects of DRA from the directory of manifests, beside pods or alone."""
+
+import asyncio
+
+import pytest
+import yaml
+
+from tests.kit.dra_driver import device, slice_of
+from tests.kit.dra_objects import claim, device_class, pod, template
+from vdev.sim import Phase
+from vdev.sim.journal import ManifestRefused
+from vdev.sim.pod_directory import PodDirectory
+
+
+@pytest.fixture
+async def directory(kubelet, short_dir):
+    """An empty directory that is being watched."""
+    watch = asyncio.create_task(PodDirectory(kubelet, short_dir, interval=0.02).run())
+    yield short_dir
+    watch.cancel()
+    await asyncio.wait([watch])
+
+
+def write(path, *documents):
+    """Put manifests in place at once."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(yaml.safe_dump_all(documents))
+    temporary.rename(path)
+
+
+def phases(kubelet):
+    return {each.name: each.phase for each in kubelet.pods()}
+
+
+async def has(kubelet, kind, *names):
+    """Wait until there are these objects of a kind, and no others."""
+    async with asyncio.timeout(30):
+        while [each["metadata"]["name"] for each in await kubelet.objects.list(kind)] != list(names):
+            await kubelet.journal.next_change(at_most=0.01)
+
+
+async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, directory):
+    """They come together and go together."""
+    await dra(slice_of("acme.dev", [device("gpu-0")]))
+    write(directory / "class.yaml", device_class("acme.dev"))
+    write(directory / "one.yaml", claim("gpu"), pod("one", claims=["gpu"]))
+    await kubelet.wait_until(lambda: phases(kubelet) == {"one": Phase.RUNNING})
+    (directory / "one.yaml").unlink()
+    await kubelet.wait_until(lambda: not kubelet.pods())
+    await has(kubelet, "ResourceClaim")
+    await has(kubelet, "DeviceClass", "acme.dev")
+
+
+async def test_an_extended_resource_does_not_wait_for_a_device_plugin(kubelet, dra, directory):
+    """The class serves it."""
+    await dra(slice_of("acme.dev", [device("gpu-0")]))
+    write(directory / "one.yaml", pod("one", limits={"acme.dev/gpu": "1"}))
+    await kubelet.wait_until(lambda: any("Insufficient" in str(each) for each in kubelet.journal.entries))
+    write(directory / "class.yaml", device_class("acme.dev", extendedResourceName="acme.dev/gpu"))
+    await kubelet.wait_until(lambda: phases(kubelet) == {"one": Phase.RUNNING})
+
+
+async def test_slices_and_templates(kubelet, directory):
+    """Slices stand for a driver that is not there; the pod gets as far as its node."""
+    await kubelet.wait_until(lambda: kubelet.ready)
+    write(directory / "all.yaml", slice_of("acme.dev", [device("gpu-0")]), device_class("acme.dev"), template("gpu"))
+    write(directory / "one.yaml", pod("one", templates=["gpu"]))
+    await kubelet.wait_until(lambda: kubelet.pods() and kubelet.pods()[0].container().waiting == "ContainerCreating")
+    assert "DRA driver acme.dev is not registered" in kubelet.events[-1].message
+
+
+@pytest.mark.parametrize(
+    ("documents", "text"),
+    [
+        ([pod("one"), pod("two")], "expected one v1 Pod"),
+        ([{**claim("gpu"), "apiVersion": "resource.k8s.io/v1beta1"}], "expected a ResourceClaim of resource.k8s.io/v1"),
+        ([{**claim("gpu"), "metadata": {}}], "metadata.name: expected a name"),
+        ([{**claim("gpu"), "spec": None}], "spec: expected a mapping"),
+    ],
+)
+async def test_files_that_are_refused(kubelet, directory, documents, text):
+    """With the file and what is wrong."""
+    write(directory / "bad.yaml", *documents)
+    await kubelet.wait_until(lambda: any(isinstance(each, ManifestRefused) for each in kubelet.journal.entries))
+    (refused,) = (each for each in kubelet.journal.entries if isinstance(each, ManifestRefused))
+    assert text in refused.error
