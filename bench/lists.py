@@ -34,7 +34,7 @@ async def first(run: Run) -> None:
             for _ in range(run.some(40, 5)):
                 ours.append([await _first_seconds(socket)])
                 floor.append([await _first_seconds(empty)])
-            limit = 50.0 if devices == 10_000 else None
+            limit = 5.0 if devices == 10_000 else None
             what = f"{devices:,} devices in {size:,} bytes".replace(",", " ")
             run.add(timed("first list", what, ours, floor, median_limit=limit))
 
@@ -77,7 +77,7 @@ async def reload(run: Run) -> None:
         streams = [await stack.enter_async_context(settled(each)) for each in sockets]
         empty = await stack.enter_async_context(process.floor(here, size=300, directory=here.config.parent))
         yardstick = await stack.enter_async_context(settled(empty))
-        for what, some, limit in (("all 8 resources change", streams, 50.0), ("1 of 8 changes", streams[:1], 50.0)):
+        for what, some, limit in (("all 8 resources change", streams, 25.0), ("1 of 8 changes", streams[:1], 25.0)):
             ours, floor = [], []
             for number in range(run.some(100, 10)):
                 count = 9 if number % 2 == 0 else 8
@@ -123,7 +123,7 @@ async def hotplug(run: Run) -> None:
                 floor[name].append([theirs - begun])
                 await quiet([watched, yardstick])
         for name, _ in actions:
-            run.add(timed("hot-plug", f"a device node {name}", ours[name], floor[name], p99_limit=50.0))
+            run.add(timed("hot-plug", f"a device node {name}", ours[name], floor[name], p99_limit=25.0))
 
 
 def _can_mknod() -> bool:
