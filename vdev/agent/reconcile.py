@@ -14,6 +14,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,7 +28,6 @@ from ..core.model.problem import Problem, errors
 from ..core.repartition import Progresses
 from ..core.retention.holders import Holdings
 from ..core.retention.retain import Dropped, Retired, dropped
-from ..core.slices.pools import Claimed
 from ..core.spec import LabelOutput, Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
@@ -43,6 +43,9 @@ from .options import Options
 from .outputs.base import Output, Stage
 from .outputs.last_good import Kept
 from .steps import Steps
+
+if TYPE_CHECKING:
+    from ..core.slices.pools import Claimed
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +77,7 @@ class Reconciler:
         steps: Steps,
         choices: NodeChoices,
         outputs: Sequence[Output],
-        claimed: Callable[[], Claimed] = dict,
+        claimed: "Callable[[], Claimed]" = dict,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
