@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.kit import quick
-from tests.kit.cluster_objects import ClusterObjects
+from tests.kit.dra_node import dra_kubelet, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
-from vdev.sim import Kubelet, Phase
+from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 
@@ -37,16 +36,12 @@ def config(partitions=STATIC, text=CONFIG):
 @pytest.fixture
 async def kubelet(directory, api_server):
     """A kubelet whose claims and slices are those of the API server."""
-    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
-    objects = ClusterObjects(api_server)
-    options = {"rate_limit": False, "timings": quick.KUBELET, "objects": objects, "cdi_dir": directory / "cdi"}
-    async with Kubelet(directory / "kubelet", node_name="node-1", strict=True, **options) as running:
-        for each in (
-            device_class(GPU, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"),
-            device_class(MIG, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"),
-            device_class(NPU, "device.driver == 'acme.dev'", extendedResourceName="acme.dev/npu"),
-        ):
-            await objects.create("DeviceClass", each)
+    classes = (
+        device_class(GPU, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"),
+        device_class(MIG, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"),
+        device_class(NPU, "device.driver == 'acme.dev'", extendedResourceName="acme.dev/npu"),
+    )
+    async with dra_kubelet(directory, api_server, *classes) as running:
         yield running
 
 
@@ -56,20 +51,10 @@ def start(start_agent, account, api_server, kubelet):
 
     async def start(text=None, **options):
         agent = await start_agent(text or config(), api_server=account, wait=False, fault_injection=True, **options)
-        await ready(agent, api_server)
+        await until_published(agent, api_server)
         return agent
 
     return start
-
-
-async def ready(agent, api_server):
-    """Wait until all drivers are registered and published."""
-
-    def is_ready():
-        rows = agent.agent.dra.document()
-        return rows and all(each["slices"] and each["state"] == "registered" for each in rows)
-
-    await api_server.until(lambda: agent.task.done() or is_ready())
 
 
 async def test_a_claim_of_a_template(kubelet, start, api_server):
@@ -158,7 +143,7 @@ async def test_a_kubelet_that_restarts(kubelet, start, api_server):
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
     first = await kubelet.run_pod(pod("one", templates=["npu"]))
     await kubelet.restart()
-    await ready(agent, api_server)
+    await until_published(agent, api_server)
     await api_server.until(lambda: 2 <= len(api_server.all("resourceslices")))
     second = await kubelet.run_pod(pod("two", templates=["npu"]))
     assert (Phase.RUNNING, "") == (second.phase, second.message)

@@ -1,9 +1,8 @@
 """Each switch under `node` does its work with exactly the permissions that its component in deploy/ gives."""
 
 import pytest
-import yaml
 
-from tests.kit.manifests import DEPLOY
+from tests.kit.manifests import permissions_of
 
 CONFIG = """
 version: v1
@@ -15,19 +14,6 @@ devices:
     labels: {acme.dev/tier: gold}
     conditions: [{type: NpuHealthy}]
 """
-
-
-def rules(component):
-    """The permissions of a component's roles, as the API server of the tests has them."""
-    text = (DEPLOY / "components" / component / "rbac.yaml").read_text()
-    roles = [each for each in yaml.safe_load_all(text) if each["kind"] in ("Role", "ClusterRole")]
-    return {
-        f"{verb} {resource}"
-        for role in roles
-        for rule in role["rules"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 def has_label(_server, node):
@@ -64,7 +50,7 @@ async def test_a_component_is_enough(component, switch, done, start_agent, accou
     status = {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]}
     document = {"metadata": {"name": "node-1", "labels": {"kubernetes.io/os": "linux"}}}
     await api_server.add("nodes", document, manager="kubelet", status=status)
-    api_server.permissions = rules(component)
+    api_server.permissions = permissions_of(component)
     agent = await start_agent(CONFIG.replace("NODE", f"{switch}: true"), api_server=account, wait=False)
     await api_server.until(lambda: done(api_server, api_server.object("nodes", "node-1")))
     assert [] == [each for each in agent.agent.reconciler.problems if each.is_error]

@@ -18,6 +18,7 @@ AGENT = "system:serviceaccount:vdev-system:vdev"
 NO_NODE = "the token names no node; vdev has to use the one that the kubelet mounts into its pod"
 ANOTHER_NODE = 'vdev on node "worker-1" may not change node "worker-2"'
 ANOTHER_EVENT = 'vdev on node "worker-1" may only write Events about this node'
+ANOTHER_SLICE = 'vdev on node "worker-1" may only publish ResourceSlices of this node'
 SPEC = "vdev may not change the spec of a Node, such as its taints"
 ISOLATION = "vdev may not change labels of node-restriction.kubernetes.io, by which pods are kept from nodes"
 ERROR = "an expression failed"  # refuses as well, since the policy says `failurePolicy: Fail`
@@ -90,9 +91,20 @@ def event(name="worker-1", kind="Node"):
     return {"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "default"}, "involvedObject": about}
 
 
+def a_slice(**where):
+    """A ResourceSlice; by default one of the own node."""
+    spec = {"driver": "acme.dev", **(where or {"nodeName": "worker-1"})}
+    metadata = {"name": "00000-acme.dev-worker-1-x7k2p"}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+
+
+THEIRS = a_slice(nodeName="worker-2")
+
+
 def asked(resource, operation="UPDATE", who=None, group=""):
-    """A request about `nodes`, `nodes/status` or `events`."""
+    """A request about `nodes`, `nodes/status`, `events` or `resourceslices`."""
     resource, _, part = resource.partition("/")
+    group = "resource.k8s.io" if resource == "resourceslices" else group
     kind = {"group": group, "version": "v1", "resource": resource}
     return {
         "operation": operation,
@@ -132,6 +144,24 @@ REQUESTS = {
     "the own event given away": (asked("events"), event(), event("worker-2"), ANOTHER_EVENT),
     "an event about a pod of that name": (asked("events", "CREATE"), None, event(kind="Pod"), ANOTHER_EVENT),
     "an event about no name": (asked("events", "CREATE"), None, NAMELESS, ERROR),
+    "a slice of the own node": (asked("resourceslices", "CREATE"), None, a_slice(), ""),
+    "the own slice again": (asked("resourceslices"), a_slice(), a_slice(), ""),
+    "the own slice's end": (asked("resourceslices", "DELETE"), a_slice(), None, ""),
+    "a slice of another node": (asked("resourceslices", "CREATE"), None, THEIRS, ANOTHER_SLICE),
+    "another node's slice again": (asked("resourceslices"), THEIRS, THEIRS, ANOTHER_SLICE),
+    "another node's slice taken over": (asked("resourceslices"), THEIRS, a_slice(), ANOTHER_SLICE),
+    "the own slice given away": (asked("resourceslices"), a_slice(), THEIRS, ANOTHER_SLICE),
+    "another node's slice's end": (asked("resourceslices", "DELETE"), THEIRS, None, ANOTHER_SLICE),
+    "a slice of all nodes": (asked("resourceslices", "CREATE"), None, a_slice(allNodes=True), ANOTHER_SLICE),
+    "a slice of all nodes' end": (asked("resourceslices", "DELETE"), a_slice(allNodes=True), None, ANOTHER_SLICE),
+    "a slice, and no node in the token": (asked("resourceslices", "CREATE", user()), None, a_slice(), NO_NODE),
+    "a slice's end, and no node in the token": (asked("resourceslices", "DELETE", user()), a_slice(), None, NO_NODE),
+    "a slice of another driver": (
+        asked("resourceslices", "CREATE", bound("system:serviceaccount:nvidia:driver")), None, THEIRS, "",
+    ),
+    "the kubelet that wipes": (
+        asked("resourceslices", "DELETE", user("system:node:worker-2")), THEIRS, None, "",
+    ),
     "no extra values": (asked("nodes", who=user()), node(), node(), NO_NODE),
     "no node in the token": (asked("nodes", who=user(other=["worker-1"])), node(), node(), NO_NODE),
     "an event, and no node in the token": (asked("events", "CREATE", user()), None, event(), NO_NODE),

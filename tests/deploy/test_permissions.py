@@ -5,14 +5,20 @@ import yaml
 
 from tests.kit.manifests import DEPLOY, charted, composed, helm, kustomize, one, plain, pod_of, rendered
 
+_DRA = "resource.k8s.io"
 WRITE_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch", "patch")}
+DRIVERS = ("acme.dev", "gpu.amd.com", "gpu.nvidia.com")
+WATCH_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch")}
+DRA = {("", f"resourceslices.{_DRA}", verb) for verb in ("list", "watch", "create", "update", "delete")}
+DRA |= {("", f"resourceclaims.{_DRA}", "get"), ("", f"resourceclaims/status.{_DRA}", "patch")}
+DRA |= {("", f"resourceclaims/driver.{_DRA} {each}", "associated-node:patch") for each in DRIVERS}
 # component: the permissions that it gives as (namespace, resource, verb), and the chart's values that do the same
 COMPONENTS = {
     "node-label": ({("", "nodes", "get")}, {"nodeLabel": {"enabled": True}}),
     "node-labels": (WRITE_NODES, {"node": {"labels": True}}),
     "node-features": (set(), {"node": {"features": True}}),
     "node-status": (
-        {("", "nodes", "get"), ("", "nodes", "list"), ("", "nodes", "watch"), ("", "nodes/status", "patch")},
+        WATCH_NODES | {("", "nodes/status", "patch")},
         {"node": {"status": True}},
     ),
     "node-events": (
@@ -20,16 +26,27 @@ COMPONENTS = {
         {"node": {"events": True}},
     ),
     "mig-config": (WRITE_NODES, {"migConfig": {"enabled": True}}),
+    "dra": (WATCH_NODES | DRA, {"dra": {"enabled": True}}),
     "own-node-only": (set(), {"ownNodeOnly": {"enabled": True}}),
 }
-FEATURES = "/etc/kubernetes/node-feature-discovery/features.d"
+DIRECTORIES = {  # of the host, which a component adds, with the same paths inside
+    "node-features": {"/etc/kubernetes/node-feature-discovery/features.d": "DirectoryOrCreate"},
+    "dra": {
+        "/var/lib/kubelet/plugins": "Directory",
+        "/var/lib/kubelet/plugins_registry": "Directory",
+        "/var/run/cdi": "DirectoryOrCreate",
+    },
+}
 RENDERED = [DEPLOY / "base", *sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))]
 
 by_component = pytest.mark.parametrize("name", COMPONENTS)
 
 
 def granted(objects):
-    """The permissions of the agent's service account: (namespace, resource, verb), each for the core group."""
+    """The permissions of the agent's service account: (namespace, resource, verb).
+
+    A resource has its group, if that is not the core group, and a name, if the permission is for that one alone.
+    """
     account = one(objects, "ServiceAccount")["metadata"]
     roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in objects}
     found = set()
@@ -40,9 +57,12 @@ def granted(objects):
         assert {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]} == subject
         namespace = binding["metadata"].get("namespace", "")
         for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]["rules"]:
-            assert {"apiGroups", "resources", "verbs"} == rule.keys()
-            assert [""] == rule["apiGroups"]
-            found |= {(namespace, resource, verb) for resource in rule["resources"] for verb in rule["verbs"]}
+            assert {"apiGroups", "resources", "verbs"} == rule.keys() - {"resourceNames"}
+            (group,) = rule["apiGroups"]
+            what = [f"{each}.{group}" if group else each for each in rule["resources"]]
+            if "resourceNames" in rule:
+                what = [f"{each} {name}" for each in what for name in rule["resourceNames"]]
+            found |= {(namespace, each, verb) for each in what for verb in rule["verbs"]}
     return found
 
 
@@ -94,12 +114,17 @@ def test_exactly_what_it_needs(name, tmp_path):
 @kustomize
 @by_component
 def test_the_pod_stays_as_it_is(name, tmp_path):
-    """A component changes nothing of the pod but the token; node-features adds one directory of the host."""
+    """A component changes nothing of the pod but the token and the directories it is for; dra adds the pod's uid."""
     before, after = pod_of(rendered(DEPLOY / "base")), pod_of(composed(tmp_path, [name]))
-    if name == "node-features":
-        volume = after["volumes"].pop()
-        assert {"path": FEATURES, "type": "DirectoryOrCreate"} == volume["hostPath"]
-        assert {"name": volume["name"], "mountPath": FEATURES} == after["containers"][0]["volumeMounts"].pop()
+    for path, kind in DIRECTORIES.get(name, {}).items():
+        (volume,) = [each for each in after["volumes"] if each.get("hostPath", {}).get("path") == path]
+        assert {"path": path, "type": kind} == volume["hostPath"]
+        after["volumes"].remove(volume)
+        after["containers"][0]["volumeMounts"].remove({"name": volume["name"], "mountPath": path})
+    if name == "dra":
+        (uid,) = [each for each in after["containers"][0]["env"] if each["name"] == "POD_UID"]
+        assert {"fieldPath": "metadata.uid"} == uid["valueFrom"]["fieldRef"]
+        after["containers"][0]["env"].remove(uid)
     before["automountServiceAccountToken"] = after["automountServiceAccountToken"]
     assert before == after
 
@@ -130,6 +155,18 @@ def test_the_namespace_is_left_to_the_base():
 
 
 @kustomize
+@pytest.mark.parametrize("order", [("cdi", "dra"), ("dra", "cdi")], ids="-".join)
+def test_one_directory_of_cdi(order, tmp_path):
+    """The components cdi and dra have it in common."""
+    pod = pod_of(composed(tmp_path, order))
+    paths = [each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each]
+    mounts = [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]]
+    assert 1 == paths.count("/var/run/cdi") == mounts.count("/var/run/cdi")
+    assert len(paths) == len(set(paths))
+    assert len(mounts) == len(set(mounts))
+
+
+@kustomize
 @helm
 @by_component
 def test_the_chart_gives_the_same(name, tmp_path):
@@ -142,6 +179,15 @@ def test_the_chart_gives_the_same(name, tmp_path):
 def test_the_chart_gives_the_same_together(tmp_path):
     """All values together are all components together."""
     assert plain(composed(tmp_path, COMPONENTS)) == plain(charted(everything()))
+
+
+@helm
+def test_drivers_of_ones_own():
+    """The chart's value names whose devices it may tell of in the status of claims; with none there is no such rule."""
+    for drivers in (["mine.example"], []):
+        found = granted(charted({"dra": {"enabled": True, "drivers": drivers}}))
+        named = {what.partition(" ")[2] for _, what, verb in found if verb.startswith("associated-node:")}
+        assert set(drivers) == named
 
 
 @helm

@@ -81,6 +81,10 @@ class Happened:
     new: dict | None
 
 
+def _anything(_old, _new):
+    """Whatever changes is allowed."""
+
+
 class Objects:
     """All objects, by kind, namespace and name."""
 
@@ -124,17 +128,21 @@ class Objects:
         owners.update((manager, "Update", ""), kind.api_version, {}, document)
         return self._store(kind, namespace, name, {}, document, owners)
 
-    def change(self, kind, namespace, name, new, manager, subresource):
-        """An object after a patch or a PUT, of which the part counts that the subresource is for."""
+    def change(self, kind, namespace, name, new, manager, subresource, *, check=_anything):
+        """An object after a patch or a PUT, of which the part counts that the subresource is for.
+
+        `check` is given the object before and after, and raises Refused.
+        """
         old = self.get(kind, namespace, name)
         new = self._part(kind, old, new, subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
             new = _without_deallocated(old, new)
+        check(old, new)
         owners = self._owners[kind.plural, namespace, name].copy()
         owners.update((manager, "Update", subresource), kind.api_version, old, new)
         return self._store(kind, namespace, name, old, new, owners)
 
-    def replace(self, kind, namespace, name, document, manager, subresource):
+    def replace(self, kind, namespace, name, document, manager, subresource, *, check=_anything):
         """An object after a PUT, which must say which version of it was read."""
         old = self.get(kind, namespace, name)
         metadata = document.get("metadata") or {}
@@ -147,9 +155,9 @@ class Objects:
             text = "the object has been modified; please apply your changes to the latest version and try again"
             said = f'Operation cannot be fulfilled on {kind.full} "{name}": {text}'
             raise Refused(409, "Conflict", said, name=name, kind=kind.plural)
-        return self.change(kind, namespace, name, copy.deepcopy(document), manager, subresource)
+        return self.change(kind, namespace, name, copy.deepcopy(document), manager, subresource, check=check)
 
-    def apply(self, kind, namespace, name, document, manager, subresource, *, force):
+    def apply(self, kind, namespace, name, document, manager, subresource, *, force, check=_anything):
         """An object after a server-side apply."""
         if (document.get("metadata") or {}).get("managedFields"):
             raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
@@ -166,6 +174,7 @@ class Objects:
         new, clashes = owners.apply(whole, kind.api_version, old, applied, force=force)
         if clashes:
             raise _conflict(clashes, kind.api_version)
+        check(old, new)
         if not old:
             self._home(kind, namespace, new.setdefault("metadata", {}))
         return self._store(kind, namespace, name, old, new, owners)

@@ -13,6 +13,7 @@ so that it can hang, stop in the middle of a line, and vanish.
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import socket
 import ssl
@@ -77,7 +78,9 @@ class _Client:
 
 
 class ApiServer:
-    """One server. `tokens` are those it knows; `permissions` those of RBAC ("patch nodes/status"), None: all."""
+    """One server. `tokens` are those it knows; `permissions` those of RBAC ("patch nodes/status", or for objects of one
+    name alone "patch nodes worker-1"), None: all.
+    """
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS):
         self.objects = Objects()
@@ -289,12 +292,33 @@ class ApiServer:
                 raise refused
 
     def _allow(self, verb, kind, resource, namespace, name):
-        if self.permissions is None or f"{verb} {resource}" in self.permissions:
+        if self._may(verb, resource, name):
             return
         where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         what = f'{kind.full} "{name}"' if name else kind.full
         said = f'User "{ME}" cannot {verb} resource "{resource}" in API group "{kind.group}" {where}'
         raise Refused(403, "Forbidden", f"{what} is forbidden: {said}", name=name, kind=kind.plural)
+
+    def _may(self, verb, resource, name):
+        asked = f"{verb} {resource}"
+        return self.permissions is None or not self.permissions.isdisjoint({asked, f"{asked} {name}"})
+
+    def _allow_devices(self, verb, kind, name, old, new):
+        """Since 1.36, who changes what a claim's status says of devices needs a permission of their drivers."""
+        before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
+        if kind.kind != "ResourceClaim" or self.version < (1, 36):
+            return
+        for driver in sorted({each["driver"] for each in (*before, *after)}):
+            same = [each for each in before if each["driver"] == driver] == [
+                each for each in after if each["driver"] == driver
+            ]
+            wanted = f"associated-node:{verb}"
+            if not same and not self._may(wanted, "resourceclaims/driver", driver):
+                text = (
+                    f'changing status.devices requires resource="resourceclaims/driver", verb="[{wanted}]" permission'
+                )
+                text = f"status.devices: Forbidden: {text}: {driver}"
+                raise Refused(422, "Invalid", f'{kind.kind} "{name}" is invalid: {text}', name=name, kind=kind.kind)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -302,19 +326,20 @@ class ApiServer:
         agent = headers.get("user-agent", "").partition("/")[0] or "unknown"
         manager = params.get("fieldManager") or agent
         content_type = headers.get("content-type", "").partition(";")[0]
+        check = functools.partial(self._allow_devices, verb, kind, name)
         if verb == "create":
             _typed(kind, document)
             return 201, self.objects.create(kind, namespace, document, manager)
         if verb == "update":
             _typed(kind, document)
-            return 200, self.objects.replace(kind, namespace, name, document, manager, subresource)
+            return 200, self.objects.replace(kind, namespace, name, document, manager, subresource, check=check)
         if verb == "delete":
             uid = ((document or {}).get("preconditions") or {}).get("uid", "")
             gone = self.objects.delete(kind, namespace, name, uid)
             details = {"name": name, "kind": kind.plural, "uid": gone["metadata"]["uid"]}
             return 200, {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details}
         if content_type == _APPLY:
-            return self._apply(kind, namespace, name, subresource, params, document)
+            return self._apply(kind, namespace, name, subresource, params, document, check)
         if content_type not in _PATCHES:
             text = f"the body of the request was in an unknown format - accepted media types include: {[*_PATCHES]}"
             raise Refused(415, "UnsupportedMediaType", text)
@@ -322,9 +347,9 @@ class ApiServer:
             raise _invalid_option("force", "may not be specified for non-apply patch")
         old = self.objects.get(kind, namespace, name)
         new = _PATCHES[content_type](old, document)
-        return 200, self.objects.change(kind, namespace, name, new, manager, subresource)
+        return 200, self.objects.change(kind, namespace, name, new, manager, subresource, check=check)
 
-    def _apply(self, kind, namespace, name, subresource, params, document):
+    def _apply(self, kind, namespace, name, subresource, params, document, check):
         if not params.get("fieldManager"):
             raise _invalid_option("fieldManager", "is required for apply patch")
         _typed(kind, document)
@@ -335,7 +360,7 @@ class ApiServer:
             self._allow("create", kind, kind.plural, namespace, name)
         force = params.get("force") == "true"
         manager = params["fieldManager"]
-        found = self.objects.apply(kind, namespace, name, document, manager, subresource, force=force)
+        found = self.objects.apply(kind, namespace, name, document, manager, subresource, force=force, check=check)
         return (200 if there else 201), found
 
     # --- lists and watches --------------------------------------------------------------------------------------------

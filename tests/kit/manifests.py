@@ -48,6 +48,19 @@ def charted(values=None, release="vdev"):
     return [each for text in texts for each in yaml.safe_load_all(text) if each]
 
 
+def permissions_of(component):
+    """The permissions of a component's roles as the API server of the tests has them: verb, resource, maybe a name."""
+    objects = yaml.safe_load_all((DEPLOY / "components" / component / "rbac.yaml").read_text())
+    rules = [rule for each in objects if each["kind"] in ("Role", "ClusterRole") for rule in each["rules"]]
+    return {
+        f"{verb} {resource} {name}".strip()
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
 def one(objects, kind):
     """The only object of a kind."""
     (found,) = [each for each in objects if each["kind"] == kind]
@@ -78,7 +91,10 @@ def _kustomization(place, **fields):
 
 
 def plain(objects):
-    """Objects without what only Helm or only kustomize adds: Helm's labels, the namespace object, empty mappings."""
+    """Objects without what only Helm or only kustomize adds: Helm's labels, the namespace object, empty mappings.
+
+    Volumes, mounts and variables are in the order of their names.
+    """
     found = {}
     for each in copy.deepcopy(objects):
         if each["kind"] == "Namespace":
@@ -89,6 +105,10 @@ def plain(objects):
         for labels in places:
             for name in _HELM_LABELS & (labels or {}).keys():
                 del labels[name]
+        if each["kind"] == "DaemonSet":
+            pod = spec["template"]["spec"]
+            for named in (pod["volumes"], pod["containers"][0]["volumeMounts"], pod["containers"][0]["env"]):
+                named.sort(key=lambda one: one["name"])
         if each["kind"] == "ConfigMap":  # the generator of kustomize labels it as well
             each["data"] = {name: text.strip() for name, text in each["data"].items()}
         found[each["kind"], each["metadata"]["name"]] = each

@@ -44,4 +44,17 @@ node-events:
 mig-config:
   - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
 {{- end }}
+{{- if .Values.dra.enabled }}
+dra:
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
+  - {apiGroups: [resource.k8s.io], resources: [resourceslices], verbs: [list, watch, create, update, delete]}
+  - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}
+  - {apiGroups: [resource.k8s.io], resources: [resourceclaims/status], verbs: [patch]}
+  {{- with .Values.dra.drivers }}
+  - apiGroups: [resource.k8s.io]
+    resources: [resourceclaims/driver]
+    resourceNames: {{ toJson . }}
+    verbs: ["associated-node:patch"]
+  {{- end }}
+{{- end }}
 {{- end }}

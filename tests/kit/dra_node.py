@@ -1,0 +1,29 @@
+"""A node for tests of DRA as a whole: a kubelet whose claims and slices are those of the API server."""
+
+import contextlib
+
+from tests.kit import quick
+from tests.kit.cluster_objects import ClusterObjects
+from vdev.sim import Kubelet
+
+
+@contextlib.asynccontextmanager
+async def dra_kubelet(directory, api_server, *classes):
+    """The kubelet of node-1, in a cluster that has these DeviceClasses."""
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    objects = ClusterObjects(api_server)
+    options = {"rate_limit": False, "timings": quick.KUBELET, "objects": objects, "cdi_dir": directory / "cdi"}
+    async with Kubelet(directory / "kubelet", node_name="node-1", strict=True, **options) as running:
+        for each in classes:
+            await objects.create("DeviceClass", each)
+        yield running
+
+
+async def until_published(agent, api_server):
+    """Wait until all drivers of an agent are registered and published."""
+
+    def is_ready():
+        rows = agent.agent.dra.document()
+        return rows and all(each["slices"] and each["state"] == "registered" for each in rows)
+
+    await api_server.until(lambda: agent.task.done() or is_ready())
