@@ -67,7 +67,10 @@ class Scheduling:
 
     async def concerns(self, pod: PodSpec) -> bool:
         """Whether a pod has to wait for claims."""
-        return await self._cluster.concerns(pod, self._allocatable())
+        try:
+            return await self._cluster.concerns(pod, self._allocatable())
+        except ApiObjectError:
+            return False  # it has none itself, and nobody says that a class serves its resources
 
     async def bind(self, pod: PodRecord) -> None:
         """Give a pod its claims and bind it, if that can be done now.

@@ -1,0 +1,57 @@
+"""The embedded kubelet with the tests' API server, which refuses what the real one refuses, and which can be away."""
+
+import pytest
+
+from tests.kit.api_kubelet import DRA_KINDS, ServerObjects
+from tests.kit.api_server import ApiServer
+from tests.kit.dra_driver import device, slice_of
+from tests.kit.dra_objects import claim, device_class, exactly, pod, template
+from vdev.sim import Kubelet, Phase, Timings
+from vdev.sim.journal import SlicesDeleted
+
+
+@pytest.fixture
+async def cluster(clock, cdi_dir):
+    """A kubelet whose objects are an API server's."""
+    async with ApiServer(kinds=DRA_KINDS) as api:
+        timings = Timings(boot=0.01, lead=0.01, sources=0.05)
+        objects = ServerObjects(api)
+        async with Kubelet(clock=clock, timings=timings, objects=objects, cdi_dir=cdi_dir, strict=True) as kubelet:
+            yield kubelet
+
+
+SHARED = device(
+    "s", allowMultipleAllocations=True, capacity={"slots": {"value": "2", "requestPolicy": {"default": "1"}}}
+)
+
+
+async def test_the_server_takes_all_that_is_written(cluster, dra_on):
+    """Slices, claims from templates, allocations with shares, reservations, and their end."""
+    create = cluster.objects.create
+    await create("DeviceClass", device_class("acme.dev"))
+    await create("DeviceClass", device_class("named", extendedResourceName="acme.dev/gpu"))
+    await dra_on(cluster, slice_of("acme.dev", [SHARED, device("gpu-0"), device("gpu-1")]))
+    await create("ResourceClaimTemplate", template("both", exactly(count=2)))
+    await create("ResourceClaim", claim("one"))
+    found = await cluster.run_pod(pod("first", templates=["both"], claims=["one"]))
+    assert Phase.RUNNING is found.phase
+    assert ("acme.dev/sim-node/s", "acme.dev/sim-node/gpu-0") == found.container().claims["both"]
+    await cluster.run_pod(pod("second", limits={"acme.dev/gpu": "1"}))
+    assert Phase.RUNNING is cluster.pod("second").phase
+    await cluster.delete_pod("first")
+    await cluster.delete_pod("second")
+    assert ["one"] == [each["metadata"]["name"] for each in await cluster.objects.list("ResourceClaim")]
+    assert [] == cluster.errors
+
+
+async def test_slices_are_deleted_when_the_server_is_back(cluster, clock, dra_on):
+    """A kubelet that starts without it tries again; pods without claims do not care."""
+    await dra_on(cluster, slice_of("acme.dev", [device("gpu-0")]))
+    cluster.objects.fails = True
+    await cluster.restart()
+    assert Phase.RUNNING is (await cluster.run_pod(pod("one"))).phase
+    assert not any(isinstance(each, SlicesDeleted) for each in cluster.journal.entries)
+    cluster.objects.fails = False
+    await cluster.wait_until(
+        lambda: clock.advance(1) or any(isinstance(each, SlicesDeleted) for each in cluster.journal.entries)
+    )
