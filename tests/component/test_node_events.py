@@ -183,3 +183,22 @@ async def test_a_storm(start_agent, account, api_server, events):
     node = api_server.object
     await api_server.until(lambda: "56 more" in node("nodes", "node-1")["status"]["conditions"][0]["message"])
     assert 26 >= len(api_server.all("events", "default"))
+
+
+async def test_another_node_of_the_same_name(start_agent, account, api_server, events, node):
+    """Its Events are its own: one of the Node before is not counted on."""
+    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
+    await set_health(agent, "npu-1", "Unhealthy")
+    await api_server.until(lambda: "DeviceUnhealthy" in events())
+    await set_health(agent, "npu-1", "Healthy")
+    await api_server.until(lambda: "DeviceHealthy" in events())
+    await api_server.remove("nodes", "node-1")
+    again = await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    await set_health(agent, "npu-1", "Unhealthy")
+    agent.clock.advance(60.0)
+
+    def about():
+        found = [each for each in api_server.all("events", "default") if each["reason"] == "DeviceUnhealthy"]
+        return {each["involvedObject"]["uid"] for each in found}
+
+    await api_server.until(lambda: {node["metadata"]["uid"], again["metadata"]["uid"]} == about())

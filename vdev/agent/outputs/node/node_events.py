@@ -68,6 +68,7 @@ class NodeEvents(ApiOutput):
         self._cancel: Callable[[], object] = lambda: None
         self._waiting: OrderedDict[Happening, int] = OrderedDict()  # and how often each happened since
         self._sent: OrderedDict[Happening, _Sent] = OrderedDict()
+        self._uid = ""  # of the Node that these are about
 
     async def settle(self, plan: Plan) -> None:
         """Note what is new since the last plan."""
@@ -109,6 +110,9 @@ class NodeEvents(ApiOutput):
 
     async def _write(self, document: Mapping[str, Any]) -> None:
         uid = str((document.get("metadata") or {}).get("uid") or self._node)
+        if uid != self._uid:  # another Node of the same name: no Event is about it yet
+            self._uid = uid
+            self._sent.clear()
         while (happening := self._next()) is not None:
             times = self._waiting[happening]
             self._pace.spend()
