@@ -375,10 +375,11 @@ class Reconciler:
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
 
     def _tell(self) -> None:
-        """Log the problems that the last configuration did not have; those of its files have an event of their own."""
+        """Log the problems that the last configuration did not have; others have an event of their own."""
         told, self._told = self._told, frozenset(self.problems)
+        logged = {*self._config.left_out, *self._steps.problems}
         for problem in self.problems:
-            if problem not in told and problem not in self._config.left_out:
+            if problem not in told and problem not in logged:
                 _log("problem in the configuration", problem)
 
 

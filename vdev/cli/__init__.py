@@ -132,7 +132,9 @@ class _Command(_Parser):
 
 
 def _unknown(argument: str, parser: _Parser, command: str) -> str:
-    near = did_you_mean(argument.partition("=")[0], _actions(parser)) if argument.startswith("-") else ""
+    flag = argument.partition("=")[0]
+    known = _actions(parser)
+    near = did_you_mean(flag, known) if argument.startswith("-") and flag not in known else ""  # another action's
     return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
 
 

@@ -81,6 +81,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["xyzzy"], "unknown command 'xyzzy'; expected one of"),
         (["validate"], "FILE"),
         (["validate", "f", "--mig-strateg=x"], "unknown argument '--mig-strateg=x'; did you mean '--mig-strategy'?"),
+        (["node", "show", "--dry-run"], "unknown argument '--dry-run'; see vdev node --help"),
         (["validate", "f", "--mig-strategy=x"], "flag --mig-strategy: 'x' is not allowed"),
         (["validate", "f", "--output=xml"], "xml"),
     ],

@@ -127,3 +127,23 @@ def test_what_nothing_writes_is_a_warning():
         "f:5:3: devices[0].labels: warning: the labels of a are not written; set node.labels to true",
         "f:6:3: devices[0].conditions: warning: the conditions of a are not written; set node.conditions to true",
     ] == [str(each) for each in loaded.problems]
+
+
+def test_labels_that_choose_a_layout_are_not_for_an_entry():
+    """Nor that which tells what became of it; with any entry of the file."""
+    text = """\
+node: {labels: true}
+flags: {migStrategy: mixed}
+devices:
+- {name: b, resource: a.b/c, virtual: {}, labels: {nvidia.com/mig.config.state: success}}
+- name: a
+  resource: nvidia.com/gpu
+  virtual: {preset: a100-sxm4-40gb, count: 1}
+  labels: {nvidia.com/mig.config: all-1g.5gb, nvidia.com/mig: x}
+  partitions: {fromLabel: nvidia.com/mig.config}
+"""
+    state, chooser = refusals(text)
+    assert (
+        "the label nvidia.com/mig.config.state tells what became of nvidia.com/mig.config, which chooses how a" in state
+    )
+    assert "the label nvidia.com/mig.config chooses how a is cut; leave it to whoever cuts the node" in chooser

@@ -1,14 +1,16 @@
 """What entries say about the node: with the switches of the section `node`, and among each other."""
 
 from ...core.model.place import KeyPath
+from ...core.partitions.choice import protocol_of
 from ...core.spec import TrueWhen
 from ..report import Report
 from ..schema.node_section import Node
+from ..schema.partitions import FromLabel
 from .entries import Entries, may_meet
 
 
 def check_node(model: Node, entries: Entries, report: Report) -> None:
-    """Labels and conditions that nothing writes, and conditions that contradict each other."""
+    """Labels and conditions that nothing writes, that contradict each other, or that are not for an entry."""
     known = ("node",) not in report.broken()
     for path, entry in entries:
         if known and entry.labels and model.labels is False:
@@ -17,6 +19,27 @@ def check_node(model: Node, entries: Entries, report: Report) -> None:
             message = f"the conditions of {entry.name} are not written"
             report.warning((*path, "conditions"), message, "set node.conditions to true")
     _conditions(entries, report)
+    _labels(entries, report)
+
+
+def _labels(entries: Entries, report: Report) -> None:
+    """The label that chooses how devices are cut is not for vdev to write, and what became of it not for an entry."""
+    taken: dict[str, tuple[str, str]] = {}
+    for _, entry in entries:
+        if isinstance(entry.partitions, FromLabel):
+            label, name = entry.partitions.from_label, entry.name
+            taken[protocol_of(label).label] = (
+                f"tells what became of {label}, which chooses how {name} is cut",
+                "leave it out",
+            )
+            taken[label] = (
+                f"chooses how {name} is cut",
+                "leave it to whoever cuts the node, and see partitions.default",
+            )
+    for path, entry in entries:
+        for label in entry.labels.keys() & taken.keys():
+            what, hint = taken[label]
+            report.error((*path, "labels", label), f"the label {label} {what}", hint)
 
 
 def _conditions(entries: Entries, report: Report) -> None:

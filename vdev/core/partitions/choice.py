@@ -32,6 +32,11 @@ AMD = Protocol(f"{AMD_LABEL}-state", pending="", failed="failure")
 """As AMD's device-config-manager tells it. Others do as NVIDIA's mig-manager does."""
 
 
+def protocol_of(label: str) -> Protocol:
+    """How it is told what became of the value of a label that chooses a layout."""
+    return AMD if label == AMD_LABEL else Protocol(f"{label}.state")
+
+
 @dataclass(frozen=True, slots=True)
 class NamedLayout:
     """What a layout makes of an entry's devices, by their index; devices that it does not name stay as they are.
@@ -57,7 +62,7 @@ class PartitionChoice:
     @property
     def protocol(self) -> Protocol:
         """How it is told what became of the label's value."""
-        return AMD if self.label == AMD_LABEL else Protocol(f"{self.label}.state")
+        return protocol_of(self.label)
 
     @property
     def state_label(self) -> str:
