@@ -94,8 +94,17 @@ def _with_held(pool: Pool, last: Pool, held: Collection[str]) -> Pool:
     offered = pool.offered
     if not entries.keys() <= offered.entries.keys():
         offered = replace(offered, entries={**entries, **offered.entries})
-    beside = [each for each in pool.devices if not any(_excludes(one, each) for one in kept)]
-    return _with_devices(replace(pool, offered=offered), [*beside, *kept], (*last.counters, *pool.counters))
+    used = {consumed.counter_set for each in kept for consumed in each.consumes}
+    sets = {each.name: each for each in last.counters if each.name in used}
+    recut = {each.name for each in pool.counters if sets.get(each.name, each) != each}
+    beside = [
+        each
+        for each in pool.devices
+        if not any(_excludes(one, each) for one in kept)
+        and recut.isdisjoint(consumed.counter_set for consumed in each.consumes)
+    ]
+    known = (*(each for each in pool.counters if each.name not in sets), *sets.values())
+    return _with_devices(replace(pool, offered=offered), [*beside, *kept], known)
 
 
 def _kept(last: Pool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:
@@ -115,7 +124,7 @@ def _is_same(one: DraDevice, other: DraDevice) -> bool:
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:
     """Whether a device cannot be offered beside one that a claim keeps: it has its name, or a part of it.
 
-    Where both take from one set of counters, the scheduler sees to that.
+    Where both take from one set of counters, the scheduler sees to that, as long as the set is the same.
     """
     if kept.name == other.name:
         return True
