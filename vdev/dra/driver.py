@@ -134,7 +134,7 @@ class DraDriver:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no prepared claims, by its record and not only by hope."""
+        """Whether its record was read, and no claim is prepared."""
         return self._restored and not self._claims.prepared
 
     @property

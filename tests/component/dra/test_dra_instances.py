@@ -91,6 +91,24 @@ def test_no_device_is_handed_out_twice(results, calls):
         asyncio.run(play(Path(directory)))
 
 
+async def test_a_claim_that_cannot_be_remembered_is_not_prepared(directory):
+    """The kubelet asks again; nobody was told that the device is the claim's."""
+    (directory / "plugins").mkdir()
+    (directory / "plugins" / DRIVER).symlink_to("/proc")  # where no file can be made
+    documents = {"c": dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="uid-0")}
+    places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
+    claims = Claims(places, Api(documents), _find)
+    answers = await claims.prepare([ClaimRef("default", "uid-0", "c")])
+    assert f"it cannot be remembered: cannot write {places.checkpoint}: No such file or directory" == answers["uid-0"]
+    assert {} == claims.prepared
+    assert {"uid-0": ""} == await claims.unprepare([ClaimRef("default", "uid-0", "c")])
+    assert [] == [*places.cdi_dir.iterdir()]
+    (directory / "plugins" / DRIVER).unlink()
+    (directory / "plugins" / DRIVER).write_text("a file")
+    answers = await claims.prepare([ClaimRef("default", "uid-0", "c")])
+    assert f"cannot use the directory {places.directory}: File exists" == answers["uid-0"]
+
+
 async def test_a_lock_that_is_not_let_go_is_said_in_time(api, start_driver, kubelet, allocate):
     """Another instance that hangs, in the middle of a call."""
     running = await start_driver(api)

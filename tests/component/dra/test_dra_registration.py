@@ -177,6 +177,26 @@ async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allo
     assert before == await (await kubelet.register()).prepare(claim)
 
 
+async def test_lost_files_that_cannot_be_written_are_a_problem(api, start_driver, kubelet, allocate, cdi_dir):
+    """Containers that restart would not find them; they are there once the directory is."""
+    claim = await allocate("c", ("r", "gpu-0"))
+    first = await start_driver(api)
+    await (await kubelet.register()).prepare(claim)
+    await first.stop()
+    shutil.rmtree(cdi_dir)
+    cdi_dir.write_text("a file")
+    second = await start_driver(api)
+    await second.until(lambda: second.driver.problems)
+    (problem,) = second.driver.problems
+    assert (
+        f"containers of ResourceClaim default/c cannot be started: cannot make the CDI directory {cdi_dir}: File exists"
+    ) == problem.message
+    cdi_dir.unlink()
+    second.driver.recheck()
+    await second.until(lambda: not second.driver.problems)
+    assert [f"k8s.{DRIVER}-claim_{claim['metadata']['uid']}.json"] == [each.name for each in cdi_dir.iterdir()]
+
+
 @pytest.mark.parametrize("pod_uid", ["", OLD])
 @pytest.mark.parametrize("driver", [DRIVER, f"{'a' * 20}.{'b' * 20}.{'c' * 21}"])
 def test_paths_fit_into_a_sockets_name(pod_uid, driver):
