@@ -166,6 +166,49 @@ async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
         release.set()
 
 
+async def test_a_driver_that_hangs_holds_up_no_other_pod(kubelet, dra, driver):
+    """Each pod has a worker of its own."""
+    release = asyncio.Event()
+
+    async def hangs(_request):
+        await release.wait()
+        return v1.NodePrepareResourcesResponse()
+
+    driver.answer_prepare = hangs
+    only_other = device_class("other", "device.driver == 'other.dev'")
+    only_acme = device_class("acme", "device.driver == 'acme.dev'")
+    await dra(slice_of("other.dev", [device("x")]), driver="other.dev")
+    await add(kubelet, only_other, only_acme, claim("slow", exactly("acme")), claim("quick", exactly("other")))
+    slow = asyncio.create_task(kubelet.run_pod(pod("slow", claims=["slow"])))
+    await kubelet.wait_until(lambda: driver.asked("NodePrepareResources"))
+    assert Phase.RUNNING is (await kubelet.run_pod(pod("quick", claims=["quick"]))).phase
+    release.set()
+    assert Phase.PENDING is (await slow).phase
+
+
+async def test_unprepare_comes_after_a_prepare_that_failed(kubelet, driver):
+    """The driver may have done half of it."""
+    driver.prepare_claim = failing("broken")
+    await add(kubelet, claim("gpu"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    await kubelet.delete_pod("one")
+    assert [["gpu"]] == driver.asked("NodeUnprepareResources")
+    assert [] == kubelet.pods()
+
+
+async def test_a_claim_that_was_not_prepared_is_prepared_after_a_restart(kubelet, driver):
+    """The kubelet's file names it, but no device."""
+    sound, driver.prepare_claim = driver.prepare_claim, failing("broken")
+    await add(kubelet, claim("gpu"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    driver.prepare_claim = sound
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: kubelet.drivers() and kubelet.drivers()["acme.dev"][0].connected)
+    await kubelet.restart_container("one")
+    assert Phase.RUNNING is kubelet.pod("one").phase
+    assert "gpu-0" == kubelet.pod("one").container().edits.envs["DRA_MAIN"]
+
+
 async def test_a_driver_that_is_not_there(kubelet):
     """The pod waits; nothing else does."""
     await add(kubelet, device_class("acme.dev"), claim("gpu"), slice_of("acme.dev", DEVICES, name="static"))

@@ -110,6 +110,14 @@ async def test_a_pool_that_stays_incomplete(kubelet, clock):
     assert ["pool-incomplete"] == [each.code for each in kubelet.findings]
 
 
+async def test_slices_of_an_older_generation_that_stay(kubelet, clock):
+    """Nothing is allocated from them, and nobody deletes them."""
+    await kubelet.objects.create("ResourceSlice", of(device("a"), name="old", generation=1))
+    await kubelet.objects.create("ResourceSlice", of(device("a"), name="new", generation=2))
+    await kubelet.wait_until(lambda: clock.advance(10) or kubelet.findings)
+    assert ["pool-outdated"] == [each.code for each in kubelet.findings]
+
+
 @pytest.fixture
 async def driver(kubelet_of, dra_on, driver_slices):
     """A driver on a kubelet that asks everything twice."""

@@ -26,7 +26,7 @@ class PreparedDevice:
 
 @dataclass(slots=True)
 class ClaimInfo:
-    """A claim that the kubelet works with. `drivers` has what each driver answered, nothing before it did."""
+    """A claim that the kubelet works with. `drivers` has what each driver answered, no device before it did."""
 
     uid: str
     name: str
@@ -109,6 +109,6 @@ def _claim(row: dict[str, Any]) -> ClaimInfo:
         )
         for driver, state in (row["DriverState"] or {}).items()
     }
-    return ClaimInfo(
-        row["ClaimUID"], row["ClaimName"], row["Namespace"], set(row["PodUIDs"] or ()), drivers, prepared=True
-    )
+    answered = all(drivers.values())  # a driver without a device has not answered yet
+    pods = set(row["PodUIDs"] or ())
+    return ClaimInfo(row["ClaimUID"], row["ClaimName"], row["Namespace"], pods, drivers, prepared=answered)

@@ -5,7 +5,9 @@ process. The texts of errors are the kubelet's. When a pod is started or retried
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +56,7 @@ class ClaimManager:
         self._unresolved = unresolved
         self._strict = strict
         self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
-        self._lock = asyncio.Lock()
+        self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def restore(self, claims: Iterable[ClaimInfo]) -> None:
         """Take over what an earlier process prepared."""
@@ -83,8 +85,16 @@ class ClaimManager:
 
     async def prepare(self, pod: PodClaims) -> None:
         """Prepare all claims of a pod. Raises ClaimsError."""
-        async with self._lock:  # one pod after the other, so that a shared claim is prepared once
+        async with self._alone([(pod.namespace, name) for name in pod.claims]):
             await self._prepare(pod)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, claims: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
+        """Nobody else works on these claims meanwhile; other pods go on, whatever hangs here."""
+        async with contextlib.AsyncExitStack() as stack:
+            for key in sorted(set(claims)):  # in one order, so that two never wait for each other
+                await stack.enter_async_context(self._locks[key])
+            yield
 
     async def _prepare(self, pod: PodClaims) -> None:
         batches: dict[str, list[ClaimInfo]] = {}
@@ -144,7 +154,9 @@ class ClaimManager:
                 f"{info.uid} still exists (previous pod force-deleted?!)"
             )
         if info is None:
-            info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"])
+            # Every driver is there from the start: Unprepare comes to those as well whose Prepare failed.
+            drivers = {each["driver"]: () for each in claim["status"]["allocation"]["devices"].get("results") or []}
+            info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"], drivers={**drivers})
         return info
 
     async def _ask(self, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
@@ -181,8 +193,9 @@ class ClaimManager:
 
     async def unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
         """Unprepare what no other pod uses of these claims (namespace and name). Raises ClaimsError."""
-        async with self._lock:
-            await self._unprepare(uid, claims)
+        keys = list(claims)
+        async with self._alone(keys):
+            await self._unprepare(uid, keys)
 
     async def _unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
         batches: dict[str, list[ClaimInfo]] = {}

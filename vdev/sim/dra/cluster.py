@@ -194,10 +194,10 @@ class Cluster:
             self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
 
     async def look(self) -> list[Finding]:
-        """Report mistakes in slices; returns what is one only if it stays so, pools that are not complete."""
+        """Report mistakes in slices; returns what is one only if it stays so."""
         slices = await self._objects.list(SLICE)
         self._journal.find(slice_lint.slices(slices))
-        return list(slice_lint.incomplete(slices))
+        return list(slice_lint.lasting(slices))
 
 
 def _for(claim: Document, pod: PodSpec) -> str:

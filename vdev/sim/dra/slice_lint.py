@@ -237,8 +237,8 @@ def _undefined(driver: str, name: str, current: Sequence[Document]) -> Iterator[
                         yield _error("counter-too-small", driver, f"{which} has less than this one device consumes")
 
 
-def incomplete(found: Iterable[Document]) -> Iterator[Finding]:
-    """Of pools that stay incomplete: fewer or more slices at the newest generation than they say."""
+def lasting(found: Iterable[Document]) -> Iterator[Finding]:
+    """Of what is a mistake only if it stays: pools with slices of an older generation, too few slices, or too many."""
     pools: dict[tuple[str, str], list[Document]] = defaultdict(list)
     for each in found:
         pools[each["spec"]["driver"], each["spec"]["pool"]["name"]].append(each["spec"]["pool"])
@@ -249,6 +249,9 @@ def incomplete(found: Iterable[Document]) -> Iterator[Finding]:
         if len(current) != expected:
             text = f"pool {name}: {len(current)} slices of generation {newest}, but resourceSliceCount is {expected}"
             yield _error("pool-incomplete", driver, text)
+        if old := len(members) - len(current):
+            text = f"pool {name}: {old} slices are older than generation {newest}, and nobody deletes them"
+            yield _error("pool-outdated", driver, text)
 
 
 def _error(code: str, driver: str, message: str) -> Finding:

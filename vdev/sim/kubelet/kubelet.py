@@ -97,6 +97,7 @@ class Kubelet(KubeletView):
             self._cluster, self._store, journal=self.journal, allocatable=self._node.allocatable
         )
         self._scheduler: asyncio.Task[None] | None = None
+        self._admissions: set[asyncio.Task[None]] = set()
         self._stop_listening: Callable[[], None] | None = None
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -296,10 +297,15 @@ class Kubelet(KubeletView):
             await self._work(self._workers.add(record))
 
     async def _schedule(self) -> None:
-        """Bind the pods that wait, whenever something changed."""
+        """Bind the pods that wait, whenever something changed. None waits for what another one's driver does."""
+        async for record in self._scheduling.bound():
+            task = asyncio.create_task(self._admit_bound(record), name=f"admit {record.spec.key}")
+            self._admissions.add(task)
+            task.add_done_callback(self._admissions.discard)
+
+    async def _admit_bound(self, record: PodRecord) -> None:
         with contextlib.suppress(KubeletPanic):  # the journal has it
-            async for record in self._scheduling.bound():
-                await self._admit(record)
+            await self._admit(record)
 
     async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
         """Wait as long as the pod sources take, then admit the pods. Returns a panic, for those who wait."""
@@ -326,7 +332,7 @@ class Kubelet(KubeletView):
         if self._stop_listening is not None:
             self._stop_listening()
         scheduler, self._scheduler = self._scheduler, None
-        if scheduler is not None and scheduler is not asyncio.current_task():
+        if scheduler is not None:
             scheduler.cancel()
             await asyncio.wait([scheduler])
         try:

@@ -41,7 +41,7 @@ class Scheduling:
         self._allocatable = allocatable
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._incomplete: list[Finding] = []
+        self._seen: list[Finding] = []
         self.wake: Callable[[], None] = self._changed.set
 
     async def bound(self) -> AsyncIterator[PodRecord]:
@@ -57,13 +57,13 @@ class Scheduling:
                     yield pod
 
     async def look_again(self) -> None:
-        """Report pools that were not complete at the last of these looks and still are not."""
+        """Report what was wrong with pools at the last of these looks, and still is."""
         try:
             found = await self._cluster.look()
         except ApiObjectError:
             return
-        self._journal.find(each for each in found if each in self._incomplete)
-        self._incomplete = found
+        self._journal.find(each for each in found if each in self._seen)
+        self._seen = found
 
     async def concerns(self, pod: PodSpec) -> bool:
         """Whether a pod has to wait for claims."""
@@ -114,14 +114,17 @@ class PodClaimWork:
         self._cluster = cluster
         self._store = store
         self._journal = journal
-        self._lock = asyncio.Lock()
+
+    def are_there(self, pod: PodRecord) -> bool:
+        """Whether all claims of a pod are prepared."""
+        return self._dra.is_prepared(_of(pod)) and not (pod.spec.claims and pod.claims is None)
 
     async def prepare(self, pod: PodRecord) -> bool:
         """Prepare a pod's claims; False if it has to wait, with an event that says why."""
         claims = _of(pod)
         if pod.spec.claims and pod.claims is None:
             return self._refused(pod, "prepare dynamic resources: the ResourceClaims of the pod were not created yet")
-        if not claims.claims or self._dra.is_prepared(claims):
+        if self.are_there(pod):
             return True
         try:
             await self._dra.prepare(claims)
@@ -142,29 +145,28 @@ class PodClaimWork:
 
     async def end(self, pod: PodRecord) -> bool:
         """Unprepare and release the claims of a pod that has ended, and forget a deleted one; False to try again."""
-        async with self._lock:
-            if pod.claims is None and not pod.terminating:
-                return True
-            try:
-                await self._dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in _of(pod).claims])
-            except ClaimsError as error:
-                if pod.terminating:
-                    pod.message = str(error)
-                pod.tell(self._journal)
-                return False
-            await self._cluster.release(pod.spec)
-            pod.claims = None
-            if pod.terminating and self._store.records.get(pod.spec.key) is pod:
-                del self._store.records[pod.spec.key]
-                self._journal.note(PodDeleted(pod.status()))
+        if pod.claims is None and not pod.terminating:
             return True
+        try:
+            await self._dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in _of(pod).claims])
+            await self._cluster.release(pod.spec)
+        except (ClaimsError, ApiObjectError) as error:
+            if pod.terminating:
+                pod.message = str(error)
+            pod.tell(self._journal)
+            return False
+        pod.claims = None
+        if pod.terminating and self._store.records.get(pod.spec.key) is pod:
+            del self._store.records[pod.spec.key]
+            self._journal.note(PodDeleted(pod.status()))
+        return True
 
     async def forced(self, pod: PodRecord) -> None:
         """A pod that is gone from the API server: its claims are released at once, and unprepared if that works."""
-        await self._cluster.release(pod.spec)
         try:
+            await self._cluster.release(pod.spec)
             await self._dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in _of(pod).claims])
-        except ClaimsError:
+        except (ClaimsError, ApiObjectError):
             self._journal.changed()  # the next look for pods that are gone tries again
 
     def show(self, pod: PodRecord, container: ContainerRecord) -> None:

@@ -110,8 +110,11 @@ class PodWorkers:
         await self._claims.forced(pod)
 
     async def restart(self, pod: PodRecord, container: ContainerRecord) -> None:
-        """Start a container that died, with the Allocate response of the pod's admission."""
+        """Start a container that died, with what its pod got at its admission and its start."""
         container.running = container.done = False
+        if not self._claims.are_there(pod):
+            await self.sync(pod)
+            return
         await self._start(pod, container)
         self.update(pod)
 
