@@ -16,6 +16,8 @@ OVERLAYS = sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.
 ALL = [DEPLOY / "base", *OVERLAYS]
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 STATE_DIR = "/var/lib/vdev"
+CDI_DIR = "/var/run/cdi"
+DRA_DIRS = {"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry"}
 
 by_name = pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
 
@@ -49,14 +51,14 @@ def test_least_privilege(directory):
 @by_name
 def test_only_the_host_paths_that_are_needed(directory):
     """The kubelet's two directories, our own, and what the overlay is for; the host's devices are read-only."""
-    extra = {"host-devices": {"/dev", "/sys"}, "cdi": {"/var/run/cdi"}, "kind": {"/var/run/cdi"}}
+    extra = {"host-devices": {"/dev", "/sys"}, "cdi": {CDI_DIR}, "kind": {CDI_DIR}, "dra": {CDI_DIR, *DRA_DIRS}}
     wanted = {PLUGIN_DIR, "/var/lib/kubelet/pod-resources", STATE_DIR} | extra.get(directory.name, set())
     pod = pod_of(rendered(directory))
     paths = {each["hostPath"]["path"]: each["name"] for each in pod["volumes"] if "hostPath" in each}
     assert wanted == paths.keys()
     mounts = {each["name"]: each for each in pod["containers"][0]["volumeMounts"]}
     writable = {path for path, name in paths.items() if not mounts[name].get("readOnly")}
-    assert writable == {PLUGIN_DIR, STATE_DIR} | ({"/var/run/cdi"} & wanted)
+    assert writable == {PLUGIN_DIR, STATE_DIR} | ({CDI_DIR, *DRA_DIRS} & wanted)
 
 
 @kustomize
@@ -95,6 +97,16 @@ def test_configurations_are_good(directory):
                 assert () == config.load_text(text, name, partial=False).errors
 
 
+def test_device_classes_are_those_of_the_configuration(capsys):
+    """The classes of the overlay dra are what `vdev dra classes` makes of its file."""
+    from vdev import cli
+
+    directory = DEPLOY / "overlays" / "dra"
+    assert 0 == cli.main(["dra", "classes", str(directory / "default.yaml")])
+    _, text = (directory / "device-classes.yaml").read_text().split("\n", 1)
+    assert text == capsys.readouterr().out
+
+
 @kustomize
 @by_name
 def test_the_command_line_is_known(directory):
@@ -116,38 +128,36 @@ _INFO = 1  # Helm's severity of "icon is recommended"
 
 def files_of(directory):
     """The configuration files of an overlay, as values of the chart."""
-    return {path.name: path.read_text() for path in directory.glob("*.yaml") if path.name != "kustomization.yaml"}
+    others = {"kustomization.yaml", "device-classes.yaml", "config.yaml"}  # the last is NVIDIA's
+    return {path.name: path.read_text() for path in directory.glob("*.yaml") if path.name not in others}
+
+
+VALUES = {  # by overlay: the values that make the chart the same, apart from its files
+    "cdi": {"cdi": {"enabled": True}},
+    "host-devices": {"hostDevices": {"enabled": True}},
+    "dra": {"dra": {"enabled": True}, "ownNodeOnly": {"enabled": True}},
+    "schedulers": {"node": {"labels": True, "status": True, "events": True}, "ownNodeOnly": {"enabled": True}},
+    "kind": {
+        "image": {"tag": "dev"},
+        "nodeLabel": {"enabled": True},
+        "cdi": {"enabled": True},
+        "extraArgs": ["--device-list-strategy=envvar"],
+    },
+    "nvidia-compat": {
+        "extraArgs": ["--config-file=/etc/nvidia/config.yaml"],
+        "extraVolumes": [{"name": "nvidia-config", "configMap": {"name": "nvidia-config"}}],
+        "extraVolumeMounts": [{"name": "nvidia-config", "mountPath": "/etc/nvidia", "readOnly": True}],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+    },
+}
 
 
 def values_of(directory):
-    """The values that make the chart the same as an overlay."""
-    match directory.name:
-        case "base":
-            return {}
-        case "cdi":
-            return {"cdi": {"enabled": True}}
-        case "host-devices":
-            return {"hostDevices": {"enabled": True}, "config": files_of(directory)}
-        case "schedulers":
-            node = {"labels": True, "status": True, "events": True}
-            return {"node": node, "ownNodeOnly": {"enabled": True}, "config": files_of(directory)}
-        case "kind":
-            return {
-                "image": {"tag": "dev"},
-                "nodeLabel": {"enabled": True},
-                "cdi": {"enabled": True},
-                "extraArgs": ["--device-list-strategy=envvar"],
-                "config": files_of(directory),
-            }
-        case "nvidia-compat":
-            return {
-                "config": {"default.yaml": (directory / "default.yaml").read_text()},
-                "extraArgs": ["--config-file=/etc/nvidia/config.yaml"],
-                "extraVolumes": [{"name": "nvidia-config", "configMap": {"name": "nvidia-config"}}],
-                "extraVolumeMounts": [{"name": "nvidia-config", "mountPath": "/etc/nvidia", "readOnly": True}],
-                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-            }
-    raise AssertionError(f"no values for overlay {directory.name}")
+    """The values that make the chart the same as an overlay, or as the base."""
+    if directory.name == "base":
+        return {}
+    files = files_of(directory)
+    return VALUES[directory.name] | ({"config": files} if files else {})
 
 
 @helm
@@ -155,8 +165,8 @@ def values_of(directory):
 @by_name
 def test_chart_is_the_same(directory):
     """The chart renders the same objects as each overlay; there is no second truth."""
-    ours = plain(rendered(directory))
-    ours.pop(("ConfigMap", "nvidia-config"), None)  # the user's own, which the chart leaves to them
+    theirs = ("nvidia-config", "DeviceClass")  # the user's own, which the chart leaves to them
+    ours = {key: each for key, each in plain(rendered(directory)).items() if not {*key} & {*theirs}}
     assert ours == plain(charted(values_of(directory)))
 
 

@@ -23,7 +23,10 @@ from vdev.control import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
-OVERLAYS = ["base", *(f"overlays/{name}" for name in ("host-devices", "nvidia-compat", "cdi", "schedulers", "kind"))]
+OVERLAYS = [
+    "base",
+    *(f"overlays/{name}" for name in ("host-devices", "nvidia-compat", "cdi", "schedulers", "dra", "kind")),
+]
 TOOLS = ("kubectl", "unshare", "setpriv", "mount", "chroot")
 PATIENCE = 60
 
@@ -118,7 +121,13 @@ class Pod:
         drops = ["--bounding-set=-all", "--inh-caps=-all"] if secure["capabilities"]["drop"] == ["ALL"] else []
         drops += [] if secure["allowPrivilegeEscalation"] else ["--no-new-privs"]
         drops += [f"--reuid={self.spec['securityContext']['runAsUser']}", "--clear-groups"]
-        environ = ["NODE_NAME=worker-1", f"PYTHONPATH={ROOT}", "PYTHONDONTWRITEBYTECODE=1", "PATH=/usr/bin:/bin"]
+        environ = [
+            "NODE_NAME=worker-1",
+            "POD_UID=12345678-uid",
+            f"PYTHONPATH={ROOT}",
+            "PYTHONDONTWRITEBYTECODE=1",
+            "PATH=/usr/bin:/bin",
+        ]
         command = [sys.executable, "-m", "vdev", *self.container["args"]]
         inside = ["chroot", str(root), "setpriv", *drops, "env", "-i", *environ, *command]
         lines.append("exec " + shlex.join(inside))
@@ -180,7 +189,10 @@ async def test_the_pod_has_what_it_needs(able, place, overlay):
             fields = dict(line.split(":\t", 1) for line in state.splitlines() if ":\t" in line)
             assert {"0000000000000000"} == {fields[name] for name in ("CapEff", "CapPrm", "CapBnd")}
             assert "1" == fields["NoNewPrivs"]
-            if "cdi" in pod.volumes:
+            if "dra" in overlay:
+                sockets = pod.volumes["plugins-registry"].glob("*-12345678-uid-reg.sock")
+                assert {"acme.dev", "gpu.nvidia.com"} == {each.name.partition("-")[0] for each in sockets}
+            elif "cdi" in pod.volumes:
                 assert [] != list(pod.volumes["cdi"].glob("vdev-*.json"))
             edited = "version: v1\ndevices: [{name: e, resource: acme.dev/edited, virtual: {count: 3}}]\n"
             files = {path.name: path.read_text() for path in pod.volumes["config"].glob("*.yaml")}
