@@ -85,3 +85,22 @@ async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, 
     agent.clock.advance(60.0)
     await api_server.until(lambda: not any("may not" in str(each) for each in agent.agent.reconciler.problems))
     assert 2 <= api_server.changes
+
+
+@pytest.mark.parametrize("switch", ["labels", "conditions", "status", "events"])
+async def test_a_permission_that_comes_is_used_at_once(switch, start_agent, account, api_server):
+    """However long the pauses between attempts have become: as soon as the Node can be read."""
+    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+    api_server.permissions = set()
+    agent = await start_agent(
+        CONFIG.replace("NODE", f"{switch}: true"),
+        api_server=account,
+        wait=False,
+        retry_step_first=1e6,
+        retry_step_most=1e6,
+    )
+    await api_server.until(lambda: any("may not get nodes" in str(each) for each in agent.agent.reconciler.problems))
+    assert 1 == api_server.changes
+    api_server.permissions = None
+    await api_server.until(lambda: api_server.changes > 1)
+    await api_server.until(lambda: not any("may not" in str(each) for each in agent.agent.reconciler.problems))

@@ -29,16 +29,20 @@ _FEATURES = "writing the features file"
 class NodeApi:
     """Everything that one agent has to do with its Node.
 
-    `situation` is what the agent knows of itself beside the plan, `faults` answers in the server's place.
+    `situation` is what the agent knows of itself beside the plan, `faults` answers in the server's place;
+    `hurry` ends the pauses of what failed while the server was not heard.
     """
 
-    def __init__(self, options: Options, situation: Callable[[], Situation], faults: "FaultRules") -> None:
+    def __init__(
+        self, options: Options, situation: Callable[[], Situation], faults: "FaultRules", hurry: Callable[[], None]
+    ) -> None:
         self.view = NodeView(self)
         self.side: NodeSide | None = None
         self.outputs: tuple[Output, ...] = tuple(_Later(name, self) for name in (_LABELS, _FEATURES, _STATUS, _EVENTS))
         self._options = options
         self._situation = situation
         self._faults = faults
+        self._hurry = hurry
         self._users: list[Callable[[], None]] = []
         self._asked, self._begun = asyncio.Event(), asyncio.Event()
 
@@ -47,7 +51,7 @@ class NodeApi:
         if self.side is None:
             make = await asyncio.to_thread(_imported)
         if self.side is None:
-            self.side = make(self._options, self._situation, self._faults)
+            self.side = make(self._options, self._situation, self._faults, self._hurry)
             for user in self._users:
                 self.side.object.subscribe(user)
             self._asked.set()

@@ -25,15 +25,18 @@ FaultRules = Callable[[str, str], ApiFault | None]
 class NodeSide:
     """Everything that one agent has to do with its Node. No server is asked before an output has a use for it.
 
-    `situation` is what the agent knows of itself beside the plan, `faults` answers in the server's place.
+    `situation` is what the agent knows of itself beside the plan, `faults` answers in the server's place;
+    `hurry` ends the pauses of what failed while the server was not heard.
     """
 
-    def __init__(self, options: Options, situation: Callable[[], Situation], faults: FaultRules) -> None:
+    def __init__(
+        self, options: Options, situation: Callable[[], Situation], faults: FaultRules, hurry: Callable[[], None]
+    ) -> None:
         node, intervals, clock = options.node, options.intervals, options.clock
         server = options.api_server
         self._faults = faults
         self.api = Api(server, intervals=intervals, clock=clock, fault=self._fault) if server else None
-        self.object = NodeObject(node, self.api, intervals=intervals, clock=clock)
+        self.object = NodeObject(node, self.api, intervals=intervals, clock=clock, on_heard=hurry)
         access = NodeAccess(node=node, api=self.api, view=self.object, intervals=intervals, clock=clock)
         self.labels = NodeLabels(access)
         self.features = FeaturesFile(options.features_dir)

@@ -8,6 +8,8 @@ All work of the agent is done in steps. Only two things get out of one: cancella
 the agent. Whoever takes a step keeps in mind what it was to do until it is done, and comes back at `again_at`.
 """
 
+import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -55,6 +57,7 @@ class Steps:
         self._on_change = on_change
         self._clock = clock
         self._failing: dict[str, _Failure] = {}
+        self._hurried = asyncio.Event()  # the pauses of now are over; those to come have another
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -83,6 +86,8 @@ class Steps:
         self._failing = {
             name: _Failure(each.problem, each.attempts, min(each.again_at, now)) for name, each in self._failing.items()
         }
+        self._hurried.set()
+        self._hurried = asyncio.Event()
 
     def forget(self, name: str) -> None:
         """There is no such step any more, or it succeeded."""
@@ -110,7 +115,7 @@ class Steps:
         while True:
             raise_if_cancelled()
             if not await self.take(name, work):
-                await self._clock.sleep(self.pause(name))
+                await self._rest(name)
 
     async def keep(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do work that goes on and on until it ends by itself; what has run for a while counts as a success."""
@@ -121,7 +126,13 @@ class Steps:
                     return
             finally:
                 cancel()
-            await self._clock.sleep(self.pause(name))
+            await self._rest(name)
+
+    async def _rest(self, name: str) -> None:
+        """Wait until the step's pause is over, or ended by `hurry`."""
+        with contextlib.suppress(TimeoutError):
+            async with self._clock.timeout(self.pause(name)):
+                await self._hurried.wait()
 
     @contextmanager
     def _attempt(self, name: str) -> Iterator[None]:

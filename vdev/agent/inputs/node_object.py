@@ -37,16 +37,25 @@ Document = Mapping[str, Any]
 class NodeObject:
     """The Node of this name. `trouble` says why what is known of it may be old; None while it is followed.
 
-    `api` None: there is no API server.
+    `api` None: there is no API server. `on_heard` is called when the server tells of the Node again.
     """
 
-    def __init__(self, node: str, api: Api | None, *, intervals: Intervals, clock: Clock) -> None:
+    def __init__(
+        self,
+        node: str,
+        api: Api | None,
+        *,
+        intervals: Intervals,
+        clock: Clock,
+        on_heard: Callable[[], None] = lambda: None,
+    ) -> None:
         self.document: Document | None = None
         self.trouble: ApiServerError | None = None
         self._node = node
         self._api = api
         self._intervals = intervals
         self._clock = clock
+        self._on_heard = on_heard
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
@@ -164,11 +173,14 @@ class NodeObject:
 
     def _see(self, document: Document | None, trouble: ApiServerError | None) -> None:
         changed = document != self.document or str(trouble or "") != str(self.trouble or "")
+        is_heard_again = trouble is None and self.trouble is not None
         self.document, self.trouble = document, trouble
         self._looked.set()
         if changed:
             for tell in self._users:
                 tell()
+        if is_heard_again:
+            self._on_heard()
 
 
 def _metadata(document: Document | None) -> Mapping[str, Any]:
