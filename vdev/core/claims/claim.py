@@ -16,7 +16,7 @@ _EXTENDED = "resource.kubernetes.io/extended-resource-claim"  # an annotation: c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One device that was allocated for a request. `request` is `main` or `main/sub`.
+    """One device that was allocated for a request. `request` is its name, and after a slash the subrequest.
 
     `share_id` is empty for a device that is the claim's alone. `admin` access does not occupy the device. `consumed`
     is the capacity that a share takes, as quantities by name.
