@@ -62,7 +62,7 @@ async def test_a_claim_of_a_template(kubelet, start, api_server):
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
     running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert Phase.RUNNING is running.phase, running.message
     edits = running.container().edits
     assert "X1" == edits.envs["ACME_MODEL"]
     assert "npu-0" == edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
@@ -84,7 +84,7 @@ async def test_selectors_written_for_nvidias_driver(kubelet, start):
     )
     await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU, *expressions, count=2)))
     running = await kubelet.run_pod(pod("one", claims=["whole"]))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert Phase.RUNNING is running.phase, running.message
     ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
     assert 2 == len(ids)
     assert all(each.startswith("GPU-") for each in ids)
@@ -97,7 +97,7 @@ async def test_a_container_that_uses_a_whole_claim_has_the_devices_of_all_reques
     wanted = claim("both", exactly(GPU, name="a"), exactly(GPU, name="b", count=2))
     await kubelet.objects.create("ResourceClaim", wanted)
     running = await kubelet.run_pod(pod("one", claims=["both"]))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert Phase.RUNNING is running.phase, running.message
     ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
     assert 3 == len({*ids})
     assert [] == kubelet.errors
@@ -109,7 +109,7 @@ async def test_a_partition(kubelet, start):
     wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '2g.10gb'")
     await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
     running = await kubelet.run_pod(pod("one", claims=["mig"]))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert Phase.RUNNING is running.phase, running.message
     assert running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].startswith("MIG-")
     assert [] == kubelet.errors
 
@@ -120,7 +120,7 @@ async def test_dynamic_partitions_by_counters(kubelet, start):
     wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '3g.20gb'", count=8)
     await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
     running = await kubelet.run_pod(pod("one", claims=["mig"]))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert Phase.RUNNING is running.phase, running.message
     assert 8 == len(set(running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")))
     await kubelet.objects.create("ResourceClaim", claim("more", exactly(MIG)))
     waiting = await kubelet.run_pod(pod("two", claims=["more"]))
@@ -132,7 +132,7 @@ async def test_an_extended_resource_without_a_claim(kubelet, start):
     """A pod that asks for the resource's name is served by DRA."""
     await start()
     running = await kubelet.run_pod(pod("one", limits={"acme.dev/npu": 2}))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    assert Phase.RUNNING is running.phase, running.message
     assert "npu-0,npu-1" == running.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
     assert [] == kubelet.errors
 
@@ -146,7 +146,7 @@ async def test_a_kubelet_that_restarts(kubelet, start, api_server):
     await until_published(agent, api_server)
     await api_server.until(lambda: 2 <= len(api_server.all("resourceslices")))
     second = await kubelet.run_pod(pod("two", templates=["npu"]))
-    assert (Phase.RUNNING, "") == (second.phase, second.message)
+    assert Phase.RUNNING is second.phase, second.message
     assert Phase.RUNNING is kubelet.pod("one").phase
     assert first.container().edits.envs != second.container().edits.envs
     assert [] == kubelet.errors
