@@ -1,4 +1,4 @@
-"""Every example runs: it is valid, a node shows what `vdev plan` says, and a pod of each resource starts."""
+"""Every example runs: it is valid, a node shows and publishes what `vdev plan` says, pods of all its devices start."""
 
 import asyncio
 import json
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit.dra_node import dra_kubelet
+from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.cli import main
 from vdev.sim import Phase, manifest
 
@@ -25,27 +27,51 @@ async def plan(files, capsys):
     return document
 
 
+@pytest.fixture
+async def kubelet(directory, api_server):
+    """A kubelet whose claims and slices are those of the API server."""
+    async with dra_kubelet(directory, api_server) as running:
+        yield running
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 async def test_an_example_runs(path, kubelet, start_agent, account, api_server, capsys):
-    """Node and kubelet have what the plan says, a pod with one device of each resource runs, and no call was wrong."""
+    """Node, slices and kubelet have what the plan says, a pod with each kind of device runs, and no call was wrong."""
     files = [path, *(path.with_name(name) for name in [BESIDE.get(path.name)] if name)]
     planned = await plan(files, capsys)
     resources = {each["name"]: len(each["devices"]) for each in planned["resources"]}
-    await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     await start_agent("", files=tuple(files), api_server=account, wait=False)
     await api_server.until(lambda: shown(api_server.object("nodes", "node-1")) == wanted(planned))
+    await api_server.until(lambda: published(api_server.all("resourceslices")) == published(planned["resourceSlices"]))
     if planned["nodeStatus"]:
         assert {} == kubelet.node().capacity
         assert planned["nodeStatus"].keys() == resources.keys()
         return
     await kubelet.wait_until(lambda: dict(kubelet.node().capacity) == resources, what=f"{resources}")
     for number, name in enumerate(resources):
-        pod = await kubelet.run_pod(manifest(f"pod-{number}", {name: 1}))
-        assert (Phase.RUNNING, "") == (pod.phase, pod.message)
-        edits = pod.container().edits
-        assert any((edits.envs, edits.devices, edits.mounts, edits.cdi_devices))
+        await runs(kubelet, manifest(f"pod-{number}", {name: 1}))
+    if planned["resourceSlices"]:
+        pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+    for driver in {each["spec"]["driver"] for each in planned["resourceSlices"]}:
+        await kubelet.objects.create("DeviceClass", device_class(driver, f"device.driver == '{driver}'"))
+        await kubelet.objects.create("ResourceClaim", claim(driver, exactly(driver)))
+        await kubelet.wait_until(lambda driver=driver: driver in kubelet.drivers(), what=driver)
+        await runs(kubelet, pod(driver, claims=[driver]))
     assert resources == dict(kubelet.node().allocatable)
     assert [] == kubelet.errors
+
+
+async def runs(kubelet, document):
+    """A pod runs, and its container has something of its device."""
+    running = await kubelet.run_pod(document)
+    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    edits = running.container().edits
+    assert any((edits.envs, edits.devices, edits.mounts, edits.cdi_devices))
+
+
+def published(slices):
+    """What ResourceSlices say, whatever their names."""
+    return sorted((each["spec"] for each in slices), key=json.dumps)
 
 
 def wanted(planned):
@@ -94,6 +120,10 @@ FEATURES = [
     ("node", "events"),
     ("node", "conditions"),
     ("node", "status"),
+    ("devices", "*", "advertise", "dra"),
+    ("devices", "*", "dra", "partitions", "dynamic"),
+    ("devices", "*", "dra", "attributes"),
+    ("devices", "*", "dra", "taints"),
     ("devices", "*", "conditions"),
     ("devices", "*", "labels"),
 ]
