@@ -4,7 +4,7 @@
     the Node changed ───────────────┴─► news ─► work: write what differs ─┬─ done ──► wait for news
                                                                           └─ failed ► a problem, a pause, again
 
-A device that flaps writes a burst of changes, then the latest once a second: an API server serves thousands of nodes.
+A device that flaps writes a burst of changes, then the latest twice a second: an API server serves thousands of nodes.
 What that answers to an apply is the Node from then on, however late a watch or the next look tells it.
 
 `work` is a step that the agent repeats (see `steps`): a failure is said, counted and tried again like any other.
