@@ -16,7 +16,7 @@ from .core.labels.values import Machine
 from .core.model.device import EMPTY as NOTHING
 from .core.model.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
-from .core.model.problem import Problem, errors, warning
+from .core.model.problem import Problem, did_you_mean, errors, warning
 from .core.node.capacity import Amount
 from .core.node.conditions import NodeCondition
 from .core.repartition import State
@@ -86,6 +86,11 @@ def preview(
         warning(f"node {node}", f"the label {each.label}={each.value} would fail: {each.sentence}")
         for each in choices.values()
         if each.state is State.FAILED
+    ]
+    of_labels += [
+        warning(f"node {node}", f"no devices of this node follow the label {label}", did_you_mean(label, choices))
+        for label in node_labels
+        if label not in choices
     ]
     problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
     return Preview(

@@ -348,6 +348,14 @@ def test_plan_shows_the_layout_that_a_label_chooses(tmp_path, capsys, label, res
     )
 
 
+def test_plan_warns_of_a_label_that_nothing_follows(tmp_path, capsys):
+    """With the one that was meant."""
+    (tmp_path / "vdev.yaml").write_text(CHOSEN)
+    assert 0 == main(["plan", str(tmp_path / "vdev.yaml"), "--label", "nvidia.com/mig.conf=all-1g.5gb"])
+    said = capsys.readouterr().err
+    assert "no devices of this node follow the label nvidia.com/mig.conf; did you mean 'nvidia.com/mig.config'?" in said
+
+
 def test_a_label_needs_a_key_and_a_value(tmp_path, capsys):
     """Else it says how to write it."""
     (tmp_path / "vdev.yaml").write_text(CHOSEN)
