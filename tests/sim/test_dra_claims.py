@@ -272,6 +272,28 @@ async def test_a_kubelet_restart_prepares_nothing_again(kubelet, driver):
     assert [["gpu"]] == driver.asked("NodeUnprepareResources")
 
 
+async def test_a_reboot_prepares_again(kubelet, clock, driver):
+    """No container runs, and what was in memory is gone, though the kubelet's file names the claim."""
+    await add(kubelet, claim("gpu"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    await kubelet.power_off()
+    for each in driver.cdi_dir.iterdir():
+        each.unlink()
+    await kubelet.start(readmit=False)
+    await kubelet.wait_until(lambda: driver.statuses[1:] and kubelet.drivers()["acme.dev"][0].connected)
+    await kubelet.readmit()
+    assert [["gpu"], ["gpu"]] == driver.asked("NodePrepareResources")
+    assert "gpu-0" == kubelet.pod("one").container().edits.envs["DRA_MAIN"]
+
+
+async def test_a_pod_that_was_refused_goes_without_its_driver(kubelet):
+    """Nothing was noted about its claim."""
+    await add(kubelet, device_class("acme.dev"), claim("gpu"), slice_of("acme.dev", DEVICES, name="static"))
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    await kubelet.delete_pod("one")
+    assert [] == kubelet.pods()
+
+
 async def test_a_force_deleted_pod_while_the_kubelet_is_down(kubelet, clock, driver):
     """Its claim stays prepared; a new one of its name has to wait until the kubelet has noticed."""
     await add(kubelet, claim("gpu"))

@@ -10,6 +10,7 @@ from tests.kit.dra_objects import claim, device_class, pod, template
 from vdev.sim import Phase
 from vdev.sim.journal import ManifestRefused
 from vdev.sim.pod_directory import PodDirectory
+from vdev.sim.render import entry_json, render_entry
 
 
 @pytest.fixture
@@ -47,6 +48,17 @@ async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, directory):
     await kubelet.wait_until(lambda: phases(kubelet) == {"one": Phase.RUNNING})
     (directory / "one.yaml").unlink()
     await kubelet.wait_until(lambda: not kubelet.pods())
+    shown = "\n".join(render_entry(each) for each in kubelet.journal.entries)
+    for text in (
+        "driver   acme.dev registered (v1.DRAPlugin, ",
+        "claim    default/gpu prepared: acme.dev/sim-node/gpu-0",
+        "claim       gpu: acme.dev/sim-node/gpu-0",
+        "env         DRA_MAIN=gpu-0",
+        "claim    default/gpu unprepared",
+    ):
+        assert text in shown
+    kinds = {entry_json(each)["event"] for each in kubelet.journal.entries}
+    assert {"driverRegistered", "claim", "pod", "podDeleted"} <= kinds
     await has(kubelet, "ResourceClaim")
     await has(kubelet, "DeviceClass", "acme.dev")
 

@@ -173,6 +173,22 @@ def different_each_time(driver):
     driver.prepare_claim = prepare
 
 
+async def test_an_answer_that_is_another_one_after_a_restart(driver):
+    """A second pod of the claim makes the new kubelet ask again."""
+    kubelet = driver.kubelet
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    before = len(driver.statuses)
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: len(driver.statuses) > before and kubelet.drivers()["acme.dev"][0].connected)
+    await kubelet.run_pod(pod("two", claims=["gpu"]))
+    assert [] == kubelet.errors
+    answer(request_names=[])(driver)
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: len(driver.statuses) > before + 1 and kubelet.drivers()["acme.dev"][0].connected)
+    await kubelet.run_pod(pod("three", claims=["gpu"]))
+    assert ["prepare-not-idempotent"] == [each.code for each in kubelet.errors]
+
+
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [

@@ -26,7 +26,9 @@ class PreparedDevice:
 
 @dataclass(slots=True)
 class ClaimInfo:
-    """A claim that the kubelet works with. `drivers` has what each driver answered, no device before it did."""
+    """A claim that the kubelet works with. `drivers` has what each driver answered, no device before it did; `prepared`
+    says that they all did since this process started.
+    """
 
     uid: str
     name: str
@@ -109,6 +111,4 @@ def _claim(row: dict[str, Any]) -> ClaimInfo:
         )
         for driver, state in (row["DriverState"] or {}).items()
     }
-    answered = all(drivers.values())  # a driver without a device has not answered yet
-    pods = set(row["PodUIDs"] or ())
-    return ClaimInfo(row["ClaimUID"], row["ClaimName"], row["Namespace"], pods, drivers, prepared=answered)
+    return ClaimInfo(row["ClaimUID"], row["ClaimName"], row["Namespace"], set(row["PodUIDs"] or ()), drivers)

@@ -59,7 +59,7 @@ class ClaimManager:
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def restore(self, claims: Iterable[ClaimInfo]) -> None:
-        """Take over what an earlier process prepared."""
+        """Take over what an earlier process prepared; for a pod that starts anew it is prepared again."""
         self._claims = {(claim.namespace, claim.name): claim for claim in claims}
 
     def all(self) -> list[ClaimInfo]:
@@ -71,15 +71,10 @@ class ClaimManager:
         found = self._claims.get((namespace, claim))
         return [
             (driver, device)
-            for driver, devices in (found.drivers.items() if found is not None and found.prepared else ())
+            for driver, devices in (found.drivers.items() if found is not None else ())
             for device in devices
             if not request or not device.requests or request in device.requests
         ]
-
-    def is_prepared(self, pod: PodClaims) -> bool:
-        """Whether all claims of a pod are prepared, for this pod."""
-        infos = [self._claims.get((pod.namespace, name)) for name in pod.claims]
-        return all(info is not None and info.prepared and pod.uid in info.pods for info in infos)
 
     # --- prepare ----------------------------------------------------------------------------------------------------
 
@@ -99,14 +94,17 @@ class ClaimManager:
     async def _prepare(self, pod: PodClaims) -> None:
         batches: dict[str, list[ClaimInfo]] = {}
         results: dict[str, list[Document]] = {}
-        for name in pod.claims:
-            claim = await self._fetch(pod, name)
+        # First everything is looked at and nothing is noted: a pod that fails here can be deleted without its drivers.
+        claims = [await self._fetch(pod, name) for name in pod.claims]
+        for claim in claims:
+            for driver in _drivers(claim):
+                self._client(driver, "prepare")
+        for claim in claims:
             info = self._know(claim)
             info.pods.add(pod.uid)
             results[info.uid] = list(claim["status"]["allocation"]["devices"].get("results") or [])
-            if not info.prepared:
-                for driver in dict.fromkeys(result["driver"] for result in results[info.uid]):
-                    batches.setdefault(driver, []).append(info)
+            for driver in _drivers(claim) if not info.prepared else ():
+                batches.setdefault(driver, []).append(info)
         await self._save()
         for driver, infos in batches.items():
             answers = await self._ask(driver, infos)
@@ -114,6 +112,8 @@ class ClaimManager:
             missing = await self._unresolved(name for a in answers.values() for d in a.devices for name in d.cdi)
             self._journal.find(answer_lint.unresolved(driver, missing))
             for info in infos:
+                if before := info.drivers.get(driver):  # of an earlier life of the kubelet
+                    self._journal.find(answer_lint.again(driver, info.name, before, answers[info.uid].devices))
                 info.drivers[driver] = answers[info.uid].devices
             await self._save()
         for name in pod.claims:
@@ -155,8 +155,8 @@ class ClaimManager:
             )
         if info is None:
             # Every driver is there from the start: Unprepare comes to those as well whose Prepare failed.
-            drivers = {each["driver"]: () for each in claim["status"]["allocation"]["devices"].get("results") or []}
-            info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"], drivers={**drivers})
+            drivers: dict[str, tuple[PreparedDevice, ...]] = dict.fromkeys(_drivers(claim), ())
+            info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"], drivers=drivers)
         return info
 
     async def _ask(self, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
@@ -250,6 +250,12 @@ class ClaimManager:
             return await call(asked)
         except CallError as error:
             raise ClaimsError(f"{what} dynamic resources: {method}: {error}") from None
+
+
+def _drivers(claim: Document) -> list[str]:
+    """The drivers of a claim's devices."""
+    results = claim["status"]["allocation"]["devices"].get("results") or []
+    return list(dict.fromkeys(result["driver"] for result in results))
 
 
 def _check(what: str, method: str, names: Mapping[str, str], answers: Mapping[str, Answer]) -> None:

@@ -17,7 +17,7 @@ from ..timings import Timings
 from . import cdi_directory, claim_checkpoint
 from .api_objects import ApiObjects
 from .claim_checkpoint import PreparedDevice
-from .claim_manager import ClaimManager, PodClaims
+from .claim_manager import ClaimManager
 from .device_health import DeviceHealth
 from .driver_registry import DriverRegistry
 from .plugin_watcher import PluginWatcher
@@ -87,7 +87,6 @@ class DynamicResources:
         )
         self.prepare = self._manager.prepare
         self.unprepare = self._manager.unprepare
-        self.is_prepared: Callable[[PodClaims], bool] = self._manager.is_prepared
 
     async def start(self) -> None:
         """Take over what is prepared, delete the node's slices, and look for drivers."""

@@ -198,6 +198,7 @@ class Kubelet(KubeletView):
         """Shut down the node, that is the kubelet and all containers."""
         await self.stop()
         for record in self._store.records.values():
+            record.sandbox = False
             for container in record.containers:
                 container.running = container.done = False
 

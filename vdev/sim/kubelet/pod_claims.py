@@ -115,16 +115,12 @@ class PodClaimWork:
         self._store = store
         self._journal = journal
 
-    def are_there(self, pod: PodRecord) -> bool:
-        """Whether all claims of a pod are prepared."""
-        return self._dra.is_prepared(_of(pod)) and not (pod.spec.claims and pod.claims is None)
-
     async def prepare(self, pod: PodRecord) -> bool:
         """Prepare a pod's claims; False if it has to wait, with an event that says why."""
         claims = _of(pod)
         if pod.spec.claims and pod.claims is None:
             return self._refused(pod, "prepare dynamic resources: the ResourceClaims of the pod were not created yet")
-        if self.are_there(pod):
+        if not claims.claims:
             return True
         try:
             await self._dra.prepare(claims)

@@ -53,7 +53,8 @@ class ContainerRecord:
 class PodRecord:
     """One pod as the API server knows it. `known` once the current kubelet process has learned of it, `admitted`
     once that process has taken it on. `bound` says that the pod has its node, `claims` what claims it has then, and
-    `terminating` that it was deleted and waits for its claims to be unprepared.
+    `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were prepared
+    since the node booted.
     """
 
     spec: PodSpec
@@ -67,6 +68,7 @@ class PodRecord:
     bound: bool = True
     claims: Bound | None = None
     terminating: bool = False
+    sandbox: bool = False
     told: PodStatus | None = None
 
     def container_claims(self, name: str) -> list[ContainerClaim]:

@@ -78,14 +78,15 @@ class PodWorkers:
     async def sync(self, pod: PodRecord) -> None:
         """Start every container that should run and does not; init containers one after the other.
 
-        Its claims come first, which a pod with a running container has.
+        Its claims come first, once: with the pod's sandbox, which outlives the kubelet but not the node.
         """
-        if not any(container.running for container in pod.containers) and not await self._claims.prepare(pod):
+        if not pod.sandbox and not await self._claims.prepare(pod):
             self._check_alive()
             self._process.later(self._process.settings.timings.retry, lambda: self._again(pod), "prepare claims again")
             self.update(pod)
             return
         self._check_alive()
+        pod.sandbox = True
         for container in pod.containers:
             if container.running or container.done or pod.phase.terminal:
                 continue
@@ -112,7 +113,7 @@ class PodWorkers:
     async def restart(self, pod: PodRecord, container: ContainerRecord) -> None:
         """Start a container that died, with what its pod got at its admission and its start."""
         container.running = container.done = False
-        if not self._claims.are_there(pod):
+        if not pod.sandbox:
             await self.sync(pod)
             return
         await self._start(pod, container)
