@@ -168,6 +168,19 @@ def test_counters_are_never_exceeded(sizes, count):
         assert sum(sizes[int(name.removeprefix("p-"))] for name in found) <= 4
 
 
+def test_shares_of_a_device_consume_its_counters_once():
+    """However small a share is: this one takes nothing of the memory."""
+    policy = {"default": "0", "validRange": {"min": "0"}}
+    memory = {"memory": {"value": "4Gi", "requestPolicy": policy}}
+    uses = part("s", 3)["consumesCounters"]
+    shares = device("s", allowMultipleAllocations=True, capacity=memory, consumesCounters=uses)
+    slices = [COUNTERS, slice_of("acme.dev", [shares, part("rest", 1)], name="1", count=2)]
+    (results,) = allocated(slices, claim("one", exactly(count=2)))
+    assert ["s", "s"] == [each["device"] for each in results]
+    (more,) = allocated(slices, claim("two", exactly(count=1)), others=[with_status(claim("one"), results)])
+    assert "s" == more[0]["device"]
+
+
 POLICY = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "512Mi", "max": "3Gi"}}
 
 

@@ -53,9 +53,13 @@ class Grant:
 
 @dataclass(slots=True)
 class InUse:
-    """What is taken already: whole devices, capacity of shared ones, counters by driver, pool, set and name."""
+    """What is taken already: whole devices, capacity of shared ones, counters by driver, pool, set and name.
+
+    `shared` are the devices of which somebody has a share, however small.
+    """
 
     devices: set[DeviceId] = field(default_factory=set)
+    shared: set[DeviceId] = field(default_factory=set)
     capacity: dict[tuple[DeviceId, str], Decimal] = field(default_factory=dict)
     counters: dict[tuple[str, str, str, str], Decimal] = field(default_factory=dict)
 
@@ -91,6 +95,7 @@ def in_use(claims: Iterable[Document], pools: Iterable[Pool]) -> InUse:
             named = {(name if "/" in name else f"{id_[0]}/{name}"): amount for name, amount in taken.items()}
             used.add(offers[id_], named, counts=id_ not in seen)
             seen.add(id_)
+            used.shared |= {id_} if offers[id_].shared else set()
     return used
 
 
@@ -226,8 +231,7 @@ class Allocator:
 
     def _counted(self, offer: Offer) -> bool:
         """Whether somebody has a share of the device already, so that its counters are consumed."""
-        before = any(id_ == offer.id and amount for (id_, _), amount in self._used.capacity.items())
-        return offer.shared and (self._shares.get(offer.id, 0) > 0 or before)
+        return offer.shared and (self._shares.get(offer.id, 0) > 0 or offer.id in self._used.shared)
 
     def _free(self, offer: Offer, taken: Mapping[str, Decimal]) -> bool:
         if offer.id in self._used.devices:
