@@ -183,6 +183,19 @@ async def test_a_layout_that_the_strategy_forbids_fails(start_agent, shows, acco
     assert "with migStrategy single all partitions must be alike" in problem.message
 
 
+async def test_a_label_that_went_while_nobody_looked(start_agent, shows, account, choose, told):
+    """What was told of it goes as well."""
+    agent = await start_agent(OWN, api_server=account)
+    await choose("all-1g.5gb")
+    await told("success")
+    await agent.stop()
+    await choose(None)
+    await told("success")
+    await start_agent(OWN, api_server=account)
+    await told(None)
+    await shows(GPU, 1, 1)
+
+
 async def test_a_restart_without_an_api_server_keeps_the_layout(start_agent, shows, api_server, account, choose, told):
     """What the label said last was recorded."""
     agent = await start_agent(OWN, api_server=account)
