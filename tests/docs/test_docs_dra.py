@@ -1,0 +1,136 @@
+"""The page on DRA: its tables are what is published, and what the CEL expressions match."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import vdev
+from vdev.cli import main
+from vdev.sim.dra.selectors import SelectorError, matches
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "dra.md").read_text()
+DRIVER = "gpu.nvidia.com"
+A100 = """
+devices:
+  - {{name: a, resource: nvidia.com/gpu, advertise: [dra], virtual: {{preset: a100-sxm4-40gb, count: 2}}, {how}}}
+"""
+STATIC = A100.format(how='partitions: {"1": [1g.5gb, 1g.5gb, 2g.10gb, 3g.20gb]}')
+DYNAMIC = A100.format(how="dra: {partitions: dynamic}")
+AMD = "devices: [{name: a, resource: amd.com/gpu, advertise: [dra], virtual: {preset: mi300x}}]"
+(FIRST,) = re.findall(r"^```yaml\n(version.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def table(heading):
+    """The rows of the table that begins so: their cells."""
+    _, _, rest = PAGE.partition(f"| {heading} |")
+    lines = rest.splitlines()[2:]
+    rows = lines[: next(number for number, line in enumerate(lines) if not line.startswith("|"))]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+EXPRESSIONS = {row[0].strip("`"): row[1:] for row in table("expression")}
+PUBLISHED = {row[0]: row[1:] for row in table("devices")}
+
+
+@pytest.fixture
+def devices(tmp_path, capsys):
+    """The devices that a configuration publishes, with their drivers, as `vdev plan` says."""
+
+    def planned(text):
+        file = tmp_path / "vdev.yaml"
+        file.write_text(text)
+        assert 0 == main(["plan", "--node", "n", "--output", "json", str(file)])
+        slices = [each["spec"] for each in json.loads(capsys.readouterr().out)["resourceSlices"]]
+        return [(each["driver"], device) for each in slices for device in each.get("devices", ())]
+
+    return planned
+
+
+def of_type(devices, word):
+    """Those whose attribute `type` is a word."""
+    return [device for _, device in devices if device["attributes"]["type"] == {"string": word}]
+
+
+def matched(expression, devices):
+    """Which of these devices it matches, in a word."""
+    found = set()
+    for each in devices:
+        try:
+            found.add("all" if matches(expression, DRIVER, each) else "none")
+        except SelectorError:
+            found.add("error")
+    return found.pop() if len(found) == 1 else "some"
+
+
+def test_what_the_expressions_match(devices):
+    """Each row, in each of its columns."""
+    pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+    static, dynamic = devices(STATIC), devices(DYNAMIC)
+    columns = [of_type(some, word) for some in (static, dynamic) for word in ("gpu", "mig")]
+    assert all(columns)
+    assert EXPRESSIONS
+    for expression, words in EXPRESSIONS.items():
+        assert words == [matched(expression, column) for column in columns], expression
+
+
+def test_every_attribute_of_nvidias_is_in_the_table():
+    """Each has an expression."""
+    names = re.findall(r"`([^`]+)`", f"{PUBLISHED['NVIDIA presets'][2]} {PUBLISHED['their partitions'][2]}")
+    for name in names:
+        assert any(f".{name.rpartition('/')[2]}" in each for each in EXPRESSIONS), name
+
+
+def names_in(cell):
+    """What stands in backquotes."""
+    return set(re.findall(r"`([^`]+)`", cell))
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [("NVIDIA presets", STATIC), ("AMD presets", AMD), ("all others", FIRST)],
+    ids=["nvidia", "amd", "own"],
+)
+def test_what_is_published(devices, row, text):
+    """Driver, name, attributes and capacity of the table's devices."""
+    driver, names, attributes, capacity = PUBLISHED[row]
+    ((by, device),) = [found for found in devices(text) if found[1]["name"] in names_in(names)]
+    assert by == ("acme.dev" if row == "all others" else driver.strip("`"))
+    own = {"rack", "slot", "firmware"} if row == "all others" else set()
+    assert names_in(attributes) == device["attributes"].keys() - own
+    assert names_in(capacity) == device["capacity"].keys() - ({"slots"} if own else set())
+
+
+def test_what_is_published_of_partitions(devices):
+    """They have what a GPU has, and more."""
+    whole = names_in(PUBLISHED["NVIDIA presets"][2])
+    _, names, attributes, capacity = PUBLISHED["their partitions"]
+    (device,) = [each for _, each in devices(STATIC.replace('"1"', '"0"')) if each["name"] in names_in(names)]
+    assert whole | names_in(attributes) == device["attributes"].keys()
+    assert names_in(capacity) == device["capacity"].keys()
+
+
+def test_the_image_is_the_one_that_the_overlay_names():
+    """The kind cluster has no registry."""
+    assert f"IMAGE=vdev:{vdev.__version__} " in PAGE
+
+
+def test_the_taints_are_those_that_are_published():
+    """By their keys, as `core/slices` writes them."""
+    from vdev.core.model.device import Health
+    from vdev.core.model.dra import DraSpec
+    from vdev.core.slices import taints
+
+    well, ill = Health(), Health(healthy=False, reason="too hot")
+    nvidia, other = DraSpec(driver=DRIVER), DraSpec(driver="<driver>")
+    made = (
+        taints.of_health(other, ill, (), nvidia=False),
+        taints.of_loss(other, nvidia=False),
+        taints.of_health(nvidia, well, (79,), nvidia=True),
+        taints.of_loss(nvidia, nvidia=True),
+    )
+    for (taint,) in made:
+        assert f"`{taint.key}`" in PAGE
+    assert () == taints.of_health(other, well, (), nvidia=False)
