@@ -249,6 +249,52 @@ async def test_api_server_away(tell, clock, shows, node, account, api_server):
     await api_server.until(lambda: node()[0]["GpuHealthy"] == "False" and "NvidiaXID79Error" in node()[1])
 
 
+@TIME_GOES_ON
+async def test_dra_bad_day(tell, clock, kubelet, node, account, api_server):
+    """Taints, a wipe, an incomplete pool, a slice that is left over, and news that come late."""
+    (kubelet.device_plugin_dir.parent / "plugins_registry").mkdir(exist_ok=True)
+    agent = await tell("dra-bad-day.yaml", api_server=account, wait=False)
+
+    def devices():
+        return {each["name"]: each for row in api_server.all("resourceslices") for each in row["spec"]["devices"]}
+
+    def tainted():
+        return {name for name, each in devices().items() if each.get("taints")}
+
+    def pools():
+        rows = [each["spec"]["pool"] for each in api_server.all("resourceslices")]
+        return sorted((each["generation"], each["resourceSliceCount"]) for each in rows)
+
+    names = {f"gpu-{number}" for number in range(4)}
+    await api_server.until(lambda: names == devices().keys() and not tainted())
+    clock.advance(60)
+    await api_server.until(lambda: {"gpu-3"} == tainted())
+    for _ in range(2):
+        before = {each["metadata"]["uid"] for each in api_server.all("resourceslices")}
+        clock.advance(60)
+        await api_server.until(
+            lambda old=before: (
+                devices() and old.isdisjoint(e["metadata"]["uid"] for e in api_server.all("resourceslices"))
+            )
+        )
+    clock.advance(60)
+    await api_server.until(lambda: [(2, 2)] == pools())
+    clock.advance(60)
+    await api_server.until(lambda: [(3, 1)] == pools())
+    clock.advance(60)
+    await api_server.until(lambda: [(1, 1), (3, 1)] == pools() and devices().keys() == {*names, "vdev-stale"})
+    clock.advance(60)
+    await api_server.until(lambda: [(3, 1)] == pools())
+    clock.advance(60)
+    clock.advance(30)
+    await api_server.until(lambda: agent.agent.faults.engine.runs["slow-news"].injected)
+    assert {"gpu-3"} == tainted()
+    clock.advance(30)
+    await api_server.until(lambda: {"gpu-0", "gpu-3"} == tainted())
+    clock.advance(120)
+    await api_server.until(lambda: not tainted())
+
+
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_each_story_is_told_and_tested(path):
     """A story has a comment that says what is seen and what is right, a test here, and a valid timeline."""

@@ -8,12 +8,13 @@ from vdev.sim import Kubelet
 
 
 @contextlib.asynccontextmanager
-async def dra_kubelet(directory, api_server, *classes):
+async def dra_kubelet(directory, api_server, *classes, **options):
     """The kubelet of node-1, in a cluster that has these DeviceClasses."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     objects = ClusterObjects(api_server)
-    options = {"rate_limit": False, "timings": quick.KUBELET, "objects": objects, "cdi_dir": directory / "cdi"}
-    async with Kubelet(directory / "kubelet", node_name="node-1", strict=True, **options) as running:
+    options = {"rate_limit": False, "timings": quick.KUBELET, "cdi_dir": directory / "cdi"} | options
+    options |= {"node_name": "node-1", "strict": True, "objects": objects}
+    async with Kubelet(directory / "kubelet", **options) as running:
         for each in classes:
             await objects.create("DeviceClass", each)
         yield running

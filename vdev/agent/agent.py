@@ -135,7 +135,7 @@ class Agent:
             steps=self.steps,
         )
         self.measures = Measures(self.metrics, clock)
-        self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics)
+        self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -351,9 +351,11 @@ class Agent:
         """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
         again_at = await self.reconciler.settle(ask_holders=self.due.ask_holders)
         await self.steps.take(
-            "injecting faults", functools.partial(self.faults.act, self.lists, self.node_api.break_watches)
+            "injecting faults",
+            functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.wipe),
         )
         if self.faults.engine.stirred:
+            self.dra.poke()
             self.due.asked.set()  # the answers to that may have been taken away, or come back
         return again_at
 

@@ -1,7 +1,7 @@
 """Dynamic Resource Allocation, from the first plan on that has a pool; before that nothing of it is imported."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from .outputs.base import Output
 from .steps import Steps
 
 if TYPE_CHECKING:
-    from .dra_side import DraSide
+    from .dra_side import DraFaults, DraSide
 
 _RECORD = "prepared-claims.json"  # of a DRA driver, as `dra.places` has it
 
@@ -25,12 +25,15 @@ class Dra(Output):
 
     name = "serving DRA"
 
-    def __init__(self, options: Options, node_api: NodeApi, due: Due, steps: Steps, metrics: Metrics) -> None:
+    def __init__(  # noqa: PLR0917 - the parts that it hands on
+        self, options: Options, node_api: NodeApi, due: Due, steps: Steps, metrics: Metrics, faults: "DraFaults"
+    ) -> None:
         self._options = options
         self._node_api = node_api
         self._due = due
         self._steps = steps
         self._metrics = metrics
+        self._faults = faults
         self._group: asyncio.TaskGroup | None = None
         self._side: DraSide | None = None
         self._begun = asyncio.Event()
@@ -49,7 +52,14 @@ class Dra(Output):
             make = await asyncio.to_thread(_imported)
             node = await self._node_api.begin()
             self._side = make(
-                self._options, node, self._group, self._steps, self._metrics, wake=self._due.mark, left=left
+                self._options,
+                node,
+                self._group,
+                self._steps,
+                self._metrics,
+                wake=self._due.mark,
+                faults=self._faults,
+                left=left,
             )
             self._begun.set()
         await self._side.settle(plan)
@@ -76,6 +86,16 @@ class Dra(Output):
         """End it, with the slices taken away."""
         if self._side is not None:
             await self._side.stop()
+
+    def poke(self) -> None:
+        """Ask the fault hooks again."""
+        if self._side is not None:
+            self._side.poke()
+
+    def wipe(self, concerns: Callable[[str], bool]) -> None:
+        """Delete the slices of these drivers, as a fault."""
+        if self._side is not None:
+            self._side.slices.wipe(concerns)
 
     @property
     def claimed(self) -> Mapping[str, Collection[str]]:

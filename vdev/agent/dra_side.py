@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -16,18 +16,22 @@ from ..core.decide import Plan
 from ..core.model.problem import Problem
 from ..core.slices.published import Pool, Pools
 from ..dra.driver import DraDriver
-from ..dra.fault_hooks import NO_FAULTS, FaultHooks
+from ..dra.fault_hooks import FaultHooks
 from ..dra.health_stream import DeviceHealth
 from ..dra.places import Places
 from ..observe.metrics import Metrics
 from .inputs.node_slices import NodeSlices
 from .node_side import NodeSide
 from .options import Options
-from .outputs.dra.resource_slices import ResourceSlices
+from .outputs.dra.resource_slices import ResourceSlices, SliceHooks
 from .outputs.node.api_output import NodeAccess
 from .steps import Steps
 
 log = structlog.get_logger(__name__)
+
+
+class DraFaults(FaultHooks, SliceHooks, Protocol):
+    """What failures on demand do to drivers and slices."""
 
 
 class DraSide:
@@ -46,8 +50,8 @@ class DraSide:
         metrics: Metrics,
         *,
         wake: Callable[[], None],
+        faults: DraFaults,
         left: Collection[str] = (),
-        faults: FaultHooks = NO_FAULTS,
     ) -> None:
         self._options = options
         self._api = node.api
@@ -63,7 +67,7 @@ class DraSide:
         waits: dict[str, Any] = {"intervals": options.intervals, "clock": options.clock}
         self.following = NodeSlices(options.node, node.api, on_change=self._look, **waits)
         access = NodeAccess(node=options.node, api=node.api, view=node.object, **waits)
-        self.slices = ResourceSlices(access, self.following)
+        self.slices = ResourceSlices(access, self.following, faults)
 
     def _look(self) -> None:
         self.slices.look()
@@ -159,6 +163,7 @@ class DraSide:
         """Ask the fault hooks again."""
         for driver in self._drivers.values():
             driver.poke()
+        self.slices.look()
 
     async def stop(self) -> None:
         """Take the slices away, then end the drivers."""

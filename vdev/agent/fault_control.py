@@ -17,7 +17,7 @@ from ..core.faults.forecast import words
 from ..core.faults.meaning import imagined
 from ..core.faults.unheard import unheard
 from ..core.inventory.resources import Inventory
-from ..core.model.fault_effects import ApiFailure, CdiFault, FaultKind, Process
+from ..core.model.fault_effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
 from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
@@ -100,22 +100,27 @@ class FaultControl:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(self, lists: DeviceLists, break_watches: Callable[[], None]) -> None:
+    async def act(
+        self,
+        lists: DeviceLists,
+        break_watches: Callable[[], None],
+        wipe_slices: Callable[[Callable[[str], bool]], None],
+    ) -> None:
         """Carry out the faults that are due, wake what waits for a change of a fault, set the next timer.
 
-        `break_watches` ends those of the API server.
+        `break_watches` ends those of the API server, `wipe_slices` deletes those of the drivers that a rule concerns.
         """
         for strike in self.engine.take_strikes():
-            if isinstance(strike.fault, Process):
-                log.error("ending as demanded", rule=strike.rule.name, code=strike.fault.exit, injected=True)
-                self._exit(strike.fault.exit)
-                continue
-            if isinstance(strike.fault, ApiFailure):
-                break_watches()
-                continue
-            for name, service in list(lists.services.items()):
-                if strike.rule.concerns(name):
-                    await service.strike(strike.fault)
+            match strike.fault:
+                case Process(exit=code):
+                    log.error("ending as demanded", rule=strike.rule.name, code=code, injected=True)
+                    self._exit(code)
+                case ApiFailure():
+                    break_watches()
+                case SliceFault():
+                    wipe_slices(strike.rule.concerns)
+                case fault:
+                    await lists.strike(fault, strike.rule.concerns)
         if self.engine.stirred:
             for service in lists.services.values():
                 service.poke()
@@ -168,7 +173,7 @@ class FaultControl:
                         f"the rules {run.rule.name!r}, from {run.source}, and {rule.name!r} {why}; "
                         f"clear {run.rule.name!r} first, or give them times of their own"
                     )
-        unseen = ((rule.name, *unheard(rule.effect, self.spec)) for rule in new)
+        unseen = ((rule.name, *unheard(rule, self.spec)) for rule in new)
         warnings = [f"{name}: {why}; {hint}" for name, why, hint in unseen if why]
         return {"added": self.store.add(text), "warnings": warnings}
 
@@ -247,7 +252,7 @@ class FaultControl:
             warning(run.rule.where, f"the fault rule {name!r}: {why}", hint)
             for name, run in self.engine.runs.items()
             if run.live and run.source != CONFIGURATION
-            for why, hint in (unheard(run.rule.effect, self.spec),)
+            for why, hint in (unheard(run.rule, self.spec),)
             if why
         )
         hidden = (

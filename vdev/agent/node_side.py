@@ -6,7 +6,7 @@ It is imported and made when something asks for it (see `node_api`).
 from collections.abc import Callable
 from typing import Any
 
-from ..core.model.fault_effects import ApiFault
+from ..core.model.fault_answers import ApiFault
 from ..core.node.situation import Situation
 from ..kube import Api, Call, Fault
 from .inputs.node_object import NodeObject

@@ -26,7 +26,8 @@ from .inventory.resources import EMPTY, Inventory
 from .labels.values import NO_LABELS, Labels, Machine
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
-from .model.fault_effects import CdiFault, XidError
+from .model.fault_answers import XidError
+from .model.fault_effects import CdiFault
 from .model.problem import Problem
 from .node import capacity, conditions
 from .node.capacity import Amount
@@ -228,7 +229,7 @@ class Decider:
         from .slices.pools import Moment, pools  # see `imports_for`
 
         numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
-        now = Moment(devices, world.pools, world.claimed, numbers)
+        now = Moment(devices, world.pools, world.claimed, numbers, world.afflictions.taints)
         return pools(world.base, now, self._pooled)
 
     def _specifications(self, inventory: Inventory) -> Mapping[str, Document]:

@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from ..core.model.fault_effects import ClaimCall, ClaimFault, HealthStreamFault
+from ..core.model.fault_answers import ClaimFault
+from ..core.model.fault_effects import ClaimCall, HealthStreamFault
 
 
 class FaultHooks(Protocol):

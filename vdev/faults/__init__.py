@@ -1,6 +1,7 @@
 """Failures on demand at run time: rules come in, hooks are answered, and log and status say that it is a drill.
 
     engine      the rules in force, and the answers to the plugin's hooks
+    afflicted   what they do to devices
     rule_run    one rule on this node since it was loaded
     rule_store  rules from files and from people, beside those of the configuration
 
@@ -8,6 +9,7 @@ When something fails is decided in `core.faults.schedule`, what it hits in `core
 each step.
 """
 
-from .engine import Engine, Strike
+from .engine import Engine
+from .rule_run import Strike
 
 __all__ = ["Engine", "Strike"]

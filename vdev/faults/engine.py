@@ -6,8 +6,7 @@ is the memory that they need. Everything that it makes happen is logged with `in
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import structlog
 
@@ -16,36 +15,35 @@ from ..core.faults import targets
 from ..core.faults.schedule import Dice, Firing, earliest, seconds_of
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
-from ..core.model.device import Health, Key
+from ..core.model.device import Key
+from ..core.model.fault_answers import ApiFault, CallFault, ClaimFault, RegisterFault
 from ..core.model.fault_effects import (
     ApiFailure,
-    ApiFault,
     Call,
-    CallFault,
     Cdi,
     CdiFault,
+    ClaimCall,
     FaultKind,
-    Flap,
+    FaultyClaims,
+    HealthStream,
+    HealthStreamFault,
     NodeEvent,
     PodResources,
     Process,
     Register,
-    RegisterFault,
     Remove,
     Rpc,
-    SetCondition,
-    SetHealth,
+    SliceFault,
+    Slices,
     Socket,
-    SocketFault,
     Stream,
     StreamFault,
-    Xid,
-    XidError,
 )
-from ..core.model.fault_rules import FaultRuleSpec, FaultSpec, Start
+from ..core.model.fault_rules import FaultSpec, Start
 from ..errors import UsageError
 from ..observe.metrics import Metrics
-from .rule_run import RuleRun, begin, needs_seed
+from .afflicted import afflictions_of
+from .rule_run import RuleRun, Strike, begin, needs_seed
 
 log = structlog.get_logger(__name__)
 
@@ -53,14 +51,6 @@ CONFIGURATION = "configuration"
 """The source whose rules win over those of the same name."""
 _NOTED_AT_BEGINNING = (FaultKind.DEVICE, FaultKind.CDI, FaultKind.POD_RESOURCES, FaultKind.CONDITION)
 _RANK = {CONFIGURATION: 0, "live": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """A momentary fault that must happen now: to the resources' streams or sockets, to the process, or to watches."""
-
-    rule: FaultRuleSpec
-    fault: StreamFault | SocketFault | Process | ApiFailure
 
 
 class Engine:
@@ -167,7 +157,7 @@ class Engine:
         self._active = tuple(run for run in self.runs.values() if run.live and run.active)
         names = {run.rule.name for run in self._active}
         self._late = {key: due for key, due in self._late.items() if key[0] in names}
-        self.afflictions = self._afflict(now)
+        self.afflictions = afflictions_of(self.runs.values(), self._inventory, now)
         self.stirred = came_due or before != self._active
         self._looked_at = now
         for kind in FaultKind:
@@ -222,19 +212,37 @@ class Engine:
 
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
         """What happens to this call: the first rule that hits it."""
+        for run, call, delay in self._hits(rpc, resource):
+            return CallFault(
+                rule=run.rule.name, delay=delay, hang=call.hang, fail=call.fail, faulty_answer=call.faulty_answer
+            )
+        return None
+
+    def on_claims(self, call: ClaimCall, driver: str) -> ClaimFault | None:
+        """What happens to this call about claims: the first rule that hits it."""
+        for run, effect, delay in self._hits(call, driver):
+            return ClaimFault(
+                rule=run.rule.name,
+                delay=delay,
+                hang=effect.hang,
+                fail=effect.fail,
+                refuse=effect.refuse,
+                wrong_device=effect.faulty_claims is FaultyClaims.WRONG_DEVICE,
+                skip=effect.faulty_claims is FaultyClaims.SKIP_CLAIM,
+            )
+        return None
+
+    def _hits(self, rpc: Rpc | ClaimCall, name: str) -> Iterator[tuple[RuleRun, Call, float]]:
+        """The rules that hit this call of a resource or a driver, and how long it waits."""
         for run in self._active:
             effect = run.rule.effect
-            if isinstance(effect, Call) and rpc in effect.rpcs and run.rule.concerns(resource):
-                number = run.counted((rpc, resource))
-                if not run.is_hit(number, rpc, resource):
-                    continue
-                name = run.rule.name
-                delay = seconds_of(effect.delay, run.dice, name, number, rpc, resource) if effect.delay else 0.0
-                self._note(run, resource, call=rpc.value, number=number, delay=round(delay, 3))
-                return CallFault(
-                    rule=name, delay=delay, hang=effect.hang, fail=effect.fail, faulty_answer=effect.faulty_answer
-                )
-        return None
+            if isinstance(effect, Call) and rpc in effect.rpcs and run.rule.concerns(name):
+                number = run.counted((rpc, name))
+                if run.is_hit(number, rpc, name):
+                    rule = run.rule.name
+                    delay = seconds_of(effect.delay, run.dice, rule, number, rpc, name) if effect.delay else 0.0
+                    self._note(run, name, call=rpc.value, number=number, delay=round(delay, 3))
+                    yield run, effect, delay
 
     def holds(self, rule: str) -> bool:
         """Whether a hanging call must go on hanging."""
@@ -283,6 +291,30 @@ class Engine:
                 return effect
         return None
 
+    def on_health(self, driver: str) -> HealthStreamFault | None:
+        """What happens to the driver's health streams now."""
+        for run in self._active:
+            effect = run.rule.effect
+            if isinstance(effect, HealthStream) and run.rule.concerns(driver):
+                self._note_once(run, driver)
+                return effect.fault
+        return None
+
+    def on_slices(self, driver: str, *, news: bool) -> SliceFault | None:
+        """What happens to the driver's slices now; `news`: something about them should be written."""
+        for run in self._active:
+            effect = run.rule.effect
+            if not isinstance(effect, Slices) or not run.rule.concerns(driver):
+                continue
+            if effect.fault is not SliceFault.LATE:
+                if effect.fault is not SliceFault.WIPED:  # which is noted when it strikes
+                    self._note_once(run, driver)
+                return effect.fault
+            if news and not self._waited(run, driver, effect.delay):
+                return SliceFault.LATE
+            self._late.pop((run.rule.name, driver), None)  # the next change is late again
+        return None
+
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
         """Start the rules that wait until a pod is given devices, for these devices."""
         keys = frozenset((resource, each) for each in ids)
@@ -328,7 +360,9 @@ class Engine:
         match run.rule.effect:
             case Process() as effect:
                 self._struck.append(Strike(run.rule, effect))
-            case Stream(fault=StreamFault.CLOSE as fault) | Socket(fault=fault):
+            case (
+                Stream(fault=StreamFault.CLOSE as fault) | Socket(fault=fault) | Slices(fault=SliceFault.WIPED as fault)
+            ):
                 self._struck.append(Strike(run.rule, fault))
             case NodeEvent() as event:
                 self.announced[event] += 1
@@ -338,36 +372,6 @@ class Engine:
             case _:
                 return
         self._note(run, run.rule.resource)
-
-    def _afflict(self, now: float) -> Afflictions:
-        verdicts: dict[Key, Health] = {}
-        removed: set[Key] = set()
-        dropped: set[Key] = set()
-        xids: dict[Key, tuple[XidError, ...]] = {}
-        conditions: dict[str, SetCondition] = {}
-        for run in self._active:
-            keys = run.hit(self._inventory, now)
-            match run.rule.effect:
-                case SetHealth(healthy, reason):
-                    verdicts |= dict.fromkeys(keys, Health(healthy, reason, run.rule.name))
-                case Xid(number, health):
-                    xids |= {key: (*xids.get(key, ()), XidError(number, run.rule.name)) for key in keys}
-                    if health is not None:
-                        verdicts |= dict.fromkeys(keys, Health(health.healthy, health.reason, run.rule.name))
-                case SetCondition() as condition:
-                    conditions[condition.type] = condition
-                case Flap(reason=reason):
-                    verdicts |= dict.fromkeys(keys, Health(False, reason, run.rule.name))
-                case Remove(drop_held):
-                    (dropped if drop_held else removed).update(keys)
-        pre_start = frozenset(
-            name
-            for run in self.runs.values()
-            if run.live and isinstance(run.rule.effect, Call) and Rpc.PRE_START in run.rule.effect.rpcs
-            for name in self._inventory.resources
-            if run.rule.concerns(name)
-        )
-        return Afflictions(verdicts, frozenset(removed), frozenset(dropped), pre_start, xids, conditions)
 
     def _waited(self, run: RuleRun, what: str, delay: float) -> bool:
         """Whether something that a rule delays has waited long enough, counted from the first call."""

@@ -11,10 +11,28 @@ from ..core.faults import targets
 from ..core.faults.schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 from ..core.inventory.resources import Inventory
 from ..core.model.device import Key
-from ..core.model.fault_effects import ApiFailure, Call, Socket, Stream
+from ..core.model.fault_effects import (
+    ApiFailure,
+    Call,
+    Process,
+    SliceFault,
+    Slices,
+    Socket,
+    SocketFault,
+    Stream,
+    StreamFault,
+)
 from ..core.model.fault_rules import ALWAYS, FaultRuleSpec, Start
 
 _OVER = Phase(active=False, changes_at=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A momentary fault that must happen now: to streams, sockets or slices, to the process, or to watches."""
+
+    rule: FaultRuleSpec
+    fault: StreamFault | SocketFault | SliceFault | Process | ApiFailure
 
 
 @dataclass(slots=True)
@@ -79,7 +97,7 @@ class RuleRun:
         since, self.looked_at = self.looked_at, now
         if rule.momentary:
             return any(strikes(rule, self.dice, firing, since, now) for firing in self.firings)
-        return self.active and not before and isinstance(rule.effect, (Stream, Socket, ApiFailure))
+        return self.active and not before and isinstance(rule.effect, (Stream, Socket, Slices, ApiFailure))
 
     def hit(self, inventory: Inventory, now: float) -> frozenset[Key]:
         """The slots that the active firings mean; an allocated slot's whole unit with it."""

@@ -2,7 +2,8 @@
 
 from vdev.core.faults import targets
 from vdev.core.faults.targets import Afflictions
-from vdev.core.model.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition, XidError
+from vdev.core.model.fault_answers import XidError
+from vdev.core.model.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition
 from vdev.core.model.xid import APPLICATION_ERRORS, TEXTS, described
 from vdev.core.node.conditions import NodeCondition, conditions
 from vdev.core.node.happenings import Happening, of_situation, of_xids

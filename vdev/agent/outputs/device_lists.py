@@ -11,6 +11,7 @@ from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.difference import Added, Change, Changed, Removed, diff
 from ...core.inventory.resources import Inventory, Resource
+from ...core.model.fault_effects import SocketFault, StreamFault
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, State
@@ -132,6 +133,12 @@ class DeviceLists(Output):
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
+
+    async def strike(self, fault: StreamFault | SocketFault, concerns: Callable[[str], bool]) -> None:
+        """Let a momentary fault happen to these resources."""
+        for name, service in list(self.services.items()):
+            if concerns(name):
+                await service.strike(fault)
 
     async def stop(self) -> None:
         """Stop all services and wait for them."""

@@ -1,8 +1,8 @@
 """One fault rule by itself: keys that need or exclude each other, times that never come, consent to harm."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from ...core.model.fault_effects import ApiFailure, ApiVerb, Rpc
+from ...core.model.fault_effects import ApiFailure, ApiVerb, ClaimCall, Rpc
 from ...core.model.place import KeyPath
 from ...core.model.xid import APPLICATION_ERRORS
 from ..report import Report
@@ -11,8 +11,16 @@ from ..schema.node_faults import ApiFaults
 from ..schema.section import Section
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
-_ANSWERED = (Rpc.ALLOCATE, Rpc.PREFERRED)  # calls whose answers can be wrong
-_DEVICE_KEYS = ("health", "xid", "flap", "remove", "drop")
+_LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
+_WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have this wrong answer
+    "empty": _LISTS,
+    "bogusIds": _LISTS,
+    "oversized": _LISTS,
+    "wrongDevice": (ClaimCall.PREPARE,),
+    "skipClaim": tuple(ClaimCall),
+    "claimError": tuple(ClaimCall),
+}
+_DEVICE_KEYS = ("health", "xid", "flap", "remove", "drop", "taint")
 _CALL_KEYS = ("delay", "hang", "error", "answer")
 _KINDS = (
     *_DEVICE_KEYS,
@@ -26,6 +34,8 @@ _KINDS = (
     "event",
     "condition",
     "api",
+    "slices",
+    "healthStream",
 )
 _OF_HEALTH = ("health", "xid", "flap")  # keys with a reason
 _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
@@ -77,6 +87,8 @@ def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyP
         "socket": model.socket,
         "cdi": model.cdi,
         "podResources": model.pod_resources,
+        "slices": model.slices,
+        "healthStream": model.health_stream,
     }
     block = blocks.get(kind)
     if block is not None:
@@ -102,10 +114,13 @@ def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report
     if model.answer is None:
         return
     _one_key(model.answer, (*path, "answer"), report)
-    for rpc in model.rpc:
-        if rpc not in _ANSWERED:
-            hint = "for wrong lists there is stream" if rpc is Rpc.LIST else "use error, hang or delay"
-            report.error((*path, "answer"), f"only {' and '.join(_ANSWERED)} can have a wrong answer, not {rpc}", hint)
+    for way in model.answer.given[:1]:
+        for rpc in model.rpc:
+            if rpc not in _WRONG[way]:
+                hint = "for wrong lists there is stream" if rpc is Rpc.LIST else "use error, hang or delay"
+                report.error(
+                    (*path, "answer"), f"only {' and '.join(_WRONG[way])} can have this answer, not {rpc}", hint
+                )
 
 
 def _reason(model: schema.FaultRule, kind: str, path: KeyPath, report: Report) -> None:
@@ -153,7 +168,12 @@ def _select(model: schema.Select, path: KeyPath, report: Report) -> None:
 def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Report) -> None:
     moment = kinds in (["process"], ["event"])
     momentary = moment or (
-        model.lasts is None and (kinds == ["socket"] or (model.stream is not None and model.stream.close))
+        model.lasts is None
+        and (
+            kinds == ["socket"]
+            or (model.stream is not None and model.stream.close)
+            or (model.slices is not None and model.slices.wiped)
+        )
     )
     flap = model.flap
     if moment and model.lasts is not None:

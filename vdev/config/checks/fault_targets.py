@@ -30,6 +30,7 @@ class Declared:
 
     entries: tuple[EntrySpec, ...]
     resources: frozenset[str]
+    drivers: frozenset[str]
     profiles: frozenset[str]
     nodes: ImaginedNodes
 
@@ -59,7 +60,8 @@ def _declared(spec: Spec, rules: Sequence[FaultRuleSpec]) -> Declared:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
     profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}
     profiles |= {each.name for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
-    return Declared(spec.entries, frozenset(resources), frozenset(profiles), imagined(spec, rules))
+    drivers = frozenset(entry.dra.driver for entry in spec.entries if entry.dra)
+    return Declared(spec.entries, frozenset(resources), drivers, frozenset(profiles), imagined(spec, rules))
 
 
 # --- one rule --------------------------------------------------------------------------------------------------------
@@ -68,23 +70,29 @@ def _declared(spec: Spec, rules: Sequence[FaultRuleSpec]) -> Declared:
 def _rule(rule: FaultRuleSpec, path: KeyPath, declared: Declared, spec: Spec, report: Report) -> None:
     """What one rule names, and whether anybody sees what it does."""
     _resource(rule, path, declared, report)
-    if rule.kind is FaultKind.DEVICE or rule.triggered:
+    why, hint = unheard(rule, spec)
+    if rule.triggered or (rule.kind is FaultKind.DEVICE and not why):
         before = len(report.problems)
         for number, want in enumerate(rule.selection.filters):
             _want(rule, want, number, path, declared, report)
         if len(report.problems) == before and declared.nodes.inventories:
             _all_conditions(rule, path, declared, report)
     if rule.kind is FaultKind.CDI and not any(each.is_cdi for each in spec.flags.device_list_strategies):
-        hint = "set flags.plugin.deviceListStrategy to cdi-cri or cdi-annotations"
-        report.warning((*path, "cdi"), "no CDI file is written, so the rule has no effect", hint)
-    why, hint = unheard(rule.effect, spec)
+        strategy = "set flags.plugin.deviceListStrategy to cdi-cri or cdi-annotations"
+        report.warning((*path, "cdi"), "no CDI file is written, so the rule has no effect", strategy)
     if why and ("node",) not in report.broken():
         report.warning((*path, rule.kind.value), why, hint)
 
 
 def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Report) -> None:
-    if rule.resource != "*" and not any(rule.concerns(name) for name in declared.resources):
-        _unknown("resource", rule.resource, declared.resources, (*path, "resource"), report)
+    if rule.resource == "*" or not (declared.drivers or rule.of_resources):
+        return
+    known = frozenset[str]()
+    known |= declared.resources if rule.of_resources else known
+    known |= declared.drivers if rule.of_drivers else known
+    if not any(map(rule.concerns, known)):
+        kind = "resource" if rule.of_resources else "driver"
+        _unknown(kind, rule.resource, known, (*path, "resource"), report)
 
 
 def _unknown(kind: str, word: str, known: frozenset[str], path: KeyPath, report: Report) -> None:

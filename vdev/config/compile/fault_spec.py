@@ -14,7 +14,10 @@ from ...core.model.fault_effects import (
     Effect,
     Fail,
     FaultyAnswer,
+    FaultyClaims,
     Flap,
+    HealthStream,
+    HealthStreamFault,
     NodeEvent,
     PodResources,
     Process,
@@ -22,6 +25,9 @@ from ...core.model.fault_effects import (
     Remove,
     SetCondition,
     SetHealth,
+    SetTaint,
+    SliceFault,
+    Slices,
     Socket,
     SocketFault,
     Stream,
@@ -132,7 +138,7 @@ def _start(model: schema.FaultRule) -> Start:
 
 
 def _effect(model: schema.FaultRule) -> Effect | None:
-    return _of_devices(model) or _of_the_plugin(model) or _of_the_node(model)
+    return _of_devices(model) or _of_the_plugin(model) or _of_the_node(model) or _of_drivers(model)
 
 
 def _of_devices(model: schema.FaultRule) -> Effect | None:
@@ -145,7 +151,7 @@ def _of_devices(model: schema.FaultRule) -> Effect | None:
         return Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
     if model.remove or model.drop:
         return Remove(drop_held=model.drop)
-    return None
+    return SetTaint(model.taint.key, model.taint.value, model.taint.effect.value) if model.taint is not None else None
 
 
 def _of_the_plugin(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one return per kind
@@ -175,6 +181,14 @@ def _of_the_node(model: schema.FaultRule) -> Effect | None:
     return _api(model.api) if model.api is not None else None
 
 
+def _of_drivers(model: schema.FaultRule) -> Effect | None:
+    if model.slices is not None:
+        return Slices(SliceFault(_key(model.slices) or "withheld"), model.slices.late or 0.0)
+    if model.health_stream is not None:
+        return HealthStream(HealthStreamFault(_key(model.health_stream) or "silent"))
+    return None
+
+
 def _health(model: schema.FaultRule, why: str) -> SetHealth:
     healthy = model.health is schema.HealthWord.HEALTHY
     return SetHealth(healthy=healthy, reason=model.reason or ("" if healthy else why))
@@ -190,7 +204,15 @@ def _call(model: schema.FaultRule) -> Call:
     delay = Delay(model.delay.p50, model.delay.max) if model.delay else None
     fail = Fail(model.error.code, model.error.message) if model.error else None
     answer = _key(model.answer) if model.answer else ""
-    return Call(frozenset(model.rpc), delay, model.hang, fail, FaultyAnswer(answer) if answer else None)
+    return Call(
+        frozenset(model.rpc),
+        delay,
+        model.hang,
+        fail,
+        FaultyAnswer(answer) if answer in set(FaultyAnswer) else None,
+        FaultyClaims(answer) if answer in set(FaultyClaims) else None,
+        refuse=(model.answer and model.answer.claim_error) or "",
+    )
 
 
 def _key(block: Section) -> str:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ...core.model.fault_effects import Code, Rpc
+from ...core.model.fault_effects import Code
 from ...core.model.xid import MOST as MOST_XID
 from ..document.parser import Plain
+from .dra_faults import CallName, HealthStreamFaults, SliceFaults, TaintFault
 from .node_faults import ApiFaults, ConditionFault, EventFault
 from .scalars import (
     INTEGER,
@@ -188,6 +189,12 @@ class Answer(Section):
     """Devices that nobody listed or asked for."""
     oversized: Flag = False
     """More than the 4 MiB that the kubelet accepts."""
+    wrong_device: Flag = False
+    """Another device than the allocated one, with CDI names that nobody wrote."""
+    skip_claim: Flag = False
+    """The first claim of the call is not in the answer."""
+    claim_error: Word | None = None
+    """Each claim is answered with this error."""
 
 
 def _not_v1beta1(value: str) -> None:
@@ -279,7 +286,7 @@ class FaultRule(Section):
     devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _names)] | None = None
     """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
     resource: Word = "*"
-    """Pattern for the resource. Default: every resource."""
+    """Pattern for the resource, or for the DRA driver. Default: every one."""
     on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
     """Which nodes: patterns for names, or {share: 10%}. Default: every node."""
 
@@ -319,10 +326,13 @@ class FaultRule(Section):
     """The devices alternate between Healthy and Unhealthy."""
     remove: Flag = False
     """The devices are unplugged; those that a pod may hold stay listed as Unhealthy."""
+    taint: TaintFault | None = None
+    """The devices have this taint in ResourceSlices; needs dra in advertise."""
     drop: Flag = False
     """The devices leave the list even while a pod holds them; needs allowHarmful."""
-    rpc: Annotated[list[Annotated[Rpc, choice(Rpc)]], one_or_many(STRING)] = []
-    """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer."""
+    rpc: Annotated[list[CallName], one_or_many(STRING)] = []
+    """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer: those on a device
+    plugin, and NodePrepareResources and NodeUnprepareResources on a DRA driver."""
     delay: Annotated[DelayTimes, Shorthand((dict, Section), _DURATION_JSON, _fixed)] | None = None
     """For rpc: how long calls wait: a fixed time, or {p50: …, max: …}."""
     hang: Flag = False
@@ -330,7 +340,8 @@ class FaultRule(Section):
     error: ErrorAnswer | None = None
     """For rpc: calls end with this error."""
     answer: Answer | None = None
-    """For rpc Allocate and GetPreferredAllocation: calls get a wrong answer."""
+    """For rpc Allocate, GetPreferredAllocation, NodePrepareResources and NodeUnprepareResources: calls get a wrong
+    answer."""
     register_: Annotated[RegisterFaults | None, Field(alias="register")] = None
     """Registrations are disturbed."""
     stream: StreamFaults | None = None
@@ -349,6 +360,10 @@ class FaultRule(Section):
     """The Node has this condition."""
     api: ApiFaults | None = None
     """The plugin's requests to the API server fail."""
+    slices: SliceFaults | None = None
+    """ResourceSlices are disturbed."""
+    health_stream: HealthStreamFaults | None = None
+    """The streams on which DRA drivers tell the health of devices are disturbed."""
     allow_harmful: Flag = False
     """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
 

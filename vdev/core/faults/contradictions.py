@@ -11,10 +11,13 @@ from ..model.fault_effects import (
     Effect,
     FaultKind,
     Flap,
+    HealthStream,
     Register,
     Remove,
     SetCondition,
     SetHealth,
+    SetTaint,
+    Slices,
     Socket,
     Stream,
     Xid,
@@ -24,6 +27,12 @@ from .meaning import ImaginedNodes, meant
 from .schedule import Dice, Firing, Span, spans
 
 _COMPARED = 50  # spans of each rule
+_WHAT = {
+    FaultKind.DEVICE: "devices",
+    FaultKind.CONDITION: "condition",
+    FaultKind.SLICES: "driver",
+    FaultKind.HEALTH_STREAM: "driver",
+}
 
 
 def contradiction(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes, *, later: float = 0.0) -> str:
@@ -37,8 +46,7 @@ def contradiction(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes
         return ""
     if not _meet(one, other, nodes) or not _overlap(one, other, later):
         return ""
-    what = {FaultKind.DEVICE: "devices", FaultKind.CONDITION: "condition"}.get(one.kind, "resource")
-    return f"contradict each other: they concern the same {what} at the same time"
+    return f"contradict each other: they concern the same {_WHAT.get(one.kind, 'resource')} at the same time"
 
 
 def by_chance(rule: FaultRuleSpec) -> bool:
@@ -67,16 +75,21 @@ def _opposed(one: Effect | None, other: Effect | None) -> bool:
             | (Socket(), Socket())
             | (Cdi(), Cdi())
             | (SetCondition(), SetCondition())
+            | (SetTaint(), SetTaint())
+            | (Slices(), Slices())
+            | (HealthStream(), HealthStream())
         ):
             return one != other
     return False
 
 
 def _meet(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes) -> bool:
-    """Whether they mean a device, a resource or a condition in common."""
+    """Whether they mean a device, a resource, a driver or a condition in common."""
     match one.effect, other.effect:
         case SetCondition(type=first), SetCondition(type=second) if first != second:
             return False
+        case SetTaint() as first, SetTaint() as second if (first.key, first.effect) != (second.key, second.effect):
+            return False  # a device can have both
     if (one.selection, one.resource, one.nodes) == (other.selection, other.resource, other.nodes):
         return True
     if any(each is not None for rule in (one, other) for each in (rule.selection.pick, rule.selection.share)):
@@ -92,7 +105,8 @@ def _reach(rule: FaultRuleSpec, node: str, inventory: Inventory) -> AbstractSet[
         return frozenset()
     if rule.kind is FaultKind.DEVICE:
         return meant(rule, inventory, node)
-    return {name for name in inventory.resources if rule.concerns(name)}
+    names = inventory.resources if rule.of_resources else inventory.claimable
+    return {name for name in names if rule.concerns(name)}
 
 
 def _overlap(one: FaultRuleSpec, other: FaultRuleSpec, later: float) -> bool:

@@ -11,6 +11,8 @@ from ..model.fault_effects import (
     Cdi,
     FaultKind,
     Flap,
+    HealthStream,
+    HealthStreamFault,
     NodeEvent,
     PodResources,
     Process,
@@ -18,6 +20,9 @@ from ..model.fault_effects import (
     Remove,
     SetCondition,
     SetHealth,
+    SetTaint,
+    SliceFault,
+    Slices,
     Socket,
     Stream,
     Xid,
@@ -28,6 +33,13 @@ from .schedule import Dice, Firing, on_node, spans
 from .targets import names, select
 
 _MOST = 1000  # happenings of one rule
+_OF_SLICES = {
+    SliceFault.WITHHELD: "changes are not written",
+    SliceFault.INCOMPLETE: "the pool has one less than it says",
+    SliceFault.OLD_GENERATION: "one of an older generation is left",
+    SliceFault.DUPLICATE_NAME: "one device is in two of them",
+    SliceFault.WIPED: "all are deleted",
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,6 +139,15 @@ def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sen
             return f"condition {each.type} is {each.status}: {each.reason}: {each.message}"
         case ApiFailure() as failure:
             return f"{_which(rule.chance)} the API server{_requests(failure)} {_answer(failure)}"
+        case SetTaint(key=key, value=value, effect=effect):
+            return f"taint {key}{f'={value}' if value else ''}:{effect}"
+        case Slices(fault=SliceFault.LATE, delay=delay):
+            return f"ResourceSlices{where}: changes are written {delay:g} s late"
+        case Slices(fault=fault):
+            return f"ResourceSlices{where}: {_OF_SLICES[fault]}"
+        case HealthStream(fault=fault):
+            silent = fault is HealthStreamFault.SILENT
+            return f"health streams{where} {'say nothing more' if silent else 'end'}"
         case _:
             assert_never(rule.effect)
 
@@ -170,8 +191,10 @@ def _call(call: Call) -> str:
         parts.append("hangs")
     if call.fail is not None:
         parts.append(f"fails with {call.fail.code.value}: {call.fail.message}")
-    if call.faulty_answer is not None:
-        parts.append(f"gets a wrong answer ({call.faulty_answer.value})")
+    if call.refuse:
+        parts.append(f"refuses each claim: {call.refuse}")
+    if wrong := call.faulty_answer or call.faulty_claims:
+        parts.append(f"gets a wrong answer ({wrong.value})")
     return ", then ".join(parts)
 
 

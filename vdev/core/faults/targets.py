@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot, base_id
-from ..model.fault_effects import SetCondition, XidError
+from ..model.fault_answers import XidError
+from ..model.fault_effects import SetCondition, SetTaint
 from ..model.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec
 from .schedule import Dice
 
@@ -23,7 +24,8 @@ class Afflictions:
     """What rules do to slots at one moment: `removed` are unplugged, `dropped` leave the list even while held.
 
     `pre_start` are resources whose PreStartContainer must be called, so that it can fail. `xids` are the errors that
-    slots have, whatever their health; `conditions` are those of the Node, by type.
+    slots have, whatever their health; `conditions` are those of the Node, by type; `taints` those of slots that claims
+    can get.
     """
 
     verdicts: Mapping[Key, Health] = field(default_factory=dict)
@@ -32,6 +34,7 @@ class Afflictions:
     pre_start: frozenset[str] = frozenset()
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
     conditions: Mapping[str, SetCondition] = field(default_factory=dict)
+    taints: Mapping[Key, tuple[SetTaint, ...]] = field(default_factory=dict)
 
 
 NONE = Afflictions()
@@ -39,9 +42,10 @@ NONE = Afflictions()
 
 def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     """The slots of the inventory that the rule means."""
+    offered = inventory.claimable if rule.of_claims_alone else inventory.everything
     units: dict[Unit, None] = {}
     narrowed = rule.resource != "*"
-    for name, resource in inventory.everything.items():
+    for name, resource in offered.items():
         called = _called(inventory, name)
         concerned = {each: rule.concerns(each) for each in (name, *called.values())}
         if any(concerned[each] for each in called.values()) if called else concerned[name]:
@@ -53,7 +57,7 @@ def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[K
     chosen = _chosen(list(units), rule.selection, dice, rule.name)
     return frozenset(
         (name, slot.id)
-        for name, resource in inventory.everything.items()
+        for name, resource in offered.items()
         for slot in resource.slots
         if not chosen.isdisjoint(units_of(slot))
     )

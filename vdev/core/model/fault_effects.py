@@ -1,6 +1,7 @@
 """Failures on demand, as values: what happens. `fault_rules` says to which devices, on which nodes, and when.
 
-Device faults are applied by the agent, the others by whoever asks `faults.engine` through its hooks.
+Device faults are applied by the agent, the others by whoever asks `faults.engine` through its hooks, which answer with
+`fault_answers`.
 """
 
 from collections.abc import Mapping
@@ -23,16 +24,25 @@ class FaultKind(StrEnum):
     EVENT = "event"
     CONDITION = "condition"
     API = "api"
+    SLICES = "slices"
+    HEALTH_STREAM = "healthStream"
 
 
 class Rpc(StrEnum):
-    """The calls that the kubelet makes."""
+    """The calls that the kubelet makes on a device plugin."""
 
     OPTIONS = "GetDevicePluginOptions"
     LIST = "ListAndWatch"
     PREFERRED = "GetPreferredAllocation"
     ALLOCATE = "Allocate"
     PRE_START = "PreStartContainer"
+
+
+class ClaimCall(StrEnum):
+    """The calls that the kubelet makes on a DRA driver, about claims."""
+
+    PREPARE = "NodePrepareResources"
+    UNPREPARE = "NodeUnprepareResources"
 
 
 class Code(StrEnum):
@@ -94,6 +104,15 @@ class Xid:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTaint:
+    """The device has this taint in ResourceSlices, whatever its health; `effect` is NoSchedule, NoExecute or None."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delay:
     """Seconds that a call waits: half of all calls less than `median`, none more than `most`."""
 
@@ -109,6 +128,13 @@ class FaultyAnswer(StrEnum):
     OVERSIZED = "oversized"  # more than the 4 MiB that the kubelet receives
 
 
+class FaultyClaims(StrEnum):
+    """How an answer about claims is wrong on purpose."""
+
+    WRONG_DEVICE = "wrongDevice"  # another device than the allocated one
+    SKIP_CLAIM = "skipClaim"  # the first claim is not in it
+
+
 @dataclass(frozen=True, slots=True)
 class Fail:
     """The call ends with an error."""
@@ -120,14 +146,16 @@ class Fail:
 @dataclass(frozen=True, slots=True)
 class Call:
     """Calls of these RPCs wait, and then are answered as they should be, hang until cancelled, fail, or are answered
-    wrong.
+    wrong. Of calls about claims, `refuse` is the error of each claim in the answer.
     """
 
-    rpcs: frozenset[Rpc]
+    rpcs: frozenset[Rpc | ClaimCall]
     delay: Delay | None = None
     hang: bool = False
     fail: Fail | None = None
     faulty_answer: FaultyAnswer | None = None
+    faulty_claims: FaultyClaims | None = None
+    refuse: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +304,47 @@ class ApiFailure:
         return any(verb is ApiVerb.WATCH for verb, _ in self.requests)
 
 
+class SliceFault(StrEnum):
+    """What becomes of a driver's ResourceSlices."""
+
+    LATE = "late"
+    WITHHELD = "withheld"
+    INCOMPLETE = "incomplete"
+    OLD_GENERATION = "oldGeneration"
+    DUPLICATE_NAME = "duplicateName"
+    WIPED = "wiped"
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """What changes in the slices is written `delay` seconds late, or not at all; the pool has fewer slices than it
+    says, one of an older generation, or a device twice; or its slices are deleted.
+    """
+
+    fault: SliceFault
+    delay: float = 0.0
+
+
+class HealthStreamFault(StrEnum):
+    """What becomes of the health streams: nothing comes any more, or they end."""
+
+    SILENT = "silent"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthStream:
+    """The streams on which a DRA driver tells the health of its devices say nothing more, or end."""
+
+    fault: HealthStreamFault
+
+
 Effect = (
     SetHealth
     | Flap
     | Remove
     | Xid
+    | SetTaint
     | Call
     | Register
     | Stream
@@ -291,6 +355,8 @@ Effect = (
     | NodeEvent
     | SetCondition
     | ApiFailure
+    | Slices
+    | HealthStream
 )
 
 KINDS: Mapping[type, FaultKind] = MappingProxyType(
@@ -299,6 +365,7 @@ KINDS: Mapping[type, FaultKind] = MappingProxyType(
         Flap: FaultKind.DEVICE,
         Remove: FaultKind.DEVICE,
         Xid: FaultKind.DEVICE,
+        SetTaint: FaultKind.DEVICE,
         Call: FaultKind.RPC,
         Register: FaultKind.REGISTER,
         Stream: FaultKind.STREAM,
@@ -309,80 +376,7 @@ KINDS: Mapping[type, FaultKind] = MappingProxyType(
         NodeEvent: FaultKind.EVENT,
         SetCondition: FaultKind.CONDITION,
         ApiFailure: FaultKind.API,
+        Slices: FaultKind.SLICES,
+        HealthStream: FaultKind.HEALTH_STREAM,
     }
 )
-
-
-# --- what the hooks are told ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFault:
-    """What happens to one call: it waits `delay` seconds, then the rest."""
-
-    rule: str
-    delay: float = 0.0
-    hang: bool = False
-    fail: Fail | None = None
-    faulty_answer: FaultyAnswer | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterFault:
-    """What happens to a registration: it must wait (`hold`), or goes out with another version, or twice."""
-
-    rule: str
-    hold: bool = False
-    version: str = ""
-    twice: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiFault:
-    """What the API server answers to a request: an HTTP status, 0 for none at all."""
-
-    rule: str
-    status: int = 0
-    after: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class XidError:
-    """An Xid that a device has now, and the rule that says so."""
-
-    number: int
-    rule: str
-
-
-# --- of a DRA driver --------------------------------------------------------------------------------------------------
-
-
-class ClaimCall(StrEnum):
-    """The calls that the kubelet makes about claims."""
-
-    PREPARE = "NodePrepareResources"
-    UNPREPARE = "NodeUnprepareResources"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimFault:
-    """What happens to one such call: it waits `delay` seconds, then hangs, fails as a whole, or has a wrong answer.
-
-    `refuse` is the error of each claim in it. With `wrong_device` another device than the allocated one is answered;
-    with `skip` the first claim has no answer.
-    """
-
-    rule: str
-    delay: float = 0.0
-    hang: bool = False
-    fail: Fail | None = None
-    refuse: str = ""
-    wrong_device: bool = False
-    skip: bool = False
-
-
-class HealthStreamFault(StrEnum):
-    """What becomes of the health streams: nothing comes any more, or they end."""
-
-    SILENT = "silent"
-    ENDED = "ended"

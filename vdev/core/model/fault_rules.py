@@ -8,7 +8,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from .fault_effects import KINDS, Effect, FaultKind, NodeEvent, Process, Socket, Stream, StreamFault
+from .fault_effects import (
+    KINDS,
+    Call,
+    ClaimCall,
+    Effect,
+    FaultKind,
+    HealthStream,
+    NodeEvent,
+    Process,
+    Rpc,
+    SetTaint,
+    SliceFault,
+    Slices,
+    Socket,
+    Stream,
+    StreamFault,
+)
 
 ALWAYS = 1.0  # a probability
 
@@ -93,7 +109,9 @@ class Chance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRuleSpec:
-    """One failure. `resource` is a glob; `where` is its place in the file, which does not count in comparisons."""
+    """One failure. `resource` is a glob, for names of resources and of DRA drivers; `where` is its place in the file,
+    which does not count in comparisons.
+    """
 
     name: str
     effect: Effect
@@ -115,7 +133,7 @@ class FaultRuleSpec:
         match self.effect:
             case Process() | NodeEvent():
                 return True
-            case Stream(fault=StreamFault.CLOSE) | Socket():
+            case Stream(fault=StreamFault.CLOSE) | Socket() | Slices(fault=SliceFault.WIPED):
                 return self.when.lasts is None
             case _:
                 return False
@@ -124,6 +142,31 @@ class FaultRuleSpec:
     def counts_calls(self) -> bool:
         """Whether its chance is about the kubelet's calls, the registrations, or requests to the API server."""
         return self.kind in (FaultKind.RPC, FaultKind.REGISTER, FaultKind.API)
+
+    @property
+    def of_resources(self) -> bool:
+        """Whether `resource` is about resources."""
+        match self.effect:
+            case Call(rpcs=rpcs):
+                return any(isinstance(each, Rpc) for each in rpcs)
+            case Slices() | HealthStream():
+                return False
+        return True
+
+    @property
+    def of_drivers(self) -> bool:
+        """Whether `resource` is about DRA drivers. Devices are known by their resource, whoever gives them out."""
+        match self.effect:
+            case Call(rpcs=rpcs):
+                return any(isinstance(each, ClaimCall) for each in rpcs)
+            case Slices() | HealthStream():
+                return True
+        return False
+
+    @property
+    def of_claims_alone(self) -> bool:
+        """Whether nobody but claims and the scheduler can see what it does."""
+        return isinstance(self.effect, SetTaint) or not self.of_resources
 
     @property
     def triggered(self) -> bool:

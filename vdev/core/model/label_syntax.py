@@ -61,6 +61,12 @@ def literals_problem(literals: tuple[str, ...]) -> str:
     return ""
 
 
+def taint_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for a device's taint, or the empty string."""
+    wrong = _qualified_name_problem(key)
+    return f"{key!r} is not a valid key of a taint: {wrong}" if wrong else ""
+
+
 def condition_type_problem(name: str) -> str:
     """Why `name` cannot be the type of a condition of ours, or the empty string."""
     if name in KUBELET_CONDITIONS:

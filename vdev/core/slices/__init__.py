@@ -10,4 +10,5 @@ pools        the pools of a node, with health, and with what only claims keep
 cutting      pools as objects of resource.k8s.io/v1
 publishing   what must be written so that these are what the API server has
 classes      the DeviceClasses that go with the drivers of a file
+spoilt       what a driver with a fault writes instead
 """

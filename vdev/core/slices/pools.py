@@ -12,6 +12,7 @@ from types import MappingProxyType
 from ..inventory.resources import Inventory, Resource
 from ..memory import Memory
 from ..model.device import Health, Key
+from ..model.fault_effects import SetTaint
 from . import taints
 from .described import described
 from .published import CounterSet, DraDevice, Pool, Pools
@@ -25,13 +26,15 @@ Claimed = Mapping[str, Collection[str]]
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What the pools depend on beside the offers: `devices` with their health, without those that are away; the pools
-    `before`, what is `claimed` of them, and the `xids` that offered devices have, by driver and id.
+    `before`, what is `claimed` of them, and the `xids` and the `taints` of fault rules that offered devices have, by
+    driver and id.
     """
 
     devices: Inventory
     before: Pools = field(default_factory=lambda: NO_POOLS)
     claimed: Claimed = field(default_factory=dict)
     xids: Mapping[Key, Sequence[int]] = field(default_factory=dict)
+    taints: Mapping[Key, Sequence[SetTaint]] = field(default_factory=dict)
 
 
 def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
@@ -47,7 +50,9 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
         offered = base.claimable.get(driver) or replace(before[driver].offered, slots=())
         whole = memory.recall("described", driver, (offered,), partial(described, driver, offered))
         there = now.devices.claimable.get(driver) or offered
-        pool = memory.recall("judged", driver, (whole, there, *_xids(driver, now)), partial(_judged, whole, there, now))
+        pool = memory.recall(
+            "judged", driver, (whole, there, *_rules(driver, now)), partial(_judged, whole, there, now)
+        )
         last, held = before.get(driver), now.claimed.get(driver, ())
         if held and last:
             pool = _with_held(pool, last, held)
@@ -56,9 +61,9 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     return before if same else MappingProxyType(found)
 
 
-def _xids(driver: str, now: Moment) -> tuple[object, ...]:
-    """What a pool depends on in the errors of devices: an object that is new each time, where there are any."""
-    return (now.xids,) if any(name == driver for name, _ in now.xids) else ()
+def _rules(driver: str, now: Moment) -> tuple[object, ...]:
+    """What a pool depends on in what rules say of devices: objects that are new each time, where there are any."""
+    return tuple(each for each in (now.xids, now.taints) if any(name == driver for name, _ in each))
 
 
 def _judged(whole: Pool, there: Resource, now: Moment, _last: object) -> Pool:
@@ -68,14 +73,18 @@ def _judged(whole: Pool, there: Resource, now: Moment, _last: object) -> Pool:
         slot = there.by_id.get(device.device.id)
         if slot is None:
             continue
-        numbers = now.xids.get((whole.driver, slot.id), ())
-        if not (slot.health.healthy and not numbers):
+        key = (whole.driver, slot.id)
+        numbers, rules = now.xids.get(key, ()), now.taints.get(key, ())
+        if not (slot.health.healthy and not numbers and not rules):
             entry = there.entries[device.entry]
             assert entry.dra is not None
             said = taints.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
-            device = replace(device, taints=said, health=slot.health)  # noqa: PLW2901
+            device = replace(device, taints=taints.with_rules(said, rules), health=slot.health)  # noqa: PLW2901
         devices.append(device)
-    return whole if devices == list(whole.devices) else _with_devices(whole, devices, whole.counters)
+    if devices == list(whole.devices):
+        return whole
+    tight = whole.tight or any(device.taints for device in devices)
+    return _with_devices(replace(whole, tight=tight), devices, whole.counters)
 
 
 def _with_devices(pool: Pool, devices: Sequence[DraDevice], known: Iterable[CounterSet]) -> Pool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Document = Mapping[str, Any]
+Made = Callable[[Document, int], Document]
+Same = Callable[[Document, Document], bool]
 
 _POOL = "pool"
 
@@ -40,27 +42,31 @@ def content(spec: Document) -> dict[str, Any]:
 def changes(
     wanted: Sequence[Document],
     there: Sequence[Document],
-    made: Callable[[Document, int], Document],
+    made: Made,
     *,
-    same: Callable[[Document, Document], bool] = lambda wanted, there: content(wanted) == content(there),
+    same: Same = lambda wanted, there: content(wanted) == content(there),
+    missing: int = 0,
+    least: int = 0,
 ) -> Changes:
     """What leads from the slices of the pool that are `there` to the `wanted` specifications.
 
     `made` makes a new object of a specification with its number. `same` compares a wanted specification with one that
-    is there, where the server stores it otherwise than it was sent.
+    is there, where the server stores it otherwise than it was sent. The pool says that it has so many slices more as
+    are `missing`, and its generation is at `least` this one.
     """
-    latest = max(map(_generation, there), default=0)
-    current = [each for each in there if _generation(each) == latest]
+    count = len(wanted) + missing
+    latest = max(map(generation_of, there), default=0)
+    current = [each for each in there if generation_of(each) == latest]
     pairs = _paired(wanted, current, same)
     kept = {id(each) for each in pairs if each is not None}
     obsolete = tuple(each for each in there if id(each) not in kept)
     differs = [each is not None and not same(spec, each["spec"]) for spec, each in zip(wanted, pairs, strict=True)]
     counts = {each["spec"][_POOL].get("resourceSliceCount") for each in pairs if each is not None}
-    is_small = None not in pairs and sum(differs) <= 1 and counts <= {len(wanted)}
-    generation = latest if is_small else latest + 1
+    is_small = None not in pairs and sum(differs) <= 1 and counts <= {count} and latest >= least
+    generation = latest if is_small else max(latest + 1, least)
     update, create = [], []
     for number, (spec, each, is_other) in enumerate(zip(wanted, pairs, differs, strict=True)):
-        pool = {**spec[_POOL], "generation": generation, "resourceSliceCount": len(wanted)}
+        pool = {**spec[_POOL], "generation": generation, "resourceSliceCount": count}
         if each is None:
             create.append(made({**spec, _POOL: pool}, number))
         elif is_other or not is_small:
@@ -68,13 +74,12 @@ def changes(
     return Changes(delete=obsolete, update=tuple(update), create=tuple(create))
 
 
-def _generation(slice_: Document) -> int:
+def generation_of(slice_: Document) -> int:
+    """That of its pool when it was written."""
     return int(slice_["spec"][_POOL].get("generation") or 0)
 
 
-def _paired(
-    wanted: Sequence[Document], there: Sequence[Document], same: Callable[[Document, Document], bool]
-) -> list[Document | None]:
+def _paired(wanted: Sequence[Document], there: Sequence[Document], same: Same) -> list[Document | None]:
     """For each wanted specification the slice that it is, or the one with most of its devices; each slice once."""
     free = sorted(there, key=lambda each: str(each["metadata"].get("name", "")))
     pairs: list[Document | None] = [None] * len(wanted)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..model.device import Health
 from ..model.dra import DraSpec, TaintPolicy
+from ..model.fault_effects import SetTaint
 from ..model.xid import APPLICATION_ERRORS
 from .published import Taint
 
@@ -26,6 +27,12 @@ def of_health(dra: DraSpec, health: Health, xids: Sequence[int], *, nvidia: bool
         effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else dra.unhealthy.value
         return (Taint(f"{dra.driver}/xid", effect, str(worst)),)
     return () if health.healthy else (Taint(f"{dra.driver}/unhealthy", dra.unhealthy.value),)
+
+
+def with_rules(said: Sequence[Taint], rules: Sequence[SetTaint]) -> tuple[Taint, ...]:
+    """These taints and those of fault rules; of the same key and effect a later one stands over the others."""
+    every = (*said, *(Taint(each.key, each.effect, each.value) for each in rules))
+    return tuple({(each.key, each.effect): each for each in every}.values())
 
 
 def of_loss(dra: DraSpec, *, nvidia: bool) -> tuple[Taint, ...]:

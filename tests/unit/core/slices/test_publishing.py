@@ -2,10 +2,13 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vdev.core.model.fault_effects import SliceFault
 from vdev.core.slices.publishing import changes, content
+from vdev.core.slices.spoilt import spoilt
 
 NODE, DRIVER = "node-1", "acme.dev"
 
@@ -21,6 +24,11 @@ def made(document, number):
     return {"metadata": {"generateName": f"{number:05x}-"}, "spec": document}
 
 
+def same(wanted, there):
+    """Whether a specification is there."""
+    return content(wanted) == content(there)
+
+
 class Server:
     """What becomes of slices that are written."""
 
@@ -29,9 +37,9 @@ class Server:
         self.number = itertools.count()
         self.writes = 0
 
-    def settle(self, wanted):
+    def settle(self, wanted, fault=None):
         """Write what the changes say, in their order; whether there were any."""
-        found = changes(wanted, self.slices, made)
+        found = spoilt(fault, wanted, self.slices, made, same=same) if fault else changes(wanted, self.slices, made)
         self.writes += len(found.delete) + len(found.update) + len(found.create)
         gone = {each["metadata"]["name"] for each in found.delete}
         other = {each["metadata"]["name"]: each for each in found.update}
@@ -176,3 +184,52 @@ def test_a_generation_never_mixes_old_and_new(before, after):
         generations = {each["spec"]["pool"]["generation"] for each in (*found.update, *found.create)}
         assert {2} == generations
         assert len(after) == len(found.update) + len(found.create)
+
+
+SPOILT = (SliceFault.INCOMPLETE, SliceFault.OLD_GENERATION, SliceFault.DUPLICATE_NAME)
+
+
+@given(st.lists(st.tuples(POOLS, st.sampled_from((None, *SPOILT))), min_size=1, max_size=6), POOLS, st.data())
+def test_faults_come_and_go(history, last, data):
+    """Each is there after one round of writes, and nothing is left of it once it is over, whatever was deleted."""
+    server = Server()
+    for wanted, fault in history:
+        for each in list(server.slices):
+            if data.draw(st.booleans()):
+                server.slices.remove(each)
+        server.settle(wanted, fault)
+        assert not server.settle(wanted, fault)
+        check(server, wanted, fault)
+    server.settle(last)
+    check(server, last, None)
+
+
+def check(server, wanted, fault):
+    """That the fault, and no other, is there."""
+    newest = max(generation for generation, _ in server.pools)
+    current = [each for each in server.slices if each["spec"]["pool"]["generation"] == newest]
+    (count,) = {each["spec"]["pool"]["resourceSliceCount"] for each in current}
+    assert count == len(current) + (fault is SliceFault.INCOMPLETE)
+    assert (fault is SliceFault.OLD_GENERATION) == (len(current) < len(server.slices))
+    names = [device["name"] for each in current for device in each["spec"]["devices"]]
+    again = fault is SliceFault.DUPLICATE_NAME and bool(names)
+    assert len(names) == len(set(names)) + again
+    assert set(names) == {device["name"] for each in wanted for device in each["devices"]}
+
+
+def test_a_device_that_takes_from_counters_is_there_twice():
+    """The second time without them, which other slices of the server's version would need beside it."""
+    server = Server()
+    counted = spec("a")
+    counted["devices"][0]["consumesCounters"] = [{"counterSet": "x", "counters": {}}]
+    server.settle([{**counted, "sharedCounters": [{"name": "x"}]}], SliceFault.DUPLICATE_NAME)
+    assert {(1, 2)} == server.pools
+    assert ["consumesCounters" in each["spec"]["devices"][0] for each in server.slices] == [True, False]
+    assert "sharedCounters" not in server.slices[1]["spec"]
+
+
+@pytest.mark.parametrize("fault", [SliceFault.LATE, SliceFault.WITHHELD, SliceFault.WIPED])
+def test_nothing_is_written(fault):
+    """By faults that keep what is there as it is."""
+    server = Server()
+    assert not server.settle([spec("a")], fault)

@@ -5,16 +5,18 @@ Slices of a driver whose name somebody else uses on this node are left alone, an
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
 
 from ....core.decide import Plan
+from ....core.model.fault_effects import SliceFault
 from ....core.model.problem import Problem, error, warning
 from ....core.slices import cutting
 from ....core.slices.published import Pools
 from ....core.slices.publishing import Changes, changes, content
+from ....core.slices.spoilt import spoilt
 from ....kube import MANAGER, RESOURCE_SLICES, Api, Conflict, Missing
 from ..node.api_output import ApiOutput, NodeAccess
 
@@ -44,13 +46,22 @@ class SlicesView(Protocol):
         """The server said that it is gone."""
 
 
+class SliceHooks(Protocol):
+    """Where failures on demand reach slices. Who implements it calls `look` when an answer changes."""
+
+    def on_slices(self, driver: str, *, news: bool) -> SliceFault | None:
+        """What happens to the driver's slices now; `news`: something about them should be written."""
+
+
 class ResourceSlices(ApiOutput):
     """Keeps the slices that a plan's pools come to. `published` counts those that are there, by driver."""
 
     name = "publishing ResourceSlices"
 
-    def __init__(self, access: NodeAccess, slices: SlicesView) -> None:
+    def __init__(self, access: NodeAccess, slices: SlicesView, faults: SliceHooks) -> None:
         super().__init__(access)
+        self._faults = faults
+        self._wiped: set[str] = set()  # drivers whose slices must be deleted as a fault
         self.published: dict[str, int] = {}
         self._slices = slices
         self._pools: Pools = {}
@@ -64,6 +75,11 @@ class ResourceSlices(ApiOutput):
         """Compare again: the slices are others than before."""
         if self._follows:
             self._news.set()
+
+    def wipe(self, concerns: Callable[[str], bool]) -> None:
+        """Delete the slices of these drivers, as a fault."""
+        self._wiped |= set(filter(concerns, self._pools))
+        self.look()
 
     async def settle(self, plan: Plan) -> None:
         """Note the plan's pools."""
@@ -92,14 +108,25 @@ class ResourceSlices(ApiOutput):
                 await self._publish(driver, [each for each in of_driver if _is_ours(each)], uid)
 
     async def _publish(self, driver: str, there: Sequence[Document], uid: str) -> None:
+        def made(spec: Document, number: int) -> Document:
+            return self._made(spec, number, uid)
+
+        if driver in self._wiped:
+            await self._carry_out(driver, Changes(delete=tuple(there)))
+            self._wiped.discard(driver)
+            there = ()
         wanted = await self._wanted(driver)
-        found = changes(wanted, there, lambda spec, number: self._made(spec, number, uid), same=self._same)
-        if found and self._written.get(driver) == _fingerprint(wanted):
+        found = changes(wanted, there, made, same=self._same)
+        fault = self._faults.on_slices(driver, news=bool(found))
+        if fault is not None:
+            found = spoilt(fault, wanted, there, made, same=self._same)
+        print_ = hash((repr(wanted), fault))
+        if found and self._written.get(driver) == print_:
             await self._pause(found)
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
-            self._written[driver] = _fingerprint(wanted)
+            self._written[driver] = print_
         else:
             self.published.pop(driver, None)
 
@@ -207,10 +234,6 @@ def _manager(document: Document) -> str:
     entries = document["metadata"].get("managedFields") or ()
     found = (each.get("manager") for each in entries if "f:spec" in (each.get("fieldsV1") or {}))
     return str(next(found, None) or "somebody")
-
-
-def _fingerprint(wanted: Sequence[Document]) -> int:
-    return hash(repr(wanted))
 
 
 def _keys(value: object) -> frozenset[str]:

@@ -1,0 +1,356 @@
+"""Faults of DRA: a rule in the file, and what the kubelet, its pods and the API server see of it."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.kit import quick
+from tests.kit.dra_node import dra_kubelet, until_published
+from tests.kit.dra_objects import device_class, exactly, pod, template
+from vdev.agent import status
+from vdev.sim import LeapClock, Phase
+
+pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+
+CONFIG = """
+version: v1
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    advertise: [dra]
+    virtual: {count: 2, memory: 16Gi}
+"""
+NPU = "acme.dev"
+NPUS = ["npu-0", "npu-1"]
+
+
+def config(*rules, head=CONFIG):
+    """The configuration with these rules, each in flow style."""
+    return head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
+
+
+@pytest.fixture
+def kubelet_clock():
+    """The kubelet's time, which can be put forward."""
+    return LeapClock()
+
+
+@pytest.fixture
+async def kubelet(directory, api_server, kubelet_clock):
+    """A kubelet whose claims and slices are those of the API server, with a template for a device."""
+    timings = replace(quick.KUBELET, retry=0.05)
+    npus = device_class(NPU, "device.driver == 'acme.dev'")
+    async with dra_kubelet(directory, api_server, npus, timings=timings, clock=kubelet_clock) as running:
+        await running.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
+        yield running
+
+
+@pytest.fixture
+def start(start_agent, account, api_server, kubelet):
+    """Start an agent with these rules; with `published`, wait until drivers are registered and slices are there."""
+
+    async def start(*rules, published=True, head=CONFIG, **options):
+        options |= {"api_server": account, "wait": False, "fault_injection": True}
+        agent = await start_agent(config(*rules, head=head), **options)
+        if published:
+            await until_published(agent, api_server)
+        return agent
+
+    return start
+
+
+@pytest.fixture
+def slices(api_server):
+    """The slices that are there."""
+    return lambda: api_server.all("resourceslices")
+
+
+@pytest.fixture
+def clear():
+    """End a rule."""
+
+    async def clear(agent, name="x"):
+        await agent.agent.faults.commands["fault-clear"]({"name": name})
+
+    return clear
+
+
+def devices(found):
+    """The names of the devices in slices, in order."""
+    return sorted(each["name"] for slice_ in found for each in slice_["spec"].get("devices", ()))
+
+
+def pools(found):
+    """Generation and count of each."""
+    return sorted((each["spec"]["pool"]["generation"], each["spec"]["pool"]["resourceSliceCount"]) for each in found)
+
+
+def claims(agent):
+    """How many are prepared."""
+    return sum(len(each["claims"]) for each in agent.agent.dra.document())
+
+
+def injected(agent):
+    """How often each rule did something, by its name."""
+    return {each["name"]: each["injected"] for each in agent.agent.faults.status()["rules"]}
+
+
+def found(kubelet):
+    """What the kubelet's own checks found wrong."""
+    return {each.code for each in kubelet.errors}
+
+
+# --- calls about claims -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "why", "findings"),
+    [
+        ("error: {code: RESOURCE_EXHAUSTED, message: no more}", "no more", set()),
+        ("answer: {claimError: the device is on fire}", "the device is on fire", set()),
+        ("answer: {skipClaim: true}", "NodePrepareResources skipped 1 ResourceClaims", {"claim-skipped"}),
+    ],
+)
+async def test_prepare_fails(kubelet, start, clear, fault, why, findings):
+    """The pod waits with the sentence that the kubelet makes of it, and starts after the fault."""
+    agent = await start(f"name: x, rpc: NodePrepareResources, {fault}")
+    waiting = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert Phase.PENDING is waiting.phase
+    assert any(why in each.message for each in kubelet.events)
+    await clear(agent)
+    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING, what="the pod")
+    assert 1 <= injected(agent)["x"]
+    assert found(kubelet) == findings
+
+
+async def test_every_second_call_fails(kubelet, start):
+    """Chance chooses among the calls, and `resource` means the driver; a rule of another driver does nothing."""
+    other = "\n  - {name: other, resource: acme.org/npu, advertise: [dra], virtual: {count: 1}}\n"
+    rules = [
+        f"name: {name}, resource: {driver}, rpc: [NodePrepareResources, Allocate], everyNth: 2, error: {{message: no}}"
+        for name, driver in (("mine", "acme.dev"), ("theirs", "acme.org"))
+    ]
+    agent = await start(*rules, head=CONFIG + other)
+    waiting = await kubelet.run_pod(pod("one", templates=["npu"]))  # a strict kubelet asks twice
+    assert Phase.PENDING is waiting.phase
+    await kubelet.wait_until(lambda: injected(agent)["mine"] >= 2, what="the fault")
+    assert 0 == injected(agent)["theirs"]
+
+
+async def test_prepare_answers_with_another_device(kubelet, start):
+    """The kubelet's checks find it, and the runtime cannot resolve what it is told."""
+    await start("name: x, rpc: NodePrepareResources, answer: {wrongDevice: true}")
+    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert Phase.RUNNING is not running.phase
+    assert {"prepared-not-allocated", "allocated-not-prepared", "cdi-unresolved"} <= found(kubelet)
+
+
+@pytest.mark.parametrize("fault", ["delay: 20s", "hang: true"])
+async def test_prepare_takes_its_time(kubelet, start, clear, fault):
+    """The pod starts when the delay is over, or when the fault is and the kubelet asks again."""
+    agent = await start(f"name: x, rpc: NodePrepareResources, nth: 1, {fault}")
+    starting = asyncio.create_task(kubelet.run_pod(pod("one", templates=["npu"])))
+    await kubelet.wait_until(lambda: injected(agent)["x"], what="the call")
+    assert 0 == claims(agent)
+    if "hang" in fault:
+        await clear(agent)
+    else:
+        agent.clock.advance(20.0)
+    await starting
+    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING, what="the pod")
+    assert [] == kubelet.errors
+
+
+async def test_unprepare_fails(kubelet, start, clear):
+    """The pod is Terminating until the fault ends; the claim stays prepared meanwhile."""
+    agent = await start("name: x, rpc: NodeUnprepareResources, answer: {claimError: the device is stuck}")
+    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await kubelet.delete_pod("one")
+    await kubelet.wait_until(lambda: injected(agent)["x"] >= 2, what="two calls")
+    assert "the device is stuck" in kubelet.pod("one").message
+    assert 1 == claims(agent)
+    await clear(agent)
+    await kubelet.wait_until(lambda: 0 == claims(agent), what="the end of the claim")
+    assert [] == kubelet.errors
+
+
+# --- health streams ---------------------------------------------------------------------------------------------------
+
+
+def health(kubelet):
+    """What the status of the pod says of its device."""
+    rows = kubelet.pod("one").container().allocated_resources_status
+    return [device["health"] for row in rows for device in row["resources"]]
+
+
+@pytest.mark.parametrize("fault", ["silent", "ended"])
+async def test_health_streams(kubelet, start, clear, kubelet_clock, fault):
+    """The health of a pod's device is not known any more, and is again after the fault."""
+    agent = await start(f"name: x, manual: true, for: 1h, healthStream: {{{fault}: true}}")
+    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="a healthy device")
+    await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
+    await kubelet.wait_until(lambda: injected(agent)["x"], what="the fault")
+    kubelet_clock.advance(60.0)
+    await kubelet.wait_until(lambda: ["Unknown"] == health(kubelet), what="the unknown")
+    await clear(agent)
+    kubelet_clock.advance(60.0)
+    await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="the health to be back")
+
+
+# --- taints -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_taint(kubelet, start, slices, api_server, clear):
+    """Claims get another device; it is gone with the rule. The device's health is none of it."""
+    agent = await start("name: x, devices: [npu/0], taint: {key: acme.dev/drain, value: soon}")
+
+    def tainted():
+        return {
+            each["name"]: [{key: taint[key] for key in ("key", "value", "effect")} for taint in each["taints"]]
+            for slice_ in slices()
+            for each in slice_["spec"]["devices"]
+            if each.get("taints")
+        }
+
+    assert {"npu-0": [{"key": "acme.dev/drain", "value": "soon", "effect": "NoSchedule"}]} == tainted()
+    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert "npu-1" == running.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
+    await clear(agent)
+    await api_server.until(lambda: {} == tainted())
+    assert 1 == injected(agent)["x"]
+    assert [] == kubelet.errors
+
+
+async def test_a_taint_beside_health(start, slices, api_server):
+    """A device can have several, also where the entry's policy is to have none; slices stay within their limits."""
+    head = CONFIG.replace("count: 2", "count: 100") + "    dra: {taints: {unhealthy: none, lost: none}}\n"
+    await start(
+        "name: a, devices: [npu/0], taint: {key: acme.dev/drain, effect: NoExecute}",
+        "name: b, devices: [npu/0], taint: {key: acme.dev/test, effect: None}",
+        "name: c, devices: [npu/0], health: Unhealthy",
+        head=head,
+    )
+    await api_server.until(lambda: 100 == len(devices(slices())))
+    (sick,) = [each for row in slices() for each in row["spec"]["devices"] if each.get("taints")]
+    assert [("acme.dev/drain", "NoExecute"), ("acme.dev/test", "None")] == [
+        (each["key"], each["effect"]) for each in sick["taints"]
+    ]
+    assert 2 == len(slices())
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+async def test_slices_come_late(start, slices, api_server, kubelet):
+    """Each change does; what is there stays until then."""
+    rule = "name: x, slices: {late: 20s}"
+    agent = await start(rule, published=False)
+    await api_server.until(lambda: injected(agent).get("x") == 1)
+    assert [] == slices()
+    agent.clock.advance(20.0)
+    await api_server.until(lambda: NPUS == devices(slices()))
+    agent.edit(config(rule).replace("count: 2", "count: 3"))
+    await api_server.until(lambda: injected(agent)["x"] == 2)
+    assert NPUS == devices(slices())
+    agent.clock.advance(20.0)
+    await api_server.until(lambda: [*NPUS, "npu-2"] == devices(slices()))
+    assert [] == kubelet.errors
+
+
+async def test_slices_are_withheld(start, slices, api_server, clear, kubelet):
+    """Nothing is written, also after a wipe; all is as it should be when the fault ends."""
+    agent = await start("name: x, manual: true, for: 1h, slices: {withheld: true}")
+    await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
+    agent.edit(config("name: x, manual: true, for: 1h, slices: {withheld: true}").replace("count: 2", "count: 3"))
+    await api_server.until(lambda: injected(agent)["x"])
+    await agent.settled(kubelet)
+    assert NPUS == devices(slices())
+    await kubelet.restart()
+    assert [] == slices()
+    await clear(agent)
+    await api_server.until(lambda: [*NPUS, "npu-2"] == devices(slices()))
+    assert [] == kubelet.errors
+
+
+async def allocates_nothing(kubelet):
+    """No claim gets a device of the pool."""
+    waiting = await kubelet.run_pod(pod("waits", templates=["npu"]))
+    assert (Phase.PENDING, "Unschedulable") == (waiting.phase, waiting.reason)
+    await kubelet.delete_pod("waits")
+
+
+async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
+    """It says that it has more slices than there are, and nothing is allocated from it."""
+    agent = await start("name: x, slices: {incomplete: true}")
+    assert [(1, 2)] == pools(slices())
+    await allocates_nothing(kubelet)
+    writes = api_server.writes
+    await agent.settled(kubelet)
+    assert writes == api_server.writes
+    await clear(agent)
+    await api_server.until(lambda: [(2, 1)] == pools(slices()))
+    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert Phase.RUNNING is running.phase
+
+
+async def test_a_slice_of_an_old_generation(start, slices, api_server, clear, kubelet):
+    """It is left beside the others, with a device that nobody must take; it goes with the fault."""
+    agent = await start("name: x, slices: {oldGeneration: true}")
+    assert [(1, 1), (2, 1)] == pools(slices())
+    assert [*NPUS, "vdev-stale"] == devices(slices())
+    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert Phase.RUNNING is running.phase
+    await kubelet.restart()
+    await api_server.until(lambda: [(1, 1), (2, 1)] == pools(slices()))
+    await clear(agent)
+    await api_server.until(lambda: [(2, 1)] == pools(slices()))
+    assert NPUS == devices(slices())
+
+
+async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet):
+    """In two slices; nothing is allocated from the pool."""
+    agent = await start("name: x, slices: {duplicateName: true}")
+    assert ["npu-0", "npu-0", "npu-1"] == devices(slices())
+    await allocates_nothing(kubelet)
+    await clear(agent)
+    await api_server.until(lambda: NPUS == devices(slices()))
+    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert Phase.RUNNING is running.phase
+
+
+async def test_slices_are_wiped(start, slices, api_server, kubelet):
+    """At each beginning, and they are made again at once; with `for`, only after that."""
+    rules = (
+        "name: x, manual: true, slices: {wiped: true}",
+        "name: y, manual: true, slices: {wiped: true}, for: 20s",
+    )
+    agent = await start(*rules)
+    (before,) = slices()
+    await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
+    await api_server.until(lambda: slices() and slices()[0]["metadata"]["name"] != before["metadata"]["name"])
+    await agent.agent.faults.commands["fault-trigger"]({"name": "y"})
+    await api_server.until(lambda: [] == slices())
+    await agent.settled(kubelet)
+    assert [] == slices()
+    agent.clock.advance(20.0)
+    await api_server.until(lambda: NPUS == devices(slices()))
+    assert {"x": 1, "y": 1} == injected(agent)
+    assert [] == kubelet.errors
+
+
+# --- what people see --------------------------------------------------------------------------------------------------
+
+
+async def test_what_the_status_says(start, kubelet):
+    """The drill, its kind, and the devices of a rule about them."""
+    agent = await start(
+        "name: a, slices: {withheld: true}, at: 1h",
+        "name: b, healthStream: {silent: true}",
+        "name: c, devices: [npu/1], taint: {key: acme.dev/drain}",
+    )
+    rules = {each["name"]: each for each in status.status(agent.agent)["faults"]["rules"]}
+    assert ["slices", "healthStream", "device"] == [rules[name]["kind"] for name in "abc"]
+    assert ["waiting", "active", "active"] == [rules[name]["state"] for name in "abc"]
+    assert ["npu-1"] == rules["c"]["devices"]

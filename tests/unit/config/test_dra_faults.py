@@ -1,0 +1,177 @@
+"""Fault rules about claims, ResourceSlices and the health of their devices: what they mean, and what is wrong."""
+
+import pytest
+
+from vdev.config import load_rules, load_text
+from vdev.core.faults.forecast import words
+from vdev.core.model.fault_effects import (
+    Call,
+    ClaimCall,
+    Code,
+    Delay,
+    Fail,
+    FaultyClaims,
+    HealthStream,
+    HealthStreamFault,
+    Rpc,
+    SetTaint,
+    SliceFault,
+    Slices,
+)
+from vdev.errors import ConfigError
+
+HEAD = """version: v1
+devices:
+  - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {count: 4}}
+  - {name: uart, resource: example.com/uart, virtual: {count: 2}}
+"""
+PREPARE, UNPREPARE = ClaimCall.PREPARE, ClaimCall.UNPREPARE
+
+
+def loaded(*rules, head=HEAD):
+    """The configuration with these rules, each in flow style."""
+    return load_text(head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules), "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("rule", "meant", "said"),
+    [
+        (
+            "rpc: NodePrepareResources, delay: 5s",
+            Call(frozenset({PREPARE}), Delay(5.0, 5.0)),
+            "each call to NodePrepareResources waits 5 s",
+        ),
+        (
+            "rpc: [Allocate, NodeUnprepareResources], error: {code: INTERNAL, message: no}",
+            Call(frozenset({Rpc.ALLOCATE, UNPREPARE}), fail=Fail(Code.INTERNAL, "no")),
+            "each call to Allocate and NodeUnprepareResources fails with INTERNAL: no",
+        ),
+        (
+            "rpc: NodePrepareResources, answer: {wrongDevice: true}, resource: acme.dev",
+            Call(frozenset({PREPARE}), faulty_claims=FaultyClaims.WRONG_DEVICE),
+            "each call to NodePrepareResources of acme.dev gets a wrong answer (wrongDevice)",
+        ),
+        (
+            "rpc: [NodePrepareResources, NodeUnprepareResources], answer: {skipClaim: true}",
+            Call(frozenset({PREPARE, UNPREPARE}), faulty_claims=FaultyClaims.SKIP_CLAIM),
+            "gets a wrong answer (skipClaim)",
+        ),
+        (
+            "rpc: NodePrepareResources, answer: {claimError: on fire}",
+            Call(frozenset({PREPARE}), refuse="on fire"),
+            "refuses each claim: on fire",
+        ),
+        ("slices: {late: 5s}", Slices(SliceFault.LATE, 5.0), "ResourceSlices: changes are written 5 s late"),
+        ("slices: {withheld: true}", Slices(SliceFault.WITHHELD), "ResourceSlices: changes are not written"),
+        ("slices: {incomplete: true}", Slices(SliceFault.INCOMPLETE), "the pool has one less than it says"),
+        ("slices: {oldGeneration: true}", Slices(SliceFault.OLD_GENERATION), "one of an older generation is left"),
+        (
+            "slices: {duplicateName: true}, resource: acme.*",
+            Slices(SliceFault.DUPLICATE_NAME),
+            "ResourceSlices of acme.*: one device is in two of them",
+        ),
+        ("slices: {wiped: true}, every: 1m", Slices(SliceFault.WIPED), "ResourceSlices: all are deleted"),
+        ("healthStream: {silent: true}", HealthStream(HealthStreamFault.SILENT), "health streams say nothing more"),
+        ("healthStream: {ended: true}", HealthStream(HealthStreamFault.ENDED), "health streams end"),
+        ("taint: {key: acme.dev/x}", SetTaint("acme.dev/x", "", "NoSchedule"), "taint acme.dev/x:NoSchedule"),
+        (
+            "devices: [npu/1], taint: {key: acme.dev/x, value: y, effect: NoExecute}",
+            SetTaint("acme.dev/x", "y", "NoExecute"),
+            "taint acme.dev/x=y:NoExecute",
+        ),
+    ],
+)
+def test_what_rules_mean(rule, meant, said):
+    """And what is said of them to people."""
+    found = loaded(f"name: x, {rule}")
+    (made,) = found.spec.faults.rules
+    assert meant == made.effect
+    assert said in words(made)
+    assert () == found.problems
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("rpc: NodePrepare, hang: true", "NodePrepareResources"),
+        ("rpc: NodePrepareResources", "nothing happens to the calls"),
+        ("rpc: NodePrepareResources, answer: {empty: true}", "only Allocate and GetPreferredAllocation can have"),
+        ("rpc: NodeUnprepareResources, answer: {wrongDevice: true}", "only NodePrepareResources can have this answer"),
+        ("rpc: Allocate, answer: {skipClaim: true}", "not Allocate"),
+        ("rpc: NodePrepareResources, answer: {skipClaim: true, claimError: x}", "exclude each other"),
+        ("rpc: NodePrepareResources, hang: true, resource: acme.dev/npu", "unknown driver 'acme.dev/npu'"),
+        ("slices: {}", "nothing fails"),
+        ("slices: {wiped: true, withheld: true}", "withheld and wiped exclude each other"),
+        ("slices: {withheld: true}, resource: example.com/uart", "there are acme.dev"),
+        ("slices: {withheld: true}, devices: [npu/0]", "devices is for faults of devices, and this is slices"),
+        ("slices: {withheld: true}, every: 1m", "without `for` it never ends"),
+        ("slices: {late: 0s}", "late"),
+        ("healthStream: {silent: true, ended: true}", "silent and ended exclude each other"),
+        ("taint: {key: two words}", "not a valid key of a taint"),
+        ("taint: {key: acme.dev/x, value: a b}", "not a valid label value"),
+        ("taint: {key: acme.dev/x, effect: Never}", "expected NoSchedule, NoExecute or None"),
+        ("taint: {}", "key"),
+        ("taint: {key: acme.dev/x}, health: Unhealthy", "health and taint exclude each other"),
+        ("taint: {key: acme.dev/x}, reason: y", "reason is for health, xid and flap only"),
+        ("taint: {key: acme.dev/x}, devices: [uart/0]", "no device"),
+        ("taint: {key: acme.dev/x}, devices: [npu/7]", "there is no device 7"),
+    ],
+)
+def test_what_is_wrong(rule, why):
+    """With its place."""
+    with pytest.raises(ConfigError) as error:
+        loaded(f"name: x, {rule}")
+    assert why in str(error.value)
+    assert "f.yaml:7:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "opposed"),
+    [
+        ("slices: {withheld: true}", "slices: {incomplete: true}", "the same driver"),
+        ("slices: {withheld: true}", "slices: {withheld: true}", ""),
+        ("healthStream: {silent: true}", "healthStream: {ended: true}, resource: acme.dev", "the same driver"),
+        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/c, value: y}", "the same devices"),
+        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/c, value: y}, devices: [npu/1-2]", "the same devices"),
+        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/c, value: y, effect: None}", ""),
+        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/d, value: y}", ""),
+        ("taint: {key: a.b/c}", "health: Unhealthy, devices: [npu/0]", ""),
+        ("rpc: NodePrepareResources, hang: true", "rpc: NodePrepareResources, error: {}", "takes all of its calls"),
+        ("rpc: NodePrepareResources, hang: true", "rpc: NodeUnprepareResources, error: {}", ""),
+    ],
+)
+def test_two_rules(one, other, opposed):
+    """Whether they contradict each other, or one leaves nothing to the other."""
+    rules = (f"name: one, {one}", f"name: other, {other}")
+    if not opposed:
+        loaded(*rules)
+        return
+    with pytest.raises(ConfigError, match=opposed):
+        loaded(*rules)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "rpc: NodePrepareResources, hang: true",
+        "slices: {withheld: true}",
+        "healthStream: {ended: true}",
+        "slices: {withheld: true}, resource: gpu.nvidia.com",
+        "taint: {key: acme.dev/x}, devices: [npu/0]",
+    ],
+)
+def test_nobody_can_have_a_claim(rule):
+    """A warning at the rule, from the file and beside it."""
+    head = HEAD.replace("advertise: [dra], ", "")
+    (warning,) = loaded(f"name: x, {rule}", head=head).problems
+    assert "no claim can get a device" in str(warning)
+    rules = load_rules(f"{{name: x, {rule}}}", "<live>", loaded(f"name: y, {rule}", head=head).spec)
+    assert 1 == len(rules.rules)
+
+
+def test_requests_of_dra():
+    """A rule about the API server is heard where only DRA asks it."""
+    rule = "name: x, api: {unreachable: true}"
+    assert () == loaded(rule).problems
+    (warning,) = loaded(rule, head=HEAD.replace("advertise: [dra], ", "")).problems
+    assert "asks the API server" in str(warning)
