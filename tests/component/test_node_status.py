@@ -2,6 +2,8 @@
 
 import pytest
 
+from vdev.agent import status
+
 GPU = "nvidia.com/gpu"
 CONFIG = """
 version: v1
@@ -58,6 +60,7 @@ async def test_resources_are_written_instead_of_served(kubelet, start_agent, acc
     assert "4" == status_of()["allocatable"][NPU]
     assert "8" == status_of()["capacity"]["cpu"]
     assert [] == list(kubelet.node().capacity)
+    assert ["in the Node's status"] == [each["state"] for each in status.status(agent.agent)["resources"]]
     await sick(agent)
     await api_server.until(lambda: "3" == status_of()["allocatable"][NPU])
     assert "4" == status_of()["capacity"][NPU]

@@ -135,10 +135,11 @@ def _why(service: ResourceService) -> str:
 
 def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
     service = agent.lists.services.get(resource.name)
+    in_status = agent.reconciler.spec.node.status  # where no device plugin serves it
     holders = agent.holders.holders or {}
     return {
         "name": resource.name,
-        "state": str(service.state) if service else "starting",
+        "state": str(service.state) if service else "in the Node's status" if in_status else "starting",
         "problem": service.trouble if service else "",
         "streams": service.streams if service else 0,
         "registrations": service.registrations if service else 0,

@@ -52,8 +52,11 @@ def _print_node(node: dict[str, Any]) -> None:
         print(f"labels of the Node: {len(labels['written'])} of {len(labels['wanted'])} written{kept}")
     if status["capacity"] or status["conditions"]:
         written = "written" if status["written"] else "NOT WRITTEN yet"
-        what = f"{len(status['capacity'])} resources, {len(status['conditions'])} conditions"
+        parts = ((len(status["capacity"]), "resource"), (len(status["conditions"]), "condition"))
+        what = ", ".join(f"{number} {each}{'s' * (number != 1)}" for number, each in parts if number)
         print(f"status of the Node: {what}, {written}")
+    if status["capacity"] and status["kubeletDecidesAllocatable"]:
+        print("  the kubelet computes what is allocatable; unhealthy devices stay in it")
     for each in status["conditions"]:
         print(f"  {each['type']} {each['status']}: {each['message']}")
     events = node["events"]
