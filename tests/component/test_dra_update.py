@@ -1,0 +1,58 @@
+"""A rolling update with claims: two agents on a node, each with sockets of its own by the uid of its pod."""
+
+import pytest
+
+from tests.kit.dra_node import dra_kubelet, until_published
+from tests.kit.dra_objects import device_class, exactly, pod, template
+from tests.kit.manifests import permissions_of
+from vdev.agent import status
+from vdev.sim import Phase
+
+pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+
+CONFIG = """
+version: v1
+devices:
+  - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {count: 2}}
+  - {name: plain, resource: acme.dev/plain, virtual: {count: 1}}
+"""
+OLD, NEW = "0b3f7a1e-0000-4000-8000-000000000001", "0b3f7a1e-0000-4000-8000-000000000002"
+
+
+@pytest.fixture
+async def kubelet(directory, api_server):
+    """A kubelet whose claims and slices are those of the API server."""
+    async with dra_kubelet(directory, api_server, device_class("acme.dev", "device.driver == 'acme.dev'")) as running:
+        await running.objects.create("ResourceClaimTemplate", template("npu", exactly("acme.dev")))
+        yield running
+
+
+@pytest.fixture
+def sockets(directory):
+    """The registration sockets on the node."""
+    return lambda: sorted(path.name for path in (directory / "kubelet" / "plugins_registry").glob("*.sock"))
+
+
+async def test_the_new_pod_takes_over(kubelet, start_agent, account, api_server, sockets, monkeypatch):
+    """The old one's claim stays, the new one unprepares it, and its device goes to nobody else meanwhile."""
+    api_server.permissions = permissions_of("dra")
+    monkeypatch.setenv("POD_UID", OLD)
+    old = await start_agent(CONFIG, api_server=account)
+    await until_published(old, api_server)
+    assert [f"acme.dev-{OLD}-reg.sock"] == sockets()
+    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert Phase.RUNNING is running.phase
+    monkeypatch.setenv("POD_UID", NEW)
+    new = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: status.stand_by(new.agent) and status.ready(new.agent))
+    await old.stop()
+    await until_published(new, api_server)
+    assert [f"acme.dev-{NEW}-reg.sock"] == sockets()
+    second = await kubelet.run_pod(pod("two", templates=["npu"]))
+    assert Phase.RUNNING is second.phase
+    claims = [each.container().claims for each in (kubelet.pod("one"), second)]
+    assert [{"npu": (f"acme.dev/node-1/npu-{number}",)} for number in range(2)] == claims
+    for name in ("one", "two"):
+        await kubelet.delete_pod(name)
+    await api_server.until(lambda: [[]] == [each["claims"] for each in new.agent.dra.document()])
+    assert [] == kubelet.errors
