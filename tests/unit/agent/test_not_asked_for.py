@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -38,13 +40,19 @@ LABELS = (
 DRA = ("vdev.core.slices", "vdev.core.claims", "vdev.dra")
 
 
-def ran(directory, config):
+def ran(config):
     """What is imported after a life with this configuration, of what nobody needs but who asks; and the status."""
+    with tempfile.TemporaryDirectory(prefix="vd-") as directory:  # pytest's are too long for the path of a socket
+        return _ran(Path(directory), config)
+
+
+def _ran(directory, config):
     (directory / "vdev.yaml").write_text(config)
     (directory / "h" / "dev").mkdir(parents=True)
     (directory / "k" / "device-plugins").mkdir(parents=True)
     command = [sys.executable, "-c", RUN, str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert 0 == done.returncode, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     names = {
         name for name in found["modules"] if any(f"{name}.".startswith(f"{each}.") for each in (*NODE, *LABELS, *DRA))
@@ -53,9 +61,9 @@ def ran(directory, config):
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
+def plain():
     """A life with nothing but devices."""
-    return ran(tmp_path_factory.mktemp("p"), PLAIN)
+    return ran(PLAIN)
 
 
 def test_devices_alone_import_nothing_for_the_node(plain):
@@ -63,10 +71,10 @@ def test_devices_alone_import_nothing_for_the_node(plain):
     assert set() == plain[0]
 
 
-def test_whoever_asks_gets_it(tmp_path, plain):
+def test_whoever_asks_gets_it(plain):
     """Labels for a file need no API server's library; the status has the same keys, before and after."""
-    names, status = ran(tmp_path, "node: {labels: nfd}\n" + PLAIN)
+    names, status = ran("node: {labels: nfd}\n" + PLAIN)
     assert {"vdev.agent.node_side", "vdev.core.labels.nvidia"} <= names
     assert "lightkube" not in names
-    assert str(tmp_path / "features" / "vdev") == status["features"]["file"] or not status["features"]["file"]
+    assert (status["features"]["file"] or "/features/vdev").endswith("/features/vdev")
     assert status | {"features": {"file": None}} == plain[1]
