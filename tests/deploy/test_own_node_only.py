@@ -43,7 +43,7 @@ def concerns(rule, request):
     resource = "/".join(filter(None, (request["resource"]["resource"], request.get("subResource"))))
     asked = (request["resource"]["group"], request["resource"]["version"], resource, request["operation"])
     return all(
-        word in rule[key]
+        word in rule[key] or "*" in rule[key]
         for word, key in zip(asked, ("apiGroups", "apiVersions", "resources", "operations"), strict=True)
     )
 
@@ -101,11 +101,11 @@ def a_slice(**where):
 THEIRS = a_slice(nodeName="worker-2")
 
 
-def asked(resource, operation="UPDATE", who=None, group=""):
+def asked(resource, operation="UPDATE", who=None, group="", version="v1"):
     """A request about `nodes`, `nodes/status`, `events` or `resourceslices`."""
     resource, _, part = resource.partition("/")
     group = "resource.k8s.io" if resource == "resourceslices" else group
-    kind = {"group": group, "version": "v1", "resource": resource}
+    kind = {"group": group, "version": version, "resource": resource}
     return {
         "operation": operation,
         "userInfo": who or bound(),
@@ -152,6 +152,9 @@ REQUESTS = {
     "another node's slice taken over": (asked("resourceslices"), THEIRS, a_slice(), ANOTHER_SLICE),
     "the own slice given away": (asked("resourceslices"), a_slice(), THEIRS, ANOTHER_SLICE),
     "another node's slice's end": (asked("resourceslices", "DELETE"), THEIRS, None, ANOTHER_SLICE),
+    "a slice of another node, by an older version": (
+        asked("resourceslices", "CREATE", version="v1beta1"), None, THEIRS, ANOTHER_SLICE,
+    ),
     "a slice of all nodes": (asked("resourceslices", "CREATE"), None, a_slice(allNodes=True), ANOTHER_SLICE),
     "a slice of all nodes' end": (asked("resourceslices", "DELETE"), a_slice(allNodes=True), None, ANOTHER_SLICE),
     "a slice, and no node in the token": (asked("resourceslices", "CREATE", user()), None, a_slice(), NO_NODE),
