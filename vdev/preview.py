@@ -10,6 +10,8 @@ from .core import repartition
 from .core.allocation import cdi, request
 from .core.allocation.edits import ContainerEdits, cdi_documents, container_edits
 from .core.allocation.preferred import allocator_for
+from .core.claims.claim import read_claim
+from .core.claims.prepare import Published, prepare
 from .core.decide import Decider, World
 from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.labels.values import Machine
@@ -20,6 +22,7 @@ from .core.model.problem import Problem, did_you_mean, errors, warning
 from .core.node.capacity import Amount
 from .core.node.conditions import NodeCondition
 from .core.repartition import State
+from .core.slices.classes import DeviceClass, device_classes
 from .core.slices.pools import NO_POOLS
 from .core.slices.published import Pools
 from .core.spec import DeviceListStrategy
@@ -32,9 +35,9 @@ from .hostfs.machine_type import machine_type
 class Preview:
     """The inventory of a node, the candidates that discovery looked at, every problem, the fault rules, and the Node.
 
-    `labels`, `capacity` and `conditions` are what the Node will have, `pools` what ResourceSlices will say; empty where
-    nobody asks for that. The time of a start is no part of the labels. `refused`: a running plugin would not take these
-    files, whose right part this is.
+    `labels`, `capacity` and `conditions` are what the Node will have, `pools` what ResourceSlices will say, `classes`
+    the DeviceClasses that go with them; empty where nobody asks for that. The time of a start is no part of the labels.
+    `refused`: a running plugin would not take these files, whose right part this is.
     """
 
     node: str
@@ -47,6 +50,7 @@ class Preview:
     capacity: Mapping[str, Amount] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     pools: Pools = field(default_factory=lambda: NO_POOLS)
+    classes: tuple[DeviceClass, ...] = ()
 
 
 def preview(
@@ -104,6 +108,7 @@ def preview(
         capacity=plan.capacity,
         conditions=plan.conditions,
         pools=plan.pools,
+        classes=device_classes(loaded.spec)[0],
     )
 
 
@@ -133,6 +138,55 @@ def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy 
     annotated = (name for names in given.annotations.values() for name in names.split(","))
     named = dict.fromkeys((*given.cdi_devices, *annotated))
     return Answer(given, {name: known[name] for name in named if name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAnswer:
+    """What a driver answers for a claim, with the names of `v1.NodePrepareResourceResponse`, and the CDI specification.
+
+    `cdi` has what the runtime finds under each name.
+    """
+
+    devices: list[dict[str, Any]]
+    specification: Mapping[str, Any]
+    cdi: Mapping[str, Mapping[str, Any]]
+
+
+def claim_answers(seen: Preview, claim: Mapping[str, Any]) -> dict[str, ClaimAnswer | None]:
+    """By driver, what is prepared for an allocated ResourceClaim; None for a driver that this node does not have here.
+
+    Raises AllocationError.
+    """
+    results = claim["status"]["allocation"].get("devices", {}).get("results") or ()
+    drivers = dict.fromkeys(str(each.get("driver")) for each in results)
+    return {driver: _claim_answer(seen, claim, driver) if driver in seen.pools else None for driver in drivers}
+
+
+def _claim_answer(seen: Preview, claim: Mapping[str, Any], driver: str) -> ClaimAnswer:
+    pool = seen.pools[driver]
+
+    def find(name: str, device: str) -> Published | str:
+        found = pool.by_name.get(device)
+        if name != seen.node or found is None:
+            return f"node {seen.node} publishes no such device"
+        return Published(device=found.device, resource=pool.resource_of(found), shared=found.shared)
+
+    got = prepare(read_claim(claim, driver, uid=str(claim["metadata"].get("uid"))), driver, find)
+    devices = [
+        {
+            "request_names": list(each.requests),
+            "pool_name": each.pool,
+            "device_name": each.device,
+            "cdi_device_ids": list(each.cdi),
+            "share_id": each.share_id,
+        }
+        for each in got.devices
+    ]
+    known = {
+        cdi.qualified(got.document["kind"], each["name"]): cdi.edits_of(got.document, each)
+        for each in got.document["devices"]
+    }
+    return ClaimAnswer(devices, got.document, known)
 
 
 def identified(resource: Resource, names: Iterable[str]) -> list[str]:

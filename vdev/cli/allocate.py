@@ -24,14 +24,25 @@ EPILOG = """examples:
   vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by index
   vdev allocate vdev.yaml --resource nvidia.com/gpu --size 2   the devices that the preferred allocation chooses
   vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the response under each device-list strategy
+  vdev allocate vdev.yaml --claim claim.yaml                   the devices of a claim (DRA), and what goes with them
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.usage = "vdev allocate [option ...] --resource NAME FILE [FILE ...] [ID ...]"
+    parser.usage = (
+        "vdev allocate [option ...] (--resource NAME FILE [FILE ...] [ID ...] | --claim CLAIM FILE [FILE ...])"
+    )
     common.add_node(parser)
-    parser.add_argument("--resource", required=True, metavar="NAME", help="the extended resource")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--resource", metavar="NAME", help="the extended resource")
+    what.add_argument(
+        "--claim",
+        type=Path,
+        metavar="CLAIM",
+        help="a file with ResourceClaims or ResourceClaimTemplates, and with DeviceClasses that the configuration does "
+        "not bring; claims without an allocation get the first devices that fit",
+    )
     parser.add_argument(
         "--size", type=int, metavar="N", help="let the preferred allocation choose N devices; instead of IDs"
     )
@@ -46,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the response; 2 for a wrong configuration or an unknown resource, 1 if the allocation is refused."""
+    if args.claim is not None:
+        return _of_claims(args)
     files, ids = _split(args.files, args.ids)
     seen = common.previewed(args, files)
     if code := common.exit_code(seen.problems):
@@ -76,6 +89,16 @@ def run(args: argparse.Namespace) -> int:
             print(f"{strategy}:")
         _print(document)
     return 0
+
+
+def _of_claims(args: argparse.Namespace) -> int:
+    from . import allocate_claims
+
+    if args.ids or args.size is not None or args.all_strategies:
+        raise UsageError(
+            "ids, --size and --all-strategies go with --resource; the requests of a claim say what it wants"
+        )
+    return allocate_claims.run(args)
 
 
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
@@ -133,10 +156,4 @@ def _print(document: dict[str, Any]) -> None:
     for each in document["cdi_devices"]:
         print(f"  cdi         {each['name']}")
     for name, edits in document["cdi"].items():
-        print(f"  {name} stands for")
-        for text in edits.get("env", ()):
-            print(f"    env       {text}")
-        for node in edits.get("deviceNodes", ()):
-            print(f"    device    {node.get('hostPath', node['path'])} -> {node['path']} ({node['permissions']})")
-        for mount in edits.get("mounts", ()):
-            print(f"    mount     {mount['hostPath']} -> {mount['containerPath']} ({mount['options'][-1]})")
+        common.print_cdi(name, edits)

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..core.model.device import EMPTY as NOTHING
 from ..core.model.problem import Problem
@@ -62,3 +63,14 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: s
     """Print a table."""
     for line in table_lines(head, rows):
         print(indent + line)
+
+
+def print_cdi(name: str, edits: Mapping[str, Any]) -> None:
+    """What a CDI name stands for."""
+    print(f"  {name} stands for")
+    for text in edits.get("env", ()):
+        print(f"    env       {text}")
+    for node in edits.get("deviceNodes", ()):
+        print(f"    device    {node.get('hostPath', node['path'])} -> {node['path']} ({node['permissions']})")
+    for mount in edits.get("mounts", ()):
+        print(f"    mount     {mount['hostPath']} -> {mount['containerPath']} ({mount['options'][-1]})")

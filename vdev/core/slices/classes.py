@@ -4,8 +4,9 @@ NVIDIA's and AMD's are those that come with their drivers; all others have one c
 and one for their partitions. They belong to the cluster and not to a node.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..model import slice_syntax
 from ..model.dra import DraPartitions
@@ -34,6 +35,11 @@ class DeviceClass:
         """Which devices it has, in CEL."""
         own = f"device.driver == '{self.driver}'"
         return f"{own} && device.attributes['{self.driver}'].type == '{self.type}'" if self.type else own
+
+    def matches(self, driver: str, device: Mapping[str, Any]) -> bool:
+        """Whether a device of a ResourceSlice is one of them."""
+        kind = (device.get("attributes") or {}).get("type") or {}
+        return driver == self.driver and (not self.type or kind.get("string") == self.type)
 
     @property
     def document(self) -> Document:

@@ -1,0 +1,172 @@
+"""`vdev allocate --claim`: claims in, devices and injection out, without a kubelet and without an API server."""
+
+import json
+
+import pytest
+
+from vdev.cli import main
+from vdev.sim.dra import selectors
+
+CONFIG = """version: v1
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    advertise: [dra]
+    virtual: {preset: a100-sxm4-40gb, count: 2}
+    dra: {partitions: dynamic}
+  - name: npu
+    resource: acme.dev/npu
+    advertise: [dra]
+    virtual: {count: 2, memory: 16Gi}
+    container: {env: {ACME_MODEL: X1}}
+"""
+CLAIM = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: NAME}
+spec: {devices: {requests: [{name: main, exactly: {deviceClassName: npu.acme.dev, count: COUNT}}]}}
+"""
+ALLOCATED = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: given, namespace: team, uid: "42"}
+status:
+  allocation:
+    devices:
+      results:
+        - {request: main, driver: acme.dev, pool: n, device: npu-1}
+        - {request: net, driver: net.example.com, pool: n, device: eth1}
+"""
+
+
+@pytest.fixture
+def allocate(tmp_path, capsys):
+    """Run it with the text of a claim file: the exit code, what is printed, what is said beside."""
+    (tmp_path / "vdev.yaml").write_text(CONFIG)
+
+    def run(text, *arguments):
+        (tmp_path / "claim.yaml").write_text(text)
+        files = [str(tmp_path / "vdev.yaml"), "--claim", str(tmp_path / "claim.yaml")]
+        code = main(["allocate", *files, "--node-name", "n", *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def claim(name="one", count=1):
+    """A claim for NPUs."""
+    return CLAIM.replace("NAME", name).replace("COUNT", str(count))
+
+
+def results(document):
+    """The devices of each claim."""
+    return [[each["device"] for each in row["allocation"]["devices"]["results"]] for row in document["claims"]]
+
+
+def test_a_claim_gets_the_first_devices_that_fit(allocate):
+    """And what the driver would have injected, in words."""
+    code, out, _ = allocate(claim(count=2))
+    assert 0 == code
+    assert "claim default/one" in out
+    assert "device      npu-1 of acme.dev for main" in out
+    assert "env       ACME_DEV_NPU_VISIBLE_DEVICES=npu-0,npu-1" in out
+    assert "env       ACME_MODEL=X1" in out
+
+
+def test_the_classes_of_the_file_need_no_cel(allocate, monkeypatch):
+    """Partitions and whole devices are told apart by their type."""
+
+    def none(*_):
+        raise selectors.SelectorError("no CEL")
+
+    monkeypatch.setattr(selectors, "matches", none)
+    partition = claim().replace("npu.acme.dev", "mig.nvidia.com")
+    whole = claim("two").replace("npu.acme.dev", "gpu.nvidia.com")
+    code, out, _ = allocate(f"{partition}---{whole}", "-o", "json")
+    assert 0 == code
+    (((first,)), ((second,))) = results(json.loads(out))
+    assert first.startswith("gpu-0-mig-")
+    assert "gpu-1" == second
+    code, _, err = allocate(claim().replace("count: 1", "selectors: [{cel: {expression: 'true'}}]"))
+    assert 1 == code
+    assert "no CEL" in err
+
+
+def test_selectors(allocate):
+    """Of the claim, with CEL."""
+    pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+    wanted = "selectors: [{cel: {expression: \"device.attributes['acme.dev'].id == 'npu-1'\"}}]"
+    code, out, err = allocate(claim().replace("count: 1", wanted), "-o", "json")
+    assert (0, [["npu-1"]]) == (code, results(json.loads(out))), err
+
+
+def test_claims_of_one_file_do_not_get_the_same_device(allocate):
+    """Those that are allocated already come first; templates and lists count as well."""
+    listed = "kind: List\nitems:\n- kind: ResourceClaimTemplate\n  metadata: {name: t}\n  spec:\n    spec: "
+    listed += "{devices: {requests: [{name: main, exactly: {deviceClassName: npu.acme.dev}}]}}\n"
+    code, out, _ = allocate(f"{ALLOCATED}---\n{listed}", "-o", "json")
+    assert 0 == code
+    assert [["npu-1", "eth1"], ["npu-0"]] == results(json.loads(out))
+
+
+def test_an_allocation_is_taken_as_it_is(allocate):
+    """What another driver prepares is named, and not more."""
+    code, out, _ = allocate(ALLOCATED, "-o", "json")
+    assert 0 == code
+    (document,) = json.loads(out)["claims"]
+    assert ("team", "given") == (document["namespace"], document["name"])
+    assert document["drivers"]["net.example.com"] is None
+    (device,) = document["drivers"]["acme.dev"]["devices"]
+    assert ["k8s.acme.dev/claim=42-npu-1", "k8s.acme.dev/claim=42_main"] == device["cdi_device_ids"]
+    assert "k8s.acme.dev/claim" == document["drivers"]["acme.dev"]["cdi"]["kind"]
+    _, out, _ = allocate(ALLOCATED)
+    assert "net.example.com: another driver prepares its devices" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (claim(count=3), "cannot allocate all claims"),
+        (claim().replace("npu.acme.dev", "none.acme.dev"), "device class none.acme.dev does not exist"),
+        (claim().replace("npu.acme.dev", "none.acme.dev"), "gpu.nvidia.com, mig.nvidia.com, npu.acme.dev"),
+        (ALLOCATED.replace("npu-1", "npu-7"), "node n publishes no such device"),
+        (ALLOCATED.replace("pool: n, device: npu", "pool: other, device: npu"), "node n publishes no such device"),
+    ],
+)
+def test_what_is_refused(allocate, text, why):
+    """With exit code 1."""
+    code, out, err = allocate(text)
+    assert (1, "") == (code, out)
+    assert err.startswith("refused: ")
+    assert why in err
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("kind: Pod", "has no ResourceClaim"),
+        ("", "has no ResourceClaim"),
+        ("[1, a]", "has no ResourceClaim"),
+        ("a: b: c", "is no YAML"),
+        ("kind: ResourceClaim\nspec: {}", "ResourceClaim claim asks for nothing"),
+        ("kind: ResourceClaim\nspec: {devices: {requests: [{name: x}]}}", "asks for nothing"),
+        ("kind: ResourceClaim\nspec: {devices: {requests: [{name: x, deviceClassName: old}]}}", "asks for nothing"),
+        ("kind: ResourceClaim\nstatus: {allocation: {devices: {results: [1]}}}", "allocated without devices"),
+        ("kind: ResourceClaim\nstatus: {allocation: {devices: {results: [{driver: a}]}}}", "allocated without devices"),
+        (claim(count="[x]"), "an API server would not take"),
+    ],
+)
+def test_what_is_wrong(allocate, text, why):
+    """With exit code 2, and the file's name."""
+    code, out, err = allocate(text)
+    assert (2, "") == (code, out)
+    assert why in err
+
+
+def test_ids_go_with_a_resource(allocate, tmp_path):
+    """And a claim says what it wants itself; a file that is not there is named."""
+    code, _, err = allocate(claim(), "--size", "2")
+    assert 2 == code
+    assert "go with --resource" in err
+    assert 2 == main(["allocate", str(tmp_path / "vdev.yaml")])
+    assert 2 == main(["allocate", str(tmp_path / "vdev.yaml"), "--claim", str(tmp_path / "none.yaml")])
