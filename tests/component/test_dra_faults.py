@@ -315,7 +315,7 @@ async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet
     assert ["npu-0", "npu-0", "npu-1"] == devices(slices())
     await allocates_nothing(kubelet)
     await clear(agent)
-    await api_server.until(lambda: NPUS == devices(slices()))
+    await api_server.until(lambda: NPUS == devices(slices()) and [(2, 1)] == pools(slices()))
     running = await kubelet.run_pod(pod("one", templates=["npu"]))
     assert Phase.RUNNING is running.phase
 
@@ -337,6 +337,27 @@ async def test_slices_are_wiped(start, slices, api_server, kubelet):
     agent.clock.advance(20.0)
     await api_server.until(lambda: NPUS == devices(slices()))
     assert {"x": 1, "y": 1} == injected(agent)
+    assert [] == kubelet.errors
+
+
+async def test_requests_about_slices_fail(start, slices, api_server, clear):
+    """The API server refuses them, and the problem names the rule; all is well when it is over."""
+    agent = await start("name: x, api: {status: 403, verbs: create, resources: resourceslices}", published=False)
+    await api_server.until(lambda: any("'x'" in str(each) for each in agent.agent.reconciler.problems))
+    assert [] == slices()
+    await clear(agent)
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: NPUS == devices(slices()))
+
+
+async def test_requests_about_claims_fail(kubelet, start, clear):
+    """A claim cannot be read, so its pod waits with a sentence that names the rule."""
+    agent = await start("name: x, api: {unreachable: true, resources: resourceclaims}")
+    waiting = await kubelet.run_pod(pod("one", templates=["npu"]))
+    assert Phase.PENDING is waiting.phase
+    assert any("'x'" in each.message for each in kubelet.events)
+    await clear(agent)
+    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING, what="the pod")
     assert [] == kubelet.errors
 
 

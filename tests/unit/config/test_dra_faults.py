@@ -158,6 +158,7 @@ def test_two_rules(one, other, opposed):
         "healthStream: {ended: true}",
         "slices: {withheld: true}, resource: gpu.nvidia.com",
         "taint: {key: acme.dev/x}, devices: [npu/0]",
+        "api: {status: 403, resources: [resourceslices, resourceclaims/status]}",
     ],
 )
 def test_nobody_can_have_a_claim(rule):

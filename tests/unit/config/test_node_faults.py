@@ -107,7 +107,8 @@ def test_what_rules_mean(rule, meant, said):
         ("api: {watch: broken, verbs: [get]}", "watch and verbs exclude each other"),
         ("api: {watch: broken, resources: [events]}", "the plugin does not watch events"),
         ("api: {unreachable: true, verbs: [get], resources: [events]}", "the plugin does not get events"),
-        ("api: {unreachable: true, verbs: [delete]}", "expected get, list, watch, create or patch"),
+        ("api: {unreachable: true, verbs: [head]}", "expected get, list, watch, create, update, patch or delete"),
+        ("api: {unreachable: true, verbs: [delete], resources: [nodes]}", "the plugin does not delete nodes"),
         ("api: {unreachable: true}, error: {}", "error is for rpc only, and this is api"),
     ],
 )

@@ -141,7 +141,10 @@ def _api(block: ApiFaults, path: KeyPath, report: Report) -> None:
     verbs = [ApiVerb.WATCH] if way == "watch" else block.verbs
     if way and not ApiFailure(verbs=frozenset(verbs), resources=frozenset(block.resources)).requests:
         what = f"{' or '.join(verbs)} {' or '.join(block.resources)}"
-        hint = "nodes are got, listed, watched and patched, nodes/status patched, events created and patched"
+        hint = (
+            "nodes are got, listed, watched and patched, nodes/status patched, events created and patched; "
+            "resourceslices listed, watched, created, updated and deleted, resourceclaims got, their status patched"
+        )
         report.error(path, f"the rule can never fire: the plugin does not {what}", hint)
 
 

@@ -286,7 +286,8 @@ class FaultRule(Section):
     devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _names)] | None = None
     """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
     resource: Word = "*"
-    """Pattern for the resource, or for the DRA driver. Default: every one."""
+    """Pattern for the resource; for slices, healthStream and calls about claims, for the DRA driver. Default: every
+    one."""
     on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
     """Which nodes: patterns for names, or {share: 10%}. Default: every node."""
 

@@ -254,7 +254,9 @@ class ApiVerb(StrEnum):
     LIST = "list"
     WATCH = "watch"
     CREATE = "create"
+    UPDATE = "update"
     PATCH = "patch"
+    DELETE = "delete"
 
 
 class ApiResource(StrEnum):
@@ -263,16 +265,24 @@ class ApiResource(StrEnum):
     NODES = "nodes"
     NODES_STATUS = "nodes/status"
     EVENTS = "events"
+    RESOURCE_SLICES = "resourceslices"
+    RESOURCE_CLAIMS = "resourceclaims"
+    RESOURCE_CLAIMS_STATUS = "resourceclaims/status"
 
+
+_OF_CLAIMS = (ApiResource.RESOURCE_SLICES, ApiResource.RESOURCE_CLAIMS, ApiResource.RESOURCE_CLAIMS_STATUS)
 
 ApiRequest = tuple[ApiVerb, ApiResource]
 
 API_REQUESTS: frozenset[ApiRequest] = frozenset(
     {
-        *((verb, ApiResource.NODES) for verb in ApiVerb if verb is not ApiVerb.CREATE),
+        *((verb, ApiResource.NODES) for verb in (ApiVerb.GET, ApiVerb.LIST, ApiVerb.WATCH, ApiVerb.PATCH)),
         (ApiVerb.PATCH, ApiResource.NODES_STATUS),
         (ApiVerb.CREATE, ApiResource.EVENTS),
         (ApiVerb.PATCH, ApiResource.EVENTS),
+        *((verb, ApiResource.RESOURCE_SLICES) for verb in ApiVerb if verb not in (ApiVerb.GET, ApiVerb.PATCH)),
+        (ApiVerb.GET, ApiResource.RESOURCE_CLAIMS),
+        (ApiVerb.PATCH, ApiResource.RESOURCE_CLAIMS_STATUS),
     }
 )
 """All requests that the plugin makes."""
@@ -297,6 +307,11 @@ class ApiFailure:
     def requests(self) -> frozenset[ApiRequest]:
         """Those of the plugin's requests that it is about."""
         return frozenset(each for each in API_REQUESTS if self.concerns(*each))
+
+    @property
+    def of_claims_alone(self) -> bool:
+        """Whether it is about nothing but what claims need."""
+        return all(resource in _OF_CLAIMS for _, resource in self.requests)
 
     @property
     def ends_watches(self) -> bool:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from .fault_effects import (
     KINDS,
+    ApiFailure,
     Call,
     ClaimCall,
     Effect,
@@ -166,7 +167,12 @@ class FaultRuleSpec:
     @property
     def of_claims_alone(self) -> bool:
         """Whether nobody but claims and the scheduler can see what it does."""
-        return isinstance(self.effect, SetTaint) or not self.of_resources
+        match self.effect:
+            case SetTaint():
+                return True
+            case ApiFailure() as failure:
+                return failure.of_claims_alone
+        return not self.of_resources
 
     @property
     def triggered(self) -> bool:
