@@ -67,6 +67,18 @@ def _seed(config):
     return getattr(config, "workerinput", {}).get("randomly_seed") or config.getoption("randomly_seed", None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _grpc_engine():
+    """Keep gRPC's engine as long as the process lives, as an agent does.
+
+    Where the last channel or server that is garbage ends it, that waits for a thread in whatever test runs at that
+    moment, and leaves the engine's sockets unclosed to the next one.
+    """
+    import grpc.aio
+
+    grpc.aio.init_grpc_aio()
+
+
 @pytest.fixture
 def directory():
     """A directory whose path is short enough for sockets wherever `tmp_path` is, removed at the end."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 from dataclasses import dataclass, field
 
 import pytest
@@ -18,7 +17,6 @@ from vdev.core.intervals import Intervals
 from vdev.dra.driver import DraDriver, State
 from vdev.dra.fault_hooks import NO_FAULTS
 from vdev.dra.places import Places
-from vdev.plugin.grpc_engine import grpc_engine
 
 DRIVER = "gpu.acme.dev"
 
@@ -44,14 +42,6 @@ class Running:
         """End it."""
         self.driver.stop()
         await self.task
-
-
-@pytest.fixture(autouse=True)
-async def _engine():
-    """Keep gRPC's engine for the whole test, as the agent does it: its end blocks whatever runs at that moment."""
-    with grpc_engine():
-        yield
-        gc.collect()  # a channel or a server that is garbage holds it as well
 
 
 @pytest.fixture
