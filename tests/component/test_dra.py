@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.dra_node import dra_kubelet, until_published
+from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.sim import Phase
 
@@ -61,8 +61,7 @@ async def test_a_claim_of_a_template(kubelet, start, api_server):
     """A pod gets what Allocate would give it, and the claim goes with it."""
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert Phase.RUNNING is running.phase, running.message
+    running = await runs(kubelet, pod("one", templates=["npu"]))
     edits = running.container().edits
     assert "X1" == edits.envs["ACME_MODEL"]
     assert "npu-0" == edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
@@ -83,8 +82,7 @@ async def test_selectors_written_for_nvidias_driver(kubelet, start):
         "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0",
     )
     await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU, *expressions, count=2)))
-    running = await kubelet.run_pod(pod("one", claims=["whole"]))
-    assert Phase.RUNNING is running.phase, running.message
+    running = await runs(kubelet, pod("one", claims=["whole"]))
     ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
     assert 2 == len(ids)
     assert all(each.startswith("GPU-") for each in ids)
@@ -96,8 +94,7 @@ async def test_a_container_that_uses_a_whole_claim_has_the_devices_of_all_reques
     await start()
     wanted = claim("both", exactly(GPU, name="a"), exactly(GPU, name="b", count=2))
     await kubelet.objects.create("ResourceClaim", wanted)
-    running = await kubelet.run_pod(pod("one", claims=["both"]))
-    assert Phase.RUNNING is running.phase, running.message
+    running = await runs(kubelet, pod("one", claims=["both"]))
     ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
     assert 3 == len({*ids})
     assert [] == kubelet.errors
@@ -108,8 +105,7 @@ async def test_a_partition(kubelet, start):
     await start()
     wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '2g.10gb'")
     await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
-    running = await kubelet.run_pod(pod("one", claims=["mig"]))
-    assert Phase.RUNNING is running.phase, running.message
+    running = await runs(kubelet, pod("one", claims=["mig"]))
     assert running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].startswith("MIG-")
     assert [] == kubelet.errors
 
@@ -119,8 +115,7 @@ async def test_dynamic_partitions_by_counters(kubelet, start):
     await start(config(DYNAMIC))
     wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '3g.20gb'", count=8)
     await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
-    running = await kubelet.run_pod(pod("one", claims=["mig"]))
-    assert Phase.RUNNING is running.phase, running.message
+    running = await runs(kubelet, pod("one", claims=["mig"]))
     assert 8 == len(set(running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")))
     await kubelet.objects.create("ResourceClaim", claim("more", exactly(MIG)))
     waiting = await kubelet.run_pod(pod("two", claims=["more"]))
@@ -131,8 +126,7 @@ async def test_dynamic_partitions_by_counters(kubelet, start):
 async def test_an_extended_resource_without_a_claim(kubelet, start):
     """A pod that asks for the resource's name is served by DRA."""
     await start()
-    running = await kubelet.run_pod(pod("one", limits={"acme.dev/npu": 2}))
-    assert Phase.RUNNING is running.phase, running.message
+    running = await runs(kubelet, pod("one", limits={"acme.dev/npu": 2}))
     assert "npu-0,npu-1" == running.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
     assert [] == kubelet.errors
 
@@ -141,12 +135,11 @@ async def test_a_kubelet_that_restarts(kubelet, start, api_server):
     """It wipes the slices, and they are back; the pod goes on, and another one starts."""
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    first = await kubelet.run_pod(pod("one", templates=["npu"]))
+    first = await runs(kubelet, pod("one", templates=["npu"]))
     await kubelet.restart()
     await until_published(agent, api_server)
     await api_server.until(lambda: 2 <= len(api_server.all("resourceslices")))
-    second = await kubelet.run_pod(pod("two", templates=["npu"]))
-    assert Phase.RUNNING is second.phase, second.message
+    second = await runs(kubelet, pod("two", templates=["npu"]))
     assert Phase.RUNNING is kubelet.pod("one").phase
     assert first.container().edits.envs != second.container().edits.envs
     assert [] == kubelet.errors
@@ -156,11 +149,11 @@ async def test_an_agent_that_restarts(kubelet, start, api_server):
     """A claim that was prepared before is unprepared after; its device goes to nobody meanwhile."""
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await runs(kubelet, pod("one", templates=["npu"]))
     await agent.stop()
     agent = await start()
     await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
-    second = await kubelet.run_pod(pod("two", templates=["npu"]))
+    second = await runs(kubelet, pod("two", templates=["npu"]))
     assert "npu-1" == second.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
     await kubelet.delete_pod("one")
     await kubelet.delete_pod("two")
@@ -172,7 +165,7 @@ async def test_a_driver_that_is_not_wanted_any_more_ends_what_it_began(kubelet, 
     """A start without its entries: its claims are unprepared, so that their pods can end; then it goes."""
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await runs(kubelet, pod("one", templates=["npu"]))
     await agent.stop()
     other = "version: v1\ndevices:\n  - {name: x, resource: acme.dev/x, virtual: {count: 1}}\n"
     agent = await start_agent(other, wait=False)
@@ -189,7 +182,7 @@ async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
     """The pod's status says so, new claims avoid it, and it is never dropped; both are over with the failure."""
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await runs(kubelet, pod("one", templates=["npu"]))
     do = agent.agent.faults.commands
     await do["device-set"]({"id": "npu-0", "health": "Unhealthy", "reason": "too hot", "for": None})
 
@@ -199,7 +192,7 @@ async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
 
     await api_server.until(lambda: ["npu-0"] == tainted())
     await kubelet.delete_pod("one")
-    second = await kubelet.run_pod(pod("two", templates=["npu"]))
+    second = await runs(kubelet, pod("two", templates=["npu"]))
     assert "npu-1" == second.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
     await do["device-clear"]({"id": "npu-0"})
     await api_server.until(lambda: [] == tainted())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.kit import quick
-from tests.kit.dra_node import dra_kubelet, until_published
+from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from vdev.agent import status
 from vdev.sim import LeapClock, Phase
@@ -165,7 +165,7 @@ async def test_prepare_takes_its_time(kubelet, start, clear, fault):
 async def test_unprepare_fails(kubelet, start, clear):
     """The pod is Terminating until the fault ends; the claim stays prepared meanwhile."""
     agent = await start("name: x, rpc: NodeUnprepareResources, answer: {claimError: the device is stuck}")
-    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await runs(kubelet, pod("one", templates=["npu"]))
     await kubelet.delete_pod("one")
     await kubelet.wait_until(lambda: injected(agent)["x"] >= 2, what="two calls")
     assert "the device is stuck" in kubelet.pod("one").message
@@ -188,7 +188,7 @@ def health(kubelet):
 async def test_health_streams(kubelet, start, clear, kubelet_clock, fault):
     """The health of a pod's device is not known any more, and is again after the fault."""
     agent = await start(f"name: x, manual: true, for: 1h, healthStream: {{{fault}: true}}")
-    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await runs(kubelet, pod("one", templates=["npu"]))
     await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="a healthy device")
     await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
     await kubelet.wait_until(lambda: injected(agent)["x"], what="the fault")
@@ -215,7 +215,7 @@ async def test_a_taint(kubelet, start, slices, api_server, clear):
         }
 
     assert {"npu-0": [{"key": "acme.dev/drain", "value": "soon", "effect": "NoSchedule"}]} == tainted()
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
+    running = await runs(kubelet, pod("one", templates=["npu"]))
     assert "npu-1" == running.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
     await clear(agent)
     await api_server.until(lambda: {} == tainted())
@@ -291,8 +291,7 @@ async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
     assert writes == api_server.writes
     await clear(agent)
     await api_server.until(lambda: [(2, 1)] == pools(slices()))
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert Phase.RUNNING is running.phase
+    await runs(kubelet, pod("one", templates=["npu"]))
 
 
 async def test_a_slice_of_an_old_generation(start, slices, api_server, clear, kubelet):
@@ -300,8 +299,7 @@ async def test_a_slice_of_an_old_generation(start, slices, api_server, clear, ku
     agent = await start("name: x, slices: {oldGeneration: true}")
     assert [(1, 1), (2, 1)] == pools(slices())
     assert [*NPUS, "vdev-stale"] == devices(slices())
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert Phase.RUNNING is running.phase
+    await runs(kubelet, pod("one", templates=["npu"]))
     await kubelet.restart()
     await api_server.until(lambda: [(1, 1), (2, 1)] == pools(slices()))
     await clear(agent)
@@ -316,8 +314,7 @@ async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet
     await allocates_nothing(kubelet)
     await clear(agent)
     await api_server.until(lambda: NPUS == devices(slices()) and [(2, 1)] == pools(slices()))
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert Phase.RUNNING is running.phase
+    await runs(kubelet, pod("one", templates=["npu"]))
 
 
 async def test_slices_are_wiped(start, slices, api_server, kubelet):

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.kit.dra_node import dra_kubelet, until_published
+from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from tests.kit.manifests import permissions_of
-from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 
@@ -45,8 +44,7 @@ async def test_the_component_is_enough(kubelet, start_agent, account, api_server
     api_server.permissions = permissions_of("dra")
     agent = await start_agent(CONFIG.replace("COUNT", "2"), api_server=account, wait=False)
     await until_published(agent, api_server)
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    await runs(kubelet, pod("one", templates=["npu"]))
     await api_server.until(lambda: [("npu-0", "True")] == devices())
     agent.edit(CONFIG.replace("COUNT", "3"))
     await api_server.until(lambda: [3] == [len(each["spec"]["devices"]) for each in api_server.all("resourceslices")])
@@ -67,8 +65,7 @@ async def test_a_driver_that_the_role_does_not_name(kubelet, start_agent, accoun
     api_server.permissions = {each for each in permissions_of("dra") if not each.endswith(" acme.dev")}
     agent = await start_agent(CONFIG.replace("COUNT", "2"), api_server=account, wait=False)
     await until_published(agent, api_server)
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert (Phase.RUNNING, "") == (running.phase, running.message)
+    await runs(kubelet, pod("one", templates=["npu"]))
     await api_server.until(
         lambda: any("resourceclaims/driver" in str(each) for each in agent.agent.reconciler.problems)
     )

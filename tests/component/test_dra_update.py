@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.kit.dra_node import dra_kubelet, until_published
+from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from tests.kit.manifests import permissions_of
 from vdev.agent import status
-from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 
@@ -40,16 +39,14 @@ async def test_the_new_pod_takes_over(kubelet, start_agent, account, api_server,
     old = await start_agent(CONFIG, api_server=account)
     await until_published(old, api_server)
     assert [f"acme.dev-{OLD}-reg.sock"] == sockets()
-    running = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert Phase.RUNNING is running.phase
+    await runs(kubelet, pod("one", templates=["npu"]))
     monkeypatch.setenv("POD_UID", NEW)
     new = await start_agent(CONFIG, api_server=account, wait=False)
     await api_server.until(lambda: status.stand_by(new.agent) and status.ready(new.agent))
     await old.stop()
     await until_published(new, api_server)
     assert [f"acme.dev-{NEW}-reg.sock"] == sockets()
-    second = await kubelet.run_pod(pod("two", templates=["npu"]))
-    assert Phase.RUNNING is second.phase
+    second = await runs(kubelet, pod("two", templates=["npu"]))
     claims = [each.container().claims for each in (kubelet.pod("one"), second)]
     assert [{"npu": (f"acme.dev/node-1/npu-{number}",)} for number in range(2)] == claims
     for name in ("one", "two"):

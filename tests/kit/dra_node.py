@@ -4,7 +4,7 @@ import contextlib
 
 from tests.kit import quick
 from tests.kit.cluster_objects import ClusterObjects
-from vdev.sim import Kubelet
+from vdev.sim import Kubelet, Phase
 
 
 @contextlib.asynccontextmanager
@@ -28,3 +28,11 @@ async def until_published(agent, api_server):
         return rows and all(each["slices"] and each["state"] == "registered" for each in rows)
 
     await api_server.until(lambda: agent.task.done() or is_ready())
+
+
+async def runs(kubelet, manifest):
+    """Create a pod and wait until it runs: a scheduler may have to wait for slices, and tries again when they come."""
+    created = await kubelet.run_pod(manifest)
+    name = created.spec.name
+    await kubelet.wait_until(lambda: kubelet.pod(name).phase is Phase.RUNNING, what=f"pod {name}: {created.message}")
+    return kubelet.pod(name)
