@@ -6,6 +6,7 @@ The plugin is `vdev run` in a process of its own; the kubelet runs in this one.
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -26,6 +27,24 @@ EPILOG = """examples:
 """
 NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
 _PATIENCE = 30.0  # seconds that a step may take before it counts as failed
+_GPUS = """\
+version: v1
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    advertise: [dra]
+    virtual: {preset: a100-sxm4-40gb, count: 2}
+    dra: {partitions: dynamic}
+"""
+_CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: pair}
+spec:
+  devices:
+    requests: [{name: partitions, exactly: {deviceClassName: mig.nvidia.com, count: 2}}]
+    constraints: [{matchAttribute: gpu.nvidia.com/parentUUID}]
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +116,7 @@ async def _tell(directory: Path) -> int:
                 await _bad_edit(story, kubelet, config, directory)
                 await _restart(story, kubelet)
                 await _removal(story, kubelet, config)
+                await _claim(story, directory)
             await _end(story, kubelet)
     except (_Failed, TimeoutError) as failed:
         print(f"   ✗ {failed}\n\nThe end of the plugin's log:", file=sys.stderr)
@@ -241,6 +261,32 @@ async def _removal(story: Story, kubelet: Any, config: Path) -> None:
     await kubelet.delete_pod("train")
     await _until(kubelet, lambda: kubelet.node().capacity[NPU] == 0, "no listed NPU")
     story.check("when the pod is gone, so is the device", expected=(0, 0), actual=_numbers(kubelet)[NPU])
+
+
+async def _claim(story: Story, directory: Path) -> None:
+    story.step("A claim (Dynamic Resource Allocation) asks for two partitions of one GPU; what would it get?")
+    config, claim = directory / "gpus.yaml", directory / "claim.yaml"
+    config.write_text(_GPUS)
+    claim.write_text(_CLAIM)
+    command = ["allocate", str(config), "--claim", str(claim), "--node-name", "demo-node"]
+    story.say("$ vdev " + shlex.join(command))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "vdev", *command, "--output", "json"), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    story.check("it can be had", expected=0, actual=process.returncode)
+    (driver,) = json.loads(out)["claims"][0]["drivers"].values()
+    names = [each["device_name"] for each in driver["devices"]]
+    for name in names:
+        story.say(f"  device  {name}")
+    variables = [text for each in driver["cdi"]["devices"] for text in each["containerEdits"].get("env", ())]
+    visible = next((text for text in variables if text.startswith("NVIDIA_VISIBLE_DEVICES=")), "")
+    story.say(f"  env     {visible}")
+    of_one = {name.partition("-mig-")[0] for name in names}
+    story.check(
+        "two partitions of the same GPU, which nobody had cut before", expected=(2, 1), actual=(len(names), len(of_one))
+    )
+    story.check("its container sees both", expected=2, actual=visible.count("MIG-"))
 
 
 async def _end(story: Story, kubelet: Any) -> None:
