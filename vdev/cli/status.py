@@ -66,6 +66,19 @@ def _print_node(node: dict[str, Any]) -> None:
         print(f"  {node['problem']}")
 
 
+def _print_drivers(drivers: list[dict[str, Any]]) -> None:
+    """The drivers of Dynamic Resource Allocation, and the claims that they prepared."""
+    for each in drivers:
+        slices, claims = each["slices"], each["claims"]
+        published = f"{slices} ResourceSlice{'s' * (slices != 1)}" if slices else "no slice: NOT PUBLISHED"
+        devices = f"{each['devices']} device{'s' * (each['devices'] != 1)}"
+        print(f"DRA driver {each['name']}: {each['state']}, {devices} in {published}")
+        for claim in claims[: common.SHOWN]:
+            print(f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}")
+        if len(claims) > common.SHOWN:
+            print(f"  … and {len(claims) - common.SHOWN} more claims; --output json lists all")
+
+
 def _print(status: dict[str, Any]) -> None:
     is_there = "" if status["kubelet"]["present"] else " (not there)"
     well = "stand-by" if status["standBy"] else "ready"
@@ -77,6 +90,7 @@ def _print(status: dict[str, Any]) -> None:
     print(f"the kubelet's socket {status['kubelet']['socket']}{is_there}")
     _print_holders(status["podResources"], status["record"])
     _print_node(status["nodeApi"])
+    _print_drivers(status["dra"])
     config = status["config"]
     print(f"configuration {', '.join(config['files'])}: applied {_ago(config['appliedAt'])}", end="")
     print(
