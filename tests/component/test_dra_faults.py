@@ -175,12 +175,27 @@ async def test_unprepare_fails(kubelet, start, clear):
     assert [] == kubelet.errors
 
 
+async def test_a_device_fails_once_a_claim_has_it(kubelet, start, clear):
+    """The rule's time counts from the first preparation; no further call is one, and a strict kubelet asks twice."""
+    agent = await start("name: x, onAllocate: true, nth: 1, at: 20s, devices: [npu/0-1], health: Unhealthy")
+    await kubelet.run_pod(pod("one", templates=["npu"]))
+    await kubelet.run_pod(pod("two", templates=["npu"]))
+    await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="a healthy device")
+    agent.clock.advance(20.0)
+    await kubelet.wait_until(lambda: ["Unhealthy"] == health(kubelet), what="the failure")
+    assert ["Healthy"] == health(kubelet, "two")
+    assert 1 == agent.agent.faults.engine.runs["x"].injected
+    await clear(agent)
+    await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="the end of it")
+    assert [] == kubelet.errors
+
+
 # --- health streams ---------------------------------------------------------------------------------------------------
 
 
-def health(kubelet):
+def health(kubelet, name="one"):
     """What the status of the pod says of its device."""
-    rows = kubelet.pod("one").container().allocated_resources_status
+    rows = kubelet.pod(name).container().allocated_resources_status
     return [device["health"] for row in rows for device in row["resources"]]
 
 
@@ -372,3 +387,5 @@ async def test_what_the_status_says(start, kubelet):
     assert ["slices", "healthStream", "device"] == [rules[name]["kind"] for name in "abc"]
     assert ["waiting", "active", "active"] == [rules[name]["state"] for name in "abc"]
     assert ["npu-1"] == rules["c"]["devices"]
+    sample = agent.agent.metrics.registry.get_sample_value
+    assert [0.0, 1.0, 1.0] == [sample("vdev_faults_active", {"kind": rules[name]["kind"]}) for name in "abc"]

@@ -1,5 +1,6 @@
 """Where failures on demand reach a DRA driver: what it asks before it answers. Without rules each costs one call."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from ..core.model.fault_answers import ClaimFault
@@ -18,6 +19,9 @@ class FaultHooks(Protocol):
     def on_health(self, driver: str) -> HealthStreamFault | None:
         """What happens to the driver's health streams now."""
 
+    def allocated(self, driver: str, ids: Iterable[str], /) -> None:
+        """Devices of these ids were prepared for a claim that had none before."""
+
 
 class NoFaults:
     """The answers without any rules."""
@@ -31,6 +35,9 @@ class NoFaults:
 
     def on_health(self, driver: str) -> HealthStreamFault | None:
         """None."""
+
+    def allocated(self, driver: str, ids: Iterable[str], /) -> None:
+        """Nothing to do."""
 
 
 NO_FAULTS: FaultHooks = NoFaults()

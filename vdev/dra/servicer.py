@@ -91,7 +91,11 @@ class DraServicer:
 
     def _plugin(self, pb: Any) -> grpc.GenericRpcHandler:
         async def prepare(request: Any, fault: ClaimFault | None) -> Any:
+            before = self._claims.prepared
             answers = await self._claims.prepare(_refs(request))
+            for uid, each in answers.items():
+                if isinstance(each, PreparedClaim) and uid not in before:
+                    self._faults.allocated(self._driver, [device.id for device in each.devices])
             return pb.NodePrepareResourcesResponse(
                 claims={uid: _prepared(pb, each, fault) for uid, each in answers.items()}
             )
