@@ -190,8 +190,12 @@ async def test_the_pod_has_what_it_needs(able, place, overlay):
             assert {"0000000000000000"} == {fields[name] for name in ("CapEff", "CapPrm", "CapBnd")}
             assert "1" == fields["NoNewPrivs"]
             if "dra" in overlay:
-                sockets = pod.volumes["plugins-registry"].glob("*-12345678-uid-reg.sock")
-                assert {"acme.dev", "gpu.nvidia.com"} == {each.name.partition("-")[0] for each in sockets}
+                registry = pod.volumes["plugins-registry"]
+
+                def drivers():
+                    return {each.name.partition("-")[0] for each in registry.glob("*-12345678-uid-reg.sock")}
+
+                await kubelet.wait_until(lambda: {"acme.dev", "gpu.nvidia.com"} == drivers(), what="the sockets")
             elif "cdi" in pod.volumes:
                 assert [] != list(pod.volumes["cdi"].glob("vdev-*.json"))
             edited = "version: v1\ndevices: [{name: e, resource: acme.dev/edited, virtual: {count: 3}}]\n"
