@@ -302,6 +302,17 @@ async def test_with_two_in_stand_by_the_one_that_serves_has_the_lines(kubelet, s
             await kubelet.wait_until(lambda each=each: each.agent.serial_lines.is_waiting, what="the other wait")
 
 
+async def test_nothing_is_said_of_lines_where_there_are_none(kubelet, start_agent, stand_by):
+    """An update of an agent without serial lines is the usual one, and nothing is amiss."""
+    agent = await start_agent(config())
+    second = await stand_by()
+    await waits_for_lines(kubelet, second)
+    await agent.stop()
+    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
+    warned = [each["event"] for each in second.logs if each["log_level"] == "warning"]
+    assert "serial lines not taken over" not in warned
+
+
 async def test_an_agent_that_stood_by_and_went_is_not_waited_for(kubelet, start_agent, stand_by, terminal):
     """The lines end with the agent, and their links lead nowhere."""
     agent = await start_agent(LINE)

@@ -215,7 +215,9 @@ class Taker:
                         break
                     lines |= _line(text, handles)
             except OSError as failed:
-                log.warning("serial lines not taken over", reason=reason_of(failed))
+                hung_up = isinstance(failed, ConnectionError) and not lines  # it had none, or they ended with it
+                if not hung_up:
+                    log.warning("serial lines not taken over", reason=reason_of(failed))
         return lines
 
     def close(self) -> None:
