@@ -12,7 +12,9 @@ from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
-from vdev.sim import Phase
+from vdev.sim import Phase, Timings
+from vdev.sim.dra.driver_client import SERVICES, Asked, CallError, DriverClient
+from vdev.sim.journal import Journal
 
 DEVICES = [device("gpu-0"), device("gpu-1")]
 
@@ -164,6 +166,39 @@ async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
             kubelet.events[-1].message
         )
         release.set()
+
+
+async def test_a_prepare_under_way_when_its_driver_registers_anew_is_tried_again(kubelet, clock, driver):
+    """The connection it came by is closed, which the pod survives."""
+    release, sound = asyncio.Event(), driver.answer_prepare
+
+    async def hangs(_request):
+        await release.wait()
+
+    driver.answer_prepare = hangs
+    await add(kubelet, claim("gpu"))
+    creating = asyncio.create_task(kubelet.run_pod(pod("one", claims=["gpu"])))
+    await kubelet.wait_until(lambda: driver.asked("NodePrepareResources"))
+    driver.answer_prepare = sound
+    await driver.register()
+    clock.advance(1)
+    assert Phase.PENDING is (await creating).phase
+    text = "NodePrepareResources: rpc error: code = Canceled desc = grpc: the client connection is closing"
+    assert text in kubelet.events[-1].message
+    await kubelet.wait_until(lambda: driver.statuses[1:])
+    release.set()
+    clock.advance(10)
+    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_call_after_the_connection_is_closed_fails_as_one_under_way(short_dir, service):
+    """A registration may go between two calls of one claim."""
+    client = DriverClient("acme.dev", str(short_dir / "dra.sock"), service, timings=Timings(), journal=Journal())
+    await client.close()
+    for call in (client.prepare, client.unprepare):
+        with pytest.raises(CallError, match="code = Canceled desc = grpc: the client connection is closing"):
+            await call([Asked("default", "uid", "gpu")])
 
 
 async def test_a_driver_that_hangs_holds_up_no_other_pod(kubelet, dra, driver):

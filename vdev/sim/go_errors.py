@@ -1,7 +1,13 @@
 """Errors of gRPC in the words of Go, as the kubelet's texts have them."""
 
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+
 import grpc
 import grpc.aio
+
+CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
 
 
 def go_text(error: grpc.aio.AioRpcError) -> str:
@@ -12,3 +18,20 @@ def go_text(error: grpc.aio.AioRpcError) -> str:
     name = "".join(part.capitalize() for part in code.name.split("_"))
     name = {"Ok": "OK", "Cancelled": "Canceled"}.get(name, name)
     return f"rpc error: code = {name} desc = {error.details() or ''}"
+
+
+@contextlib.contextmanager
+def closing_as(error: type[Exception], is_closed: Callable[[], bool]) -> Iterator[None]:
+    """Raise this error where the channel is closed under a call.
+
+    That cancels who waits on it; it is the other side's loss, not the waiting task's end.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if is_closed() and not (task is not None and task.cancelling()):
+            raise error(CLOSING) from None
+        raise
+    except grpc.aio.UsageError:
+        raise error(CLOSING) from None

@@ -6,10 +6,10 @@ deadline for Allocate and GetPreferredAllocation. Here a slow call is reported w
 """
 
 import asyncio
-import contextlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import grpc
@@ -17,13 +17,12 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from ..go_errors import go_text
+from ..go_errors import closing_as, go_text
 from ..lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
 from ..timings import Timings
 
 _T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
-_CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
 
 
 class PluginError(Exception):
@@ -68,7 +67,7 @@ class PluginClient:
 
     async def options(self) -> api.DevicePluginOptions:
         """GetDevicePluginOptions. Raises PluginError."""
-        return await self._call("GetDevicePluginOptions", self._stub.GetDevicePluginOptions(api.Empty()))
+        return await self._call("GetDevicePluginOptions", lambda: self._stub.GetDevicePluginOptions(api.Empty()))
 
     async def watch(self, receive: Callable[[api.ListAndWatchResponse], Awaitable[None]]) -> str:
         """Hand every message of ListAndWatch to `receive`; returns why it ended, `EOF` if the plugin just returned."""
@@ -92,28 +91,29 @@ class PluginClient:
 
     async def preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
         """GetPreferredAllocation, without a deadline but the bound. Raises PluginError."""
-        return await self._call("GetPreferredAllocation", self._stub.GetPreferredAllocation(request))
+        return await self._call("GetPreferredAllocation", lambda: self._stub.GetPreferredAllocation(request))
 
     async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
         """Allocate, without a deadline but the bound. Raises PluginError."""
-        return await self._call("Allocate", self._stub.Allocate(request))
+        return await self._call("Allocate", lambda: self._stub.Allocate(request))
 
     async def pre_start(self, request: api.PreStartContainerRequest) -> None:
         """PreStartContainer, the only call that has a deadline, 30 s. Raises PluginError."""
-        call = self._stub.PreStartContainer(request, timeout=self._timings.pre_start)
-        await self._call("PreStartContainer", call)
+        await self._call(
+            "PreStartContainer", lambda: self._stub.PreStartContainer(request, timeout=self._timings.pre_start)
+        )
 
     async def close(self) -> None:
         """Drop the connection at once, whatever is under way on it."""
         self._closed = True
         await self._channel.close(None)
 
-    async def _call(self, name: str, call: Awaitable[_T]) -> _T:
+    async def _call(self, name: str, call: Callable[[], Awaitable[_T]]) -> _T:
         slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, name)
         try:
             async with asyncio.timeout(self._timings.bound):
                 with self._closing():
-                    return await call
+                    return await call()  # which fails itself where the channel is closed already
         except TimeoutError:
             text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait for ever"
             self._report([Finding("hung-rpc", Severity.ERROR, self.resource, text)])
@@ -127,15 +127,5 @@ class PluginClient:
         text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
         self._report([Finding("slow-rpc", Severity.WARNING, self.resource, text)])
 
-    @contextlib.contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Closing a channel cancels who waits on it; that is the plugin's loss, not the waiting task's end."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._closed and not (task is not None and task.cancelling()):
-                raise PluginError(_CLOSING) from None
-            raise
-        except grpc.aio.UsageError:
-            raise PluginError(_CLOSING) from None
+    def _closing(self) -> AbstractContextManager[None]:
+        return closing_as(PluginError, lambda: self._closed)

@@ -18,7 +18,7 @@ from ...pb import dra_v1_pb2 as v1
 from ...pb import dra_v1_pb2_grpc as v1_grpc
 from ...pb import dra_v1beta1_pb2 as v1beta1
 from ...pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
-from ..go_errors import go_text
+from ..go_errors import closing_as, go_text
 from ..journal import Journal
 from ..lint import SUN_PATH_LIMIT
 from ..timings import Timings
@@ -58,6 +58,7 @@ class DriverClient:
         self.connected = False
         self._timings = timings
         self._journal = journal
+        self._closed = False
         self._channel = grpc.aio.insecure_channel(
             f"unix:{endpoint}",
             options=[
@@ -91,12 +92,12 @@ class DriverClient:
         """NodePrepareResources, by claim UID. Raises CallError."""
         asked = list(claims)
         if self.service == SERVICES[0]:
-            request = v1.NodePrepareResourcesRequest(claims=[_v1(each) for each in asked])
-            call: Any = self._v1.NodePrepareResources(request, timeout=self._timings.prepare)
+            request: Any = v1.NodePrepareResourcesRequest(claims=[_v1(each) for each in asked])
+            call: Any = self._v1.NodePrepareResources
         else:
-            older = v1beta1.NodePrepareResourcesRequest(claims=[_v1beta1(each) for each in asked])
-            call = self._v1beta1.NodePrepareResources(older, timeout=self._timings.prepare)
-        response = await self._call("NodePrepareResources", call)
+            request = v1beta1.NodePrepareResourcesRequest(claims=[_v1beta1(each) for each in asked])
+            call = self._v1beta1.NodePrepareResources
+        response = await self._call("NodePrepareResources", call, request)
         return {
             uid: Answer(tuple(_device(d) for d in each.devices), each.error) for uid, each in response.claims.items()
         }
@@ -105,36 +106,39 @@ class DriverClient:
         """NodeUnprepareResources, by claim UID. Raises CallError."""
         asked = list(claims)
         if self.service == SERVICES[0]:
-            request = v1.NodeUnprepareResourcesRequest(claims=[_v1(each) for each in asked])
-            call: Any = self._v1.NodeUnprepareResources(request, timeout=self._timings.prepare)
+            request: Any = v1.NodeUnprepareResourcesRequest(claims=[_v1(each) for each in asked])
+            call: Any = self._v1.NodeUnprepareResources
         else:
-            older = v1beta1.NodeUnprepareResourcesRequest(claims=[_v1beta1(each) for each in asked])
-            call = self._v1beta1.NodeUnprepareResources(older, timeout=self._timings.prepare)
-        response = await self._call("NodeUnprepareResources", call)
+            request = v1beta1.NodeUnprepareResourcesRequest(claims=[_v1beta1(each) for each in asked])
+            call = self._v1beta1.NodeUnprepareResources
+        response = await self._call("NodeUnprepareResources", call, request)
         return {uid: Answer(error=each.error) for uid, each in response.claims.items()}
 
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
         """The messages of the health stream until it ends. Raises CallError."""
         try:
-            async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
-                yield message
+            with closing_as(CallError, lambda: self._closed):
+                async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
+                    yield message
         except grpc.aio.AioRpcError as error:
             raise CallError(go_text(error)) from None
 
     async def close(self) -> None:
-        """Drop the connection at once."""
+        """Drop the connection at once, whatever is under way on it."""
+        self._closed = True
         await self._channel.close(None)
 
-    async def _call(self, method: str, call: Any) -> Any:
-        code = grpc.StatusCode.OK
+    async def _call(self, method: str, call: Any, request: Any) -> Any:
+        code = grpc.StatusCode.CANCELLED
         try:
-            return await call
+            with closing_as(CallError, lambda: self._closed):
+                answer = await call(request, timeout=self._timings.prepare)
+            code = grpc.StatusCode.OK
         except grpc.aio.AioRpcError as error:
             code = error.code()
             raise CallError(go_text(error)) from None
-        except grpc.aio.UsageError:
-            code = grpc.StatusCode.CANCELLED
-            raise CallError("rpc error: code = Canceled desc = grpc: the client connection is closing") from None
+        else:
+            return answer
         finally:
             self._journal.metrics.driver_calls[self.driver, method, code.name] += 1
 
