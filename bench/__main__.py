@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from . import calls, faults, lists, node, record, report, whole
+from . import calls, dra, faults, lists, node, record, report, whole
 from .table import Peer, Run
 
 ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
@@ -23,6 +23,7 @@ ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "restart": whole.restart,
     "size": whole.size,
     "node": node.node,
+    "dra": dra.dra,
     "peer": calls.peer,
 }
 """Groups of rows by the name that chooses them; `peer` also adds rows to `start`, `restart` and `size`."""

@@ -14,7 +14,7 @@ from tests.kit.api_server import ApiServer
 from . import configs, life, process
 from .table import Run, sized, timed
 
-_NODE = "bench"
+NODE = "bench"
 _LABEL = "bench.dev/round"
 _ON = "node: {labels: true, events: true}\n"
 _QUIET = 0.5  # seconds after which the next edit may come
@@ -24,8 +24,8 @@ async def node(run: Run) -> None:
     """Both, with the configuration that the other budgets speak of."""
     names = configs.resources(8)
     async with process.place() as here, ApiServer() as server:
-        await server.add("nodes", {"metadata": {"name": _NODE}})
-        extra = ("--kubeconfig", str(_kubeconfig(here.root / "kubeconfig", server.address)))
+        await server.add("nodes", {"metadata": {"name": NODE}})
+        extra = ("--kubeconfig", str(kubeconfig(here.root / "kubeconfig", server.address)))
         async with life.ours(here, _config(0), names, *extra) as mine:
             await mine.registered()
             await _labelled(mine, server, 0)
@@ -46,7 +46,7 @@ async def node(run: Run) -> None:
 async def _labelled(mine: life.Life, server: ApiServer, number: int) -> None:
     def there() -> bool:
         mine.process.check()
-        return server.object("nodes", _NODE)["metadata"].get("labels", {}).get(_LABEL) == f"r{number}"
+        return server.object("nodes", NODE)["metadata"].get("labels", {}).get(_LABEL) == f"r{number}"
 
     await process.until(there, "the label")
 
@@ -57,7 +57,8 @@ def _config(number: int) -> str:
     return configs.devices(*entries, flags=_ON)
 
 
-def _kubeconfig(file: Path, address: str) -> Path:
+def kubeconfig(file: Path, address: str) -> Path:
+    """The file, which now names the server at this address."""
     document = {
         "current-context": "bench",
         "clusters": [{"name": "bench", "cluster": {"server": address}}],

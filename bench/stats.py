@@ -31,3 +31,10 @@ def ratio(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) ->
     return statistics.median(
         statistics.median(mine) / statistics.median(other) for mine, other in zip(ours, theirs, strict=True)
     )
+
+
+def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> float:
+    """The median over rounds of the difference of the rounds' medians; see `ratio`."""
+    return statistics.median(
+        statistics.median(mine) - statistics.median(other) for mine, other in zip(ours, theirs, strict=True)
+    )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .stats import Summary, ratio, summary
+from .stats import Summary, difference, ratio, summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ def timed(
     *,
     unit: str = "ms",
     ratio_limit: float | None = None,
+    over_limit: float | None = None,
     p99_limit: float | None = None,
     median_limit: float | None = None,
     note: str = "",
@@ -103,6 +104,8 @@ def timed(
     budget, limit, judged = "", None, None
     if ratio_limit is not None:
         budget, limit, judged = f"≤ {ratio_limit:g} x floor", ratio_limit, over
+    elif over_limit is not None and floor:
+        budget, limit, judged = f"≤ {over_limit:g} {unit} over floor", over_limit, difference(ours, floor) * factor
     elif p99_limit is not None:
         budget, limit, judged = f"p99 ≤ {p99_limit:g} {unit}", p99_limit, total.p99
     elif median_limit is not None:
