@@ -1,5 +1,7 @@
 """ResourceSlices as the API server has them: published, followed by edits and health, repaired, taken away."""
 
+import asyncio
+
 import pytest
 
 CONFIG = """
@@ -65,6 +67,20 @@ async def test_a_wipe_is_made_good(agent, api_server, slices):
             await api_server.remove("resourceslices", each["metadata"]["name"])
         await api_server.until(lambda: NPUS == devices(slices()))
         assert {(1, 1)} == pools(slices())
+
+
+async def test_a_wipe_that_goes_on(start_agent, account, api_server, slices):
+    """As one of many slices does: no step fails over those that are gone before they are updated."""
+    agent = await start_agent(CONFIG.replace("count: 4", "count: 600"), api_server=account, wait=False)
+    await api_server.until(lambda: 600 == len(devices(slices())))
+    for each in slices():
+        await api_server.remove("resourceslices", each["metadata"]["name"])
+        for _ in range(5):
+            await asyncio.sleep(0)
+    await api_server.until(lambda: 600 == len(devices(slices())) and 1 == len(pools(slices())))
+    ((_, count),) = pools(slices())
+    assert count == len(slices())
+    assert [] == [each["step"] for each in agent.logs if each["event"] == "step failed; trying again"]
 
 
 async def test_an_edit_is_an_update_in_place(agent, api_server, slices):

@@ -36,6 +36,7 @@ class Intervals:
     api_pause_most: float = 60.0
     repair_node: float = 1.0  # writing on the Node again what somebody else undid; doubles each time
     repair_node_most: float = 60.0
+    wipe: float = 0.05  # somebody who deletes ResourceSlices, to delete the rest of them
     republish: float = 0.2  # making ResourceSlices again that somebody keeps deleting
     unregistered: float = 20.0  # a resource, before an Event says so: longer than a kubelet's restart
     write_node: float = 0.5  # writing on the Node once more, after a burst of changes

@@ -105,12 +105,13 @@ class ResourceSlices(ApiOutput):
                 self._is_taken(driver, _manager(foreign))
             else:
                 self._taken.pop(driver, None)
-                await self._publish(driver, [each for each in of_driver if _is_ours(each)], uid)
+                await self._publish(driver, uid)
 
-    async def _publish(self, driver: str, there: Sequence[Document], uid: str) -> None:
+    async def _publish(self, driver: str, uid: str) -> None:
         def made(spec: Document, number: int) -> Document:
             return self._made(spec, number, uid)
 
+        there = await self._ours(driver)
         if driver in self._wiped:
             await self._carry_out(driver, Changes(delete=tuple(there)))
             self._wiped.discard(driver)
@@ -118,11 +119,13 @@ class ResourceSlices(ApiOutput):
         wanted = await self._wanted(driver)
         found = changes(wanted, there, made, same=self._same)
         fault = self._faults.on_slices(driver, news=bool(found))
-        if fault is not None:
-            found = spoilt(fault, wanted, there, made, same=self._same)
         print_ = hash((repr(wanted), fault))
         if found and self._written.get(driver) == print_:
             await self._pause(found)
+            there = await self._ours(driver)  # a wipe goes on meanwhile: what is left of it is nothing to update
+            found = changes(wanted, there, made, same=self._same)
+        if fault is not None:
+            found = spoilt(fault, wanted, there, made, same=self._same)
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
@@ -130,12 +133,18 @@ class ResourceSlices(ApiOutput):
         else:
             self.published.pop(driver, None)
 
+    async def _ours(self, driver: str) -> Sequence[Document]:
+        """The driver's slices that were published from here."""
+        there = (await self._slices.seen()).values()
+        return [each for each in there if each["spec"]["driver"] == driver and _is_ours(each)]
+
     async def _pause(self, found: Changes) -> None:
         """Before something is repaired: of two that change the same slice one must give in, but a wipe is made good."""
         if found.update and not found.create:
             await self._pause_before_repair()
-        elif self._clock.now() - self._repaired_at < self._intervals.republish:
-            await self._clock.sleep(self._intervals.republish)
+        else:
+            lately = self._clock.now() - self._repaired_at < self._intervals.republish
+            await self._clock.sleep(self._intervals.republish if lately else self._intervals.wipe)
         self._repaired_at = self._clock.now()
 
     async def _wanted(self, driver: str) -> Sequence[Document]:
@@ -163,7 +172,15 @@ class ResourceSlices(ApiOutput):
             for each in found.delete:
                 await self._delete(self._api, each)
             for each in found.update:
-                self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
+                name = str(each["metadata"]["name"])
+                try:
+                    self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
+                except Missing as gone:
+                    if not gone.served:
+                        raise
+                    self._slices.removed(name)
+                    self._news.set()  # it is made again at once
+                    return
             for each in found.create:
                 self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
         except (Conflict, Missing) as changed:
