@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 
 import pytest
 import structlog
@@ -14,9 +15,14 @@ from tests.kit.manifests import permissions_of
 from vdev.sim import Timings
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
+from vdev.sim.scenarios.plugin_process import VdevRun
 from vdev.sim.scenarios.scenario_file import load
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+
+# Where the plugin ends and another one comes, a process tells more than an agent here; in CI all files are played so.
+SOME = {"driver-restart", "rolling-update"}
+BY_PROCESS = [each for each in dra_scenarios() if os.environ.get("CI") or each.id in SOME]
 
 
 @pytest.fixture
@@ -29,28 +35,42 @@ async def api_server():
 
 
 @pytest.fixture
-def plugin(monkeypatch):
-    """A maker of agents, each in a pod of its own."""
+def node(monkeypatch, api_server, kubeconfig):
+    """A maker of nodes, by what makes their plugin; each plugin is in a pod of its own."""
     serial = itertools.count(1)
 
-    def make(places):
-        monkeypatch.setenv("POD_UID", f"0b3f7a1e-0000-4000-8000-{next(serial):012}")
-        return AgentHere.at(places)
+    def make(plugin):
+        def in_a_pod(places):
+            monkeypatch.setenv("POD_UID", f"0b3f7a1e-0000-4000-8000-{next(serial):012}")
+            return plugin(places)
+
+        return SimDriver(
+            in_a_pod,
+            objects=ServerObjects(api_server),
+            kubeconfig=kubeconfig,
+            timings=Timings(boot=0.01, lead=0.01, sources=0.05),
+            strict=True,
+        )
 
     return make
 
 
-@pytest.mark.parametrize("path", dra_scenarios())
-async def test_scenario(path, plugin, api_server, kubeconfig):
-    """It comes true, and nothing is skipped."""
+async def comes_true(path, node):
+    """What the file expects comes true, and nothing is skipped."""
     scenario = await asyncio.to_thread(load, path)
-    node = SimDriver(
-        plugin,
-        objects=ServerObjects(api_server),
-        kubeconfig=kubeconfig,
-        timings=Timings(boot=0.01, lead=0.01, sources=0.05),
-        strict=True,
-    )
+    async with node:
+        assert [] == await play(scenario, node, patience=30)
+
+
+@pytest.mark.parametrize("path", dra_scenarios())
+async def test_scenario(path, node):
+    """It comes true with an agent in this process, whose pauses are shorter."""
     with structlog.testing.capture_logs():
-        async with node:
-            assert [] == await play(scenario, node, patience=30)
+        await comes_true(path, node(AgentHere.at))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", BY_PROCESS)
+async def test_scenario_by_process(path, node):
+    """It comes true with `vdev run` and its real pauses."""
+    await comes_true(path, node(VdevRun))
