@@ -86,12 +86,26 @@ async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agen
     assert [f"{agent.config_file}:6:7: faults.rules[0]"] == complaints(agent)
 
 
+@pytest.mark.parametrize("devices", ["[gpu/0]", "{resource: acme.dev/gpu}", "['gp*']"])
+async def test_a_rule_about_devices_of_other_nodes_is_no_problem(start_agent, clock, shows, devices):
+    """One file for many nodes: where none of a rule's devices belong, that they are not there is as it shall be."""
+    gpu = "  - {name: gpu, resource: acme.dev/gpu, onNodes: [gpu-*], virtual: {}}\nfaults:\n"
+    rule = f"    - {{name: theirs, devices: {devices}, health: Unhealthy}}\n"
+    agent = await start_agent(DEVICES.replace("faults:\n", gpu) + rule, clock=clock)
+    await shows(NPU, 4, 4)
+    assert [] == complaints(agent)
+    assert [] == status(agent.agent)["problems"]
+
+
 async def test_the_count_of_injections_says_in_which_resources(start_agent, clock, vdev, run_dir):
     """One fault that reaches two resources counts for each of them, and the list names both."""
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
     text = DEVICES.replace("faults:\n", more).replace("[acme/3], manual: true, for: 30s", "[acme, more]")
     await start_agent(text, clock=clock, run_dir=run_dir)
-    assert "2 (acme.dev/more 1, acme.dev/npu 1)" in (await vdev("fault", "list"))[1]
+    printed = (await vdev("fault", "list"))[1]
+    assert "2 (acme.dev/more 1, acme.dev/npu 1)" in printed
+    table = [line.split() for line in printed.splitlines()]
+    assert [["NAME", "STATE", "DEVICES"], ["planned", "active", "5"]] == [row[:3] for row in table], "and on how many"
 
 
 async def test_device_set_for_a_while(agent, vdev, shows, clock):

@@ -225,7 +225,10 @@ async def test_drills_are_marked(page):
     faults = {
         "enabled": True,
         "active": 1,
-        "rules": [rule | {"changesIn": 12.5, "injected": 3, "injectedIn": {NPU: 1, "a.b/c": 2}}],
+        "rules": [
+            rule
+            | {"changesIn": 12.5, "injected": 3, "injectedIn": {NPU: 1, "a.b/c": 2}, "devices": ["npu-0", "x", "y"]}
+        ],
     }
     devices = [device(0, health="Unhealthy", reason="XID 79", injected="xid-79"), device(1, injected="")]
     async with http.serving("127.0.0.1:0", Shown(devices, faults=faults)) as address:
@@ -233,7 +236,7 @@ async def test_drills_are_marked(page):
         assert ["drill", "free"] == await page.texts(tiles(NPU, " .pill"))
         assert ["XID 79 \u2013 rule xid-79"] == await page.texts(tiles(NPU, " .why"))
         assert (
-            "xid-79 active device, injected 3 times (acme.dev/npu 1, a.b/c 2), changes in 13 s"
+            "xid-79 active device, injected 3 times (acme.dev/npu 1, a.b/c 2), on 3 devices, changes in 13 s"
             in (await page.texts("#faults li"))[0]
         )
 

@@ -14,7 +14,7 @@ from .. import config
 from ..core.allocation import cdi
 from ..core.faults.contradictions import contradiction
 from ..core.faults.forecast import words
-from ..core.faults.meaning import imagined
+from ..core.faults.meaning import imagined, is_elsewhere
 from ..core.faults.unheard import unheard
 from ..core.inventory.resources import Inventory
 from ..core.model.fault_effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
@@ -42,6 +42,7 @@ class FaultControl:
     def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:
         self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
         self.spec = Spec()
+        self._node = options.node
         directory = options.fault_dir if options.fault_injection else None
         self.store = RuleStore(self.engine, self._parse, directory)
         self._allowed = options.fault_injection
@@ -239,7 +240,7 @@ class FaultControl:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with files in the fault directory, and rules that do nothing on this node.
+        """What is wrong with files in the fault directory, and rules that do nothing on this node but should.
 
         Of the configuration's own rules its reading says what is seen by nobody.
         """
@@ -247,6 +248,7 @@ class FaultControl:
             warning(run.rule.where, f"the fault rule {name!r} means no device that this node has now")
             for name, run in self.engine.runs.items()
             if run.live and run.rule.kind is FaultKind.DEVICE and not run.targets
+            if not is_elsewhere(run.rule, self.spec, self._node)
         )
         silent = (
             warning(run.rule.where, f"the fault rule {name!r}: {why}", hint)

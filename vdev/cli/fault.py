@@ -111,6 +111,7 @@ def show(faults: dict[str, Any]) -> None:
         (
             each["name"],
             each["state"],
+            str(len(each["devices"])) if each["kind"] == "device" else "-",
             "-" if each["changesIn"] is None else timeline.clock(each["changesIn"]),
             _injected(each["injectedIn"]),
             each["source"],
@@ -118,4 +119,4 @@ def show(faults: dict[str, Any]) -> None:
         )
         for each in faults["rules"]
     ]
-    common.print_table(("NAME", "STATE", "CHANGES IN", "INJECTED", "FROM", "WHAT"), rows)
+    common.print_table(("NAME", "STATE", "DEVICES", "CHANGES IN", "INJECTED", "FROM", "WHAT"), rows)

@@ -6,12 +6,13 @@ imagined names.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from ..inventory import imagined_nodes
 from ..inventory.resources import Inventory
 from ..model.device import Key
 from ..model.fault_rules import FaultRuleSpec
-from ..spec import Spec, VirtualSource
+from ..spec import EntrySpec, Spec, VirtualSource
 from . import targets
 from .schedule import Dice
 
@@ -37,6 +38,23 @@ def imagined(spec: Spec, rules: Iterable[FaultRuleSpec]) -> ImaginedNodes:
         return ImaginedNodes({}, frozenset())
     known = frozenset(entry.name for entry in spec.entries if entry.name in virtual and not entry.choice)
     return ImaginedNodes({node: imagined_nodes.inventory(spec, node) for node in names}, known)
+
+
+def is_elsewhere(rule: FaultRuleSpec, spec: Spec, node: str) -> bool:
+    """Whether all entries whose devices the rule may mean are for other nodes."""
+    here = spec.on_node(node)
+    meant_entries = [
+        entry
+        for want in rule.selection.filters
+        for entry in _of_resource(want.resource or rule.resource, spec)
+        if fnmatchcase(entry.name, want.entry or "*")
+    ]
+    return bool(meant_entries) and not any(entry in here for entry in meant_entries)
+
+
+def _of_resource(pattern: str, spec: Spec) -> tuple[EntrySpec, ...]:
+    """The entries whose devices have such a resource; all of them where none says so, for names can be others."""
+    return tuple(entry for entry in spec.entries if fnmatchcase(entry.resource, pattern)) or spec.entries
 
 
 def meant(rule: FaultRuleSpec, inventory: Inventory, node: str) -> frozenset[Key]:
