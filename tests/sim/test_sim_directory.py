@@ -151,7 +151,8 @@ async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
     printed = out.getvalue()
     for text in (
         f"plugin   {NPU} registered ({plugin.endpoint})",
-        "RESOURCE      CAPACITY  ALLOCATABLE",
+        f"node     {NPU}  capacity 1, allocatable 1\n",
+        f"node     {NPU}  capacity 1, allocatable 0 (was 1 and 1)\n",
         "finding  error: duplicate-id",
         "pod      default/p Running",
         f"main  {NPU}: d1",
@@ -170,11 +171,12 @@ async def test_sim_prints_json(sim, short_dir):
     assert ["kubelet", "pod", "kubelet"] == [line["event"] for line in lines]
 
 
-async def test_sim_says_that_the_directory_of_pods_is_missing(sim, short_dir):
-    """It may be made later; until then nothing runs, and a mistyped path must not look like an empty directory."""
+async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir):
+    """A mistyped path must not look like a directory without pods."""
     (short_dir / "pods").rmdir()
-    out, _ = await sim()
-    await out.has(f"make the directory, and put manifests into {short_dir / 'pods'}")
+    _, task = await sim()
+    with pytest.raises(HostError, match="pods: there is no such directory; give --pods the directory of the manifests"):
+        await task
 
 
 async def test_sim_refuses_a_file_as_the_directory_of_pods(sim, short_dir):

@@ -17,10 +17,10 @@ from typing import TextIO
 
 from ..errors import HostError
 from .device_manager.registration_server import Compat
-from .journal import Entry, Lifecycle
+from .journal import Entry, Lifecycle, NodeChanged
 from .kubelet.kubelet import Kubelet
 from .pod_directory import PodDirectory
-from .render import entry_json, render_entry
+from .render import NOTHING, entry_json, render_entry
 
 DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # noqa: S108  # short and easy to type; its owner is checked
 
@@ -62,6 +62,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         cdi_dir=options.cdi_dir,
     )
     again, end = asyncio.Event(), asyncio.Event()
+    printer = Printer(options.output, out)
     greeted = False
 
     def show(entry: Entry) -> None:
@@ -69,7 +70,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         if not greeted and options.output is Output.TEXT:
             _banner(options, out)
         greeted = True
-        _print(entry, options.output, out)
+        printer.print(entry)
         if isinstance(entry, Lifecycle) and entry.what == "panicked":
             again.set()  # as systemd does
 
@@ -93,17 +94,30 @@ async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
         await kubelet.restart()
 
 
-def _print(entry: Entry, output: Output, out: TextIO) -> None:
-    text = json.dumps(entry_json(entry)) if output is Output.JSON else render_entry(entry)
-    if text:
-        out.write(text + "\n")
-        out.flush()
+class Printer:
+    """Prints entries as they come, and of the node only what changed."""
+
+    def __init__(self, output: Output, out: TextIO) -> None:
+        self._output = output
+        self._out = out
+        self._node = NOTHING
+
+    def print(self, entry: Entry) -> None:
+        """Print an entry, if there is anything to say about it."""
+        before = self._node
+        if isinstance(entry, NodeChanged):
+            self._node = entry.node
+        as_json = self._output is Output.JSON
+        text = json.dumps(entry_json(entry, before)) if as_json else render_entry(entry, before)
+        if text:
+            self._out.write(text + "\n")
+            self._out.flush()
 
 
 def _banner(options: SimOptions, out: TextIO) -> None:
     pods = "start it with --pods DIR"
     if options.pods is not None:
-        pods = f"{'' if options.pods.is_dir() else 'make the directory, and '}put manifests into {options.pods}"
+        pods = f"put manifests into {options.pods}"
     rows = [
         f"An embedded kubelet that behaves like Kubernetes {options.compat.value}: {options.kubelet_dir}",
         f"  start a plugin:     vdev run --kubelet-dir {options.kubelet_dir} --config-file devices.yaml",
@@ -116,13 +130,14 @@ def _banner(options: SimOptions, out: TextIO) -> None:
 
 
 def _check_directories(options: SimOptions) -> None:
-    """Refuse a directory of another user, who may have created it on purpose, and a file in place of one. Blocks."""
+    """Refuse a directory of another user, who may have created it on purpose, and pods from no directory. Blocks."""
     with contextlib.suppress(FileNotFoundError):
         found = options.kubelet_dir.stat()
         if found.st_uid != os.geteuid():
             raise HostError(f"{options.kubelet_dir}: belongs to user {found.st_uid}; choose another with --kubelet-dir")
-    if options.pods is not None and options.pods.exists() and not options.pods.is_dir():
-        raise HostError(f"{options.pods}: is not a directory; give --pods the directory of the manifests")
+    if options.pods is not None and not options.pods.is_dir():
+        wrong = "is not a directory" if options.pods.exists() else "there is no such directory"
+        raise HostError(f"{options.pods}: {wrong}; give --pods the directory of the manifests")
 
 
 @contextlib.contextmanager

@@ -25,11 +25,12 @@ from .objects.container_edits import Edits
 from .objects.node_devices import Capacity
 from .objects.pods import ContainerStatus, PodStatus
 
+NOTHING = Capacity({}, {})
 _INDENT = " " * 9
 
 
-def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
-    """An entry as one line or a small table; empty for what the following entry says better."""
+def render_entry(entry: Entry, before: Capacity = NOTHING) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
+    """An entry as one line or a few; empty for what the following entry says better. `before` is the node until now."""
     match entry:
         case Lifecycle():
             return _line("kubelet", f"{entry.what}{'; plugins register at ' + entry.detail if entry.detail else ''}")
@@ -45,7 +46,7 @@ def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911, PLR0912  # one ca
         case Listed():
             return ""  # The node says the same in numbers, if they changed.
         case NodeChanged():
-            return render_node(entry.node)
+            return render_node(entry.node, before)
         case PodChanged():
             return render_pod(entry.pod)
         case PodDeleted():
@@ -73,17 +74,16 @@ def render_entry(entry: Entry) -> str:  # noqa: C901, PLR0911, PLR0912  # one ca
             assert_never(entry)
 
 
-def render_node(node: Capacity) -> str:
-    """The node's plugin resources as a small table."""
-    if not node.capacity:
-        return _line("node", "no devices")
-    width = max(len("RESOURCE"), *(len(resource) for resource in node.capacity))
-    rows = [f"{'RESOURCE':<{width}}  CAPACITY  ALLOCATABLE"]
-    rows += [
-        f"{resource:<{width}}  {node.capacity[resource]:>8}  {node.allocatable.get(resource, 0):>11}"
-        for resource in sorted(node.capacity)
-    ]
-    return _line("node", f"\n{_INDENT}".join(rows))
+def render_node(node: Capacity, before: Capacity = NOTHING) -> str:
+    """The plugin resources whose numbers are not those of `before`, one line each."""
+    rows = []
+    for resource in _changed(node, before):
+        was = ""
+        if resource in before.capacity:
+            was = f" (was {before.capacity[resource]} and {before.allocatable.get(resource, 0)})"
+        numbers = f"capacity {node.capacity[resource]}, allocatable {node.allocatable.get(resource, 0)}"
+        rows.append(_line("node", f"{resource}  {numbers}{was}"))
+    return "\n".join(rows)
 
 
 def render_pod(pod: PodStatus) -> str:
@@ -98,8 +98,8 @@ def render_pod(pod: PodStatus) -> str:
     return _line("pod", f"\n{_INDENT}".join(rows))
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
-    """An entry as a JSON object; `event` says its kind."""
+def entry_json(entry: Entry, before: Capacity = NOTHING) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
+    """An entry as a JSON object; `event` says its kind. `before` is the node until now."""
     match entry:
         case Lifecycle():
             return {"event": "kubelet", "what": entry.what, "detail": entry.detail}
@@ -132,7 +132,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 
                 "unhealthy": entry.unhealthy,
             }
         case NodeChanged():
-            return {"event": "node", **node_json(entry.node)}
+            return {"event": "node", **node_json(entry.node, before)}
         case PodChanged():
             return {"event": "pod", **pod_json(entry.pod)}
         case PodDeleted():
@@ -164,9 +164,13 @@ def entry_json(entry: Entry) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912 
             assert_never(entry)
 
 
-def node_json(node: Capacity) -> dict[str, Any]:
-    """Capacity and allocatable per resource."""
-    return {"capacity": dict(node.capacity), "allocatable": dict(node.allocatable)}
+def node_json(node: Capacity, before: Capacity = NOTHING) -> dict[str, Any]:
+    """Capacity and allocatable of the plugin resources whose numbers are not those of `before`."""
+    changed = _changed(node, before)
+    return {
+        "capacity": {resource: node.capacity[resource] for resource in changed},
+        "allocatable": {resource: node.allocatable.get(resource, 0) for resource in changed},
+    }
 
 
 def pod_json(pod: PodStatus) -> dict[str, Any]:
@@ -233,6 +237,15 @@ def _container(container: ContainerStatus) -> list[str]:
     rows += [f"    annotation  {key}={value}" for key, value in sorted(edits.annotations.items())]
     rows += [f"    cdi         {name}" for name in edits.cdi_devices]
     return [row.rstrip() for row in rows]
+
+
+def _changed(node: Capacity, before: Capacity) -> list[str]:
+    """The resources that the node shows otherwise than before, or for the first time."""
+    return sorted(
+        resource
+        for resource, count in node.capacity.items()
+        if (count, node.allocatable.get(resource)) != (before.capacity.get(resource), before.allocatable.get(resource))
+    )
 
 
 def _line(kind: str, text: str) -> str:
