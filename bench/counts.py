@@ -29,7 +29,7 @@ from vdev.core.inventory.arrange import arrange
 from vdev.core.inventory.difference import Changed, diff
 from vdev.core.inventory.resources import Inventory
 from vdev.core.model.device import Health
-from vdev.core.model.fault_effects import Rpc
+from vdev.core.model.faults.fault_effects import Rpc
 from vdev.core.retention import retain
 from vdev.hostfs import HostRoot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb

@@ -14,7 +14,7 @@ def main() -> int:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        gc.disable()  # modules are no garbage, and looking for some took a tenth of the start; `cli.run` ends that
+        gc.disable()  # modules are no garbage, and to look for some took a tenth of the start; `vdev run` ends that
     from .cli import main as command
 
     return command()

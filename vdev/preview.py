@@ -16,15 +16,15 @@ from .core.decide import Decider, World
 from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.labels.values import Machine
 from .core.model.device import EMPTY as NOTHING
-from .core.model.fault_rules import NO_RULES, FaultSpec
+from .core.model.faults.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
 from .core.model.problem import Problem, did_you_mean, errors, warning
 from .core.node.capacity import Amount
 from .core.node.conditions import NodeCondition
 from .core.repartition import State
-from .core.slices.classes import DeviceClass, device_classes
+from .core.slices.devices.published import Pools
+from .core.slices.objects.classes import DeviceClass, device_classes
 from .core.slices.pools import NO_POOLS
-from .core.slices.published import Pools
 from .core.spec import DeviceListStrategy
 from .errors import ConfigError
 from .hostfs import HostRoot

@@ -22,7 +22,8 @@ import vdev.sim
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
 from vdev import config, kube
-from vdev.agent import Agent, Options, status
+from vdev.agent import Agent, Options
+from vdev.agent.reports import status
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
 from vdev.hostfs import HostRoot

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from vdev.agent import status
+from vdev.agent.reports import status
 from vdev.control import command_socket
 from vdev.core.intervals import PRODUCTION, Intervals
 from vdev.errors import HostError, SocketError, UsageError

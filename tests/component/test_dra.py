@@ -4,8 +4,8 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
-from vdev.agent import status
-from vdev.cli import status as status_command
+from vdev.agent.reports import status
+from vdev.cli.control import status as status_command
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.slow_output import SlowOutput
 from vdev import config
-from vdev.agent import status
+from vdev.agent.reports import status
 from vdev.aio.clock import LeapClock
 from vdev.errors import InvariantBroken
 from vdev.hostfs import HostRoot

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from vdev import cli
-from vdev.agent.status import status
+from vdev.agent.reports.status import status
 from vdev.aio.clock import ManualClock
 from vdev.control import command_socket
 from vdev.errors import UsageError

@@ -10,7 +10,7 @@ from vdev.aio.clock import LeapClock, ManualClock
 from vdev.cli import main
 from vdev.config import load
 from vdev.core.faults.schedule import Dice, on_node
-from vdev.core.model.fault_rules import NodeSelection
+from vdev.core.model.faults.fault_rules import NodeSelection
 from vdev.sim import Phase, manifest
 
 LIBRARY = Path(__file__).parents[2] / "configs" / "faults"

@@ -7,8 +7,8 @@ import pytest
 from vdev.aio.clock import ManualClock
 from vdev.core.inventory import resources
 from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.fault_effects import Register, SetHealth
-from vdev.core.model.fault_rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
+from vdev.core.model.faults.fault_effects import Register, SetHealth
+from vdev.core.model.faults.fault_rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
 from vdev.faults import Engine
 from vdev.observe.metrics import Metrics
 

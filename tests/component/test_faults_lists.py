@@ -4,7 +4,7 @@ import pytest
 
 from vdev.core.inventory.list_size import LIST_LIMIT
 from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.fault_effects import StreamFault
+from vdev.core.model.faults.fault_effects import StreamFault
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.plugin import faulty_answers
 

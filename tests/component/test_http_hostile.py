@@ -12,7 +12,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from tests.kit.process import Process, ask, crowd, ready, say
-from vdev.cli.limits import MOST_FILES
+from vdev.cli.processes.limits import MOST_FILES
 from vdev.observe import http
 from vdev.observe.webserver import Limits
 

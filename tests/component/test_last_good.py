@@ -12,7 +12,7 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process, ask, ready
-from vdev.agent import status
+from vdev.agent.reports import status
 from vdev.core.model.origin import Override
 from vdev.errors import ConfigError
 from vdev.sim import manifest

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from vdev.agent import status
-from vdev.core.model.fault_effects import StreamFault
+from vdev.agent.reports import status
+from vdev.core.model.faults.fault_effects import StreamFault
 from vdev.errors import SocketError
 from vdev.plugin import registration_client
 from vdev.plugin.service import State
@@ -271,7 +271,8 @@ ASKING = """
 import asyncio, gc, tempfile, threading
 from pathlib import Path
 from vdev.agent import Agent
-from vdev.cli import options, parsed, run
+from vdev.cli import options, parsed
+from vdev.cli.processes import run
 from vdev.sim import Kubelet
 
 def threads():

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from vdev.agent.outputs import virtual_nodes
+from vdev.agent.outputs.virtual import virtual_nodes
 from vdev.hostfs import HostRoot
 from vdev.sim import Kubelet, manifest
 

@@ -8,7 +8,7 @@ import pytest
 
 import vdev
 from vdev.cli import main
-from vdev.sim.dra.selectors import SelectorError, matches
+from vdev.sim.dra.scheduling.selectors import SelectorError, matches
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "dra.md").read_text()
@@ -121,7 +121,7 @@ def test_the_taints_are_those_that_are_published():
     """By their keys, as `core/slices` writes them."""
     from vdev.core.model.device import Health
     from vdev.core.model.dra import DraSpec
-    from vdev.core.slices import taints
+    from vdev.core.slices.devices import taints
 
     well, ill = Health(), Health(healthy=False, reason="too hot")
     nvidia, other = DraSpec(driver=DRIVER), DraSpec(driver="<driver>")

@@ -20,7 +20,7 @@ from typing import Any, Self
 import yaml
 
 from tests.e2e import leftovers
-from vdev.core.model.names import visible_devices_env
+from vdev.core.model.syntax.names import visible_devices_env
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.node_devices import Capacity
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus

@@ -130,7 +130,7 @@ def _mother():
     import inotify_simple
 
     import vdev.agent.agent
-    import vdev.cli.run
+    import vdev.cli.processes.run
     import vdev.config.pipeline
 
     inotify_simple.INotify().close()  # the first one looks for libc

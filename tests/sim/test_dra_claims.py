@@ -13,7 +13,7 @@ from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
 from vdev.sim import Phase, Timings
-from vdev.sim.dra.driver_client import SERVICES, Asked, CallError, DriverClient
+from vdev.sim.dra.drivers.driver_client import SERVICES, Asked, CallError, DriverClient
 from vdev.sim.journal import Journal
 
 DEVICES = [device("gpu-0"), device("gpu-1")]

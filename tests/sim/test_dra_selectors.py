@@ -4,8 +4,8 @@ import builtins
 
 import pytest
 
-from vdev.sim.dra import selectors
-from vdev.sim.dra.selectors import SelectorError, matches
+from vdev.sim.dra.scheduling import selectors
+from vdev.sim.dra.scheduling.selectors import SelectorError, matches
 
 GPU = {
     "name": "gpu-0",

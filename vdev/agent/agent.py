@@ -26,35 +26,35 @@ from ..observe.metrics import Metrics
 from ..plugin.grpc_engine import grpc_engine
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import State
-from .announcer import Announcer
-from .device_actions import DeviceActions
-from .dra_output import Dra
 from .due import Due
 from .events import Events
 from .fault_control import FaultControl
-from .handover_record import HandoverRecord
-from .http_view import HttpView
+from .handovers.device_actions import DeviceActions
+from .handovers.handover_record import HandoverRecord
 from .inputs.chosen_files import FileChooser
 from .inputs.config_files import ConfigSource
 from .inputs.node_choices import NodeChoices
 from .inputs.node_label import NodeLabel
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
-from .node_api import NodeApi
+from .optional.dra_output import Dra
+from .optional.node_api import NodeApi
 from .options import Options
 from .outputs.base import Output
-from .outputs.cdi_files import CdiFiles
+from .outputs.cdi.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
 from .outputs.handover_actions import HandoverActions
 from .outputs.last_good import LastGood
-from .outputs.line_handover import LineHandover
 from .outputs.measures import Measures
 from .outputs.record import Record
-from .outputs.virtual_nodes import VirtualNodes
+from .outputs.virtual.line_handover import LineHandover
+from .outputs.virtual.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler
+from .reports.announcer import Announcer
+from .reports.http_view import HttpView
+from .reports.status import status
 from .requests import Requests
 from .state_file import Owner, path_of
-from .status import status
 from .steps import Steps, broken_in
 
 log = structlog.get_logger(__name__)

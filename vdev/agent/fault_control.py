@@ -17,8 +17,8 @@ from ..core.faults.forecast import words
 from ..core.faults.meaning import imagined, is_elsewhere
 from ..core.faults.unheard import unheard
 from ..core.inventory.resources import Inventory
-from ..core.model.fault_effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
-from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
+from ..core.model.faults.fault_effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
+from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import HostError, UsageError

@@ -1,7 +1,8 @@
 """The `vdev` command: imports the module of the sub-command, runs it, and turns exceptions into exit codes.
 
 Each command is a module of its own with `DESCRIPTION`, `EPILOG`, `add_arguments` and `run(args) -> int`, listed in
-`COMMANDS`. A module is imported only if its command is called, so that the offline ones start fast, and everywhere.
+`COMMANDS` and `_PACKAGES`. A module is imported only if its command is called, so that the offline ones start fast, and
+everywhere.
 
 Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
 """
@@ -35,7 +36,16 @@ COMMANDS = {
     "node": "show or take away what vdev has written on a Node",
     "dra": "print or apply the DeviceClasses of a configuration",
 }
-"""Every command with its line in the help. Its module has the same name."""
+"""Every command with its line in the help."""
+
+_PACKAGES = {
+    "processes": ("run", "sim", "demo"),
+    "files": ("validate", "config", "schema"),
+    "previews": ("plan", "allocate"),
+    "control": ("status", "fault", "device"),
+    "cluster": ("node", "dra"),
+}
+"""The package of each command's module, which has the command's name."""
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -118,7 +128,8 @@ def _parser(chosen: str) -> tuple[_Parser, Any]:
     for name, summary in COMMANDS.items():
         command = subparsers.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name == chosen:
-            module = importlib.import_module(f".{name}", __name__)
+            package = next(package for package, names in _PACKAGES.items() if name in names)
+            module = importlib.import_module(f".{package}.{name}", __name__)
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
     return parser, module

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..core.model.fault_rules import FaultSpec
+from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.origin import Override
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError

@@ -13,7 +13,7 @@ from ..core.model.origin import Override
 from ..core.model.place import KeyPath, show
 from .document.loader import Document
 from .document.parser import Plain
-from .schema.sources import Test
+from .schema.devices.sources import Test
 from .validation import Validated
 
 DEFAULT = "default"

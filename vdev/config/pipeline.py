@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..core.model.fault_rules import FaultRuleSpec, FaultSpec
+from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.origin import Override
 from ..core.model.place import KeyPath
 from ..core.model.problem import Problem, error

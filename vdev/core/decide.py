@@ -26,8 +26,8 @@ from .inventory.resources import EMPTY, Inventory
 from .labels.values import NO_LABELS, Labels, Machine
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
-from .model.fault_answers import XidError
-from .model.fault_effects import CdiFault
+from .model.faults.fault_answers import XidError
+from .model.faults.fault_effects import CdiFault
 from .model.problem import Problem
 from .node import capacity, conditions
 from .node.capacity import Amount
@@ -40,8 +40,8 @@ from .retention.retain import Dropped, Retired
 from .spec import LabelOutput, NodeSpec, Spec
 
 if TYPE_CHECKING:
+    from .slices.devices.published import Pools
     from .slices.pools import Claimed
-    from .slices.published import Pools
 
 NO_POOLS: "Pools" = MappingProxyType({})
 _LABELS, _SLICES = (f"{__package__}.{name}" for name in ("labels.node_labels", "slices.pools"))

@@ -1,4 +1,4 @@
-"""The other end of a serial line: what it answers to what comes in; `agent.outputs.serial_lines` moves the bytes."""
+"""The other end of a serial line: what it answers to what comes in; `agent.outputs.virtual` moves the bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

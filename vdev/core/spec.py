@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from .model.device import EMPTY, IdStyle
 from .model.dra import DraSpec
-from .model.fault_rules import NO_RULES, FaultSpec
-from .model.template import Template
+from .model.faults.fault_rules import NO_RULES, FaultSpec
+from .model.syntax.template import Template
 from .model.virtual_node import StandIn
 from .partitions.choice import PartitionChoice
 from .partitions.geometry import PIN, Geometry

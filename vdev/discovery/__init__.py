@@ -9,13 +9,15 @@ from typing import assert_never
 
 from ..core.model import virtual_node
 from ..core.model.problem import error
-from ..core.model.template import TemplateError
+from ..core.model.syntax.template import TemplateError
 from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbSource, VirtualSource
 from ..errors import HostError
 from ..hostfs import HostRoot
-from . import glob_source, sysfs_source, usb_source, virtual_source
+from . import virtual_source
 from .found import Candidate, Check, Found
 from .numbering import Numbering
+from .paths import glob_source
+from .sysfs import sysfs_source, usb_source
 
 __all__ = ["Candidate", "Check", "Found", "Numbering", "discover"]
 

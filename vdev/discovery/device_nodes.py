@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Iterator
 
-from ..core.model import template
+from ..core.model.syntax import template
 from ..core.spec import NodeKind
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot

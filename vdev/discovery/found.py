@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..aio.program import shown
-from ..core.model import path_pattern
 from ..core.model.device import RawDevice
 from ..core.model.problem import Problem, Severity
+from ..core.model.syntax import path_pattern
 from ..core.spec import EntrySpec
 
 MAX_SHOWN = 5  # of equal problems; the rest are counted

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..core.model.fault_answers import ClaimFault
-from ..core.model.fault_effects import ClaimCall, HealthStreamFault
+from ..core.model.faults.fault_answers import ClaimFault
+from ..core.model.faults.fault_effects import ClaimCall, HealthStreamFault
 
 
 class FaultHooks(Protocol):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
-from ..core.model.fault_effects import HealthStreamFault
+from ..core.model.faults.fault_effects import HealthStreamFault
 from .fault_hooks import FaultHooks
 
 _TIMES = 3  # a message may get lost, or be late

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.model.names import digest
+from ..core.model.syntax.names import digest
 from ..hostfs.look import listed
 from ..sockets.files import MAX_SOCKET_PATH, is_dead
 

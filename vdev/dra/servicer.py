@@ -15,8 +15,8 @@ import structlog
 from ..aio.clock import Clock
 from ..core.claims.prepared import PreparedClaim
 from ..core.intervals import Intervals
-from ..core.model.fault_answers import ClaimFault
-from ..core.model.fault_effects import ClaimCall
+from ..core.model.faults.fault_answers import ClaimFault
+from ..core.model.faults.fault_effects import ClaimCall
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
 from .claims import ClaimRef, Claims
 from .fault_hooks import FaultHooks

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import Inventory
 from ..core.model.device import Health, Key
-from ..core.model.fault_answers import XidError
-from ..core.model.fault_effects import Call, Flap, Remove, Rpc, SetCondition, SetHealth, SetTaint, Xid
+from ..core.model.faults.fault_answers import XidError
+from ..core.model.faults.fault_effects import Call, Flap, Remove, Rpc, SetCondition, SetHealth, SetTaint, Xid
 from .rule_run import RuleRun
 
 

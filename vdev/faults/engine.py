@@ -16,8 +16,8 @@ from ..core.faults.schedule import Dice, Firing, earliest, seconds_of
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Key
-from ..core.model.fault_answers import ApiFault, CallFault, ClaimFault, RegisterFault
-from ..core.model.fault_effects import (
+from ..core.model.faults.fault_answers import ApiFault, CallFault, ClaimFault, RegisterFault
+from ..core.model.faults.fault_effects import (
     ApiFailure,
     Call,
     Cdi,
@@ -39,7 +39,7 @@ from ..core.model.fault_effects import (
     Stream,
     StreamFault,
 )
-from ..core.model.fault_rules import FaultSpec, Start
+from ..core.model.faults.fault_rules import FaultSpec, Start
 from ..errors import UsageError
 from ..observe.metrics import Metrics
 from .afflicted import afflictions_of

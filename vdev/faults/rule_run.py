@@ -11,7 +11,7 @@ from ..core.faults import targets
 from ..core.faults.schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 from ..core.inventory.resources import Inventory
 from ..core.model.device import Key
-from ..core.model.fault_effects import (
+from ..core.model.faults.fault_effects import (
     ApiFailure,
     Call,
     Process,
@@ -22,7 +22,7 @@ from ..core.model.fault_effects import (
     Stream,
     StreamFault,
 )
-from ..core.model.fault_rules import ALWAYS, FaultRuleSpec, Start
+from ..core.model.faults.fault_rules import ALWAYS, FaultRuleSpec, Start
 
 _OVER = Phase(active=False, changes_at=None)
 

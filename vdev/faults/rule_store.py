@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from ..core.model.fault_rules import FaultSpec
+from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.problem import Problem, error
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot

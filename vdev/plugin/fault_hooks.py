@@ -6,8 +6,8 @@ The hooks decide nothing themselves; without rules each costs one call that retu
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..core.model.fault_answers import CallFault, RegisterFault
-from ..core.model.fault_effects import Rpc, Stream
+from ..core.model.faults.fault_answers import CallFault, RegisterFault
+from ..core.model.faults.fault_effects import Rpc, Stream
 
 
 class FaultHooks(Protocol):

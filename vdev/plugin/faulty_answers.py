@@ -5,7 +5,7 @@ from typing import TypeVar, assert_never
 
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.model.device import Slot
-from ..core.model.fault_effects import FaultyAnswer, StreamFault
+from ..core.model.faults.fault_effects import FaultyAnswer, StreamFault
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from ..core.model import names
+from ..core.model.syntax import names
 from ..hostfs.look import listed
 from ..sockets.files import MAX_SOCKET_PATH, is_dead
 

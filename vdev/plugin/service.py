@@ -25,7 +25,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..aio.interruption import Interrupted, Interruption
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.inventory.resources import Resource
-from ..core.model.fault_effects import SocketFault, StreamFault
+from ..core.model.faults.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..sockets.server import SocketServer
 from . import registration_client

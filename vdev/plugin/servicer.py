@@ -17,8 +17,8 @@ from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.inventory.resources import Resource
-from ..core.model.fault_answers import CallFault
-from ..core.model.fault_effects import Rpc, StreamFault
+from ..core.model.faults.fault_answers import CallFault
+from ..core.model.faults.fault_effects import Rpc, StreamFault
 from ..errors import VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from . import faulty_answers

@@ -6,7 +6,7 @@ It shares no code with the plugin, so that they cannot share a mistake. Start wi
 
 from .device_manager.registration_server import Compat
 from .dra.api_objects import ApiObjectError, ApiObjects, MemoryObjects
-from .dra.driver_registry import DriverStatus
+from .dra.drivers.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet_clock import Clock, LeapClock, ManualClock, SystemClock

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tests.kit.service_manager import Listener
-from vdev.agent.announcer import Announcer, Outlook
+from vdev.agent.reports.announcer import Announcer, Outlook
 from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock
 from vdev.core.boot import Boot

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.agent.outputs.cdi_foreign import MAX_DEPTH, ForeignFiles
+from vdev.agent.outputs.cdi.cdi_foreign import MAX_DEPTH, ForeignFiles
 
 KIND = "acme.dev/npu"
 A, B = (KIND, "a"), (KIND, "b")

@@ -12,7 +12,8 @@ RUN = """
 import asyncio, json, sys
 from pathlib import Path
 from vdev.agent import Agent
-from vdev.cli import options, parsed, run
+from vdev.cli import options, parsed
+from vdev.cli.processes import run
 from vdev.sim import Kubelet
 
 async def main(root):
@@ -30,7 +31,13 @@ async def main(root):
 asyncio.run(main(sys.argv[1]))
 """
 PLAIN = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n"
-NODE = ("vdev.kube", "vdev.agent.node_side", "vdev.agent.outputs.node", "vdev.agent.inputs.node_object", "lightkube")
+NODE = (
+    "vdev.kube",
+    "vdev.agent.optional.node_side",
+    "vdev.agent.outputs.node",
+    "vdev.agent.inputs.node_object",
+    "lightkube",
+)
 LABELS = (
     "vdev.core.labels.node_labels",
     "vdev.core.labels.nvidia",
@@ -74,7 +81,7 @@ def test_devices_alone_import_nothing_for_the_node(plain):
 def test_whoever_asks_gets_it(plain):
     """Labels for a file need no API server's library; the status has the same keys, before and after."""
     names, status = ran("node: {labels: nfd}\n" + PLAIN)
-    assert {"vdev.agent.node_side", "vdev.core.labels.nvidia"} <= names
+    assert {"vdev.agent.optional.node_side", "vdev.core.labels.nvidia"} <= names
     assert "lightkube" not in names
     assert (status["features"]["file"] or "/features/vdev").endswith("/features/vdev")
     assert status | {"features": {"file": None}} == plain[1]

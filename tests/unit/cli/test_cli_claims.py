@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vdev.cli import main
-from vdev.sim.dra import selectors
+from vdev.sim.dra.scheduling import selectors
 
 CONFIG = """version: v1
 devices:

@@ -4,7 +4,7 @@ import pytest
 
 from vdev.config import load_rules, load_text
 from vdev.core.faults.forecast import words
-from vdev.core.model.fault_effects import (
+from vdev.core.model.faults.fault_effects import (
     Call,
     ClaimCall,
     Code,

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vdev.config import load_rules, load_text, render
-from vdev.core.model.fault_effects import (
+from vdev.core.model.faults.fault_effects import (
     Call,
     Delay,
     Flap,
@@ -17,7 +17,7 @@ from vdev.core.model.fault_effects import (
     Stream,
     StreamFault,
 )
-from vdev.core.model.fault_rules import Chance, DeviceFilter, DeviceSelection, NodeSelection, When
+from vdev.core.model.faults.fault_rules import Chance, DeviceFilter, DeviceSelection, NodeSelection, When
 from vdev.errors import ConfigError
 
 HEAD = """version: v1

@@ -5,8 +5,16 @@ import pytest
 from vdev.config import load_rules, load_text
 from vdev.core.faults.forecast import forecast, words
 from vdev.core.inventory.resources import EMPTY
-from vdev.core.model.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition, SetHealth, Xid
-from vdev.core.model.fault_rules import FaultSpec
+from vdev.core.model.faults.fault_effects import (
+    ApiFailure,
+    ApiResource,
+    ApiVerb,
+    NodeEvent,
+    SetCondition,
+    SetHealth,
+    Xid,
+)
+from vdev.core.model.faults.fault_rules import FaultSpec
 from vdev.errors import ConfigError
 
 HEAD = """version: v1

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from vdev.config.schema.partitioning import PartitioningModel
+from vdev.config.schema.devices.partitioning import PartitioningModel
 from vdev.core.partitions.geometry import Geometry, Profile
 
 NPU = {

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from vdev.core import spec
 from vdev.core.allocation import cdi, edits
-from vdev.core.model import names
 from vdev.core.model.device import DeviceNode, Mount
+from vdev.core.model.syntax import names
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from vdev.core.claims import prepared
 from vdev.core.claims.claim import read_claim
 from vdev.core.claims.prepare import Published
 from vdev.core.claims.prepared import PreparedDevice
-from vdev.core.model import template
 from vdev.core.model.device import DeviceNode
+from vdev.core.model.syntax import template
 from vdev.errors import AllocationError, ClaimRefused
 
 DRIVER = "gpu.nvidia.com"

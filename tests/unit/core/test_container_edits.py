@@ -8,8 +8,8 @@ import pytest
 from vdev.core import spec
 from vdev.core.allocation import request
 from vdev.core.allocation.edits import cdi_documents, container_edits
-from vdev.core.model import template
 from vdev.core.model.device import DeviceNode, Mount
+from vdev.core.model.syntax import template
 from vdev.core.spec import DeviceIdStrategy, DeviceListStrategy, MigStrategy, SharingKind
 from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 

@@ -11,8 +11,8 @@ from vdev.core.faults import targets
 from vdev.core.faults.forecast import forecast
 from vdev.core.faults.schedule import Dice
 from vdev.core.model.device import Health
-from vdev.core.model.fault_effects import Process, SetHealth
-from vdev.core.model.fault_rules import (
+from vdev.core.model.faults.fault_effects import Process, SetHealth
+from vdev.core.model.faults.fault_rules import (
     DeviceFilter,
     DeviceSelection,
     FaultRuleSpec,

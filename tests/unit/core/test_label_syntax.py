@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.core.model import label_syntax
+from vdev.core.model.syntax import label_syntax
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from vdev.core.faults import targets
 from vdev.core.faults.targets import Afflictions
-from vdev.core.model.fault_answers import XidError
-from vdev.core.model.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition
-from vdev.core.model.xid import APPLICATION_ERRORS, TEXTS, described
+from vdev.core.model.faults.fault_answers import XidError
+from vdev.core.model.faults.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition
+from vdev.core.model.faults.xid import APPLICATION_ERRORS, TEXTS, described
 from vdev.core.node.conditions import NodeCondition, conditions
 from vdev.core.node.happenings import Happening, of_situation, of_xids
 from vdev.core.node.losses import NONE

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vdev.core import attribute_match
 from vdev.core.inventory import naming
-from vdev.core.model import path_pattern
+from vdev.core.model.syntax import path_pattern
 from vdev.core.spec import Condition, Operator
 
 names = st.text("ab01-.]^!", min_size=1, max_size=6)

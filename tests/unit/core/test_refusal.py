@@ -11,7 +11,7 @@ from vdev.core.allocation import cdi, request
 from vdev.core.allocation.edits import cdi_documents, container_edits
 from vdev.core.inventory.arrange import arrange
 from vdev.core.model.device import DeviceNode, Mount, RawDevice
-from vdev.core.model.template import parse
+from vdev.core.model.syntax.template import parse
 from vdev.errors import UnhealthyDevice
 
 NAME = "acme.dev/dongle"

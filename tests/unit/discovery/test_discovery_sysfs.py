@@ -7,7 +7,7 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.model.template import parse
+from vdev.core.model.syntax.template import parse
 from vdev.core.spec import Condition, ContainerSpec, EntrySpec, Operator, SysfsSource
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.model import template
 from vdev.core.model.device import DeviceNode, IdStyle
+from vdev.core.model.syntax import template
 from vdev.core.spec import EntrySpec, NodeTemplate, VirtualSource
 from vdev.discovery import Found, Numbering
 

@@ -10,8 +10,16 @@ from vdev.aio.clock import ManualClock
 from vdev.core.faults import targets
 from vdev.core.inventory import resources
 from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.fault_effects import Call, Fail, Flap, PodResources, Process, Remove, Rpc, SetHealth
-from vdev.core.model.fault_rules import Chance, DeviceFilter, DeviceSelection, FaultRuleSpec, FaultSpec, Start, When
+from vdev.core.model.faults.fault_effects import Call, Fail, Flap, PodResources, Process, Remove, Rpc, SetHealth
+from vdev.core.model.faults.fault_rules import (
+    Chance,
+    DeviceFilter,
+    DeviceSelection,
+    FaultRuleSpec,
+    FaultSpec,
+    Start,
+    When,
+)
 from vdev.errors import UsageError
 from vdev.faults import Engine
 from vdev.observe.metrics import Metrics

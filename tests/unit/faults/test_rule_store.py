@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from vdev.aio.clock import ManualClock
-from vdev.core.model.fault_rules import FaultSpec
+from vdev.core.model.faults.fault_rules import FaultSpec
 from vdev.faults import Engine
 from vdev.faults.rule_store import RuleStore
 from vdev.observe.metrics import Metrics

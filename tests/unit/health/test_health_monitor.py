@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from vdev.aio.clock import ManualClock
-from vdev.core.model import template
 from vdev.core.model.device import DeviceNode, Mount, RawDevice
+from vdev.core.model.syntax import template
 from vdev.core.spec import HealthSpec, NodeKind, Probe
 from vdev.health import HealthMonitor, Target
 from vdev.hostfs import HostRoot

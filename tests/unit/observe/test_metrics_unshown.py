@@ -7,7 +7,7 @@ from vdev.observe.metrics import Metrics
 
 WORK = """
 import sys
-import vdev.agent, vdev.cli.run
+import vdev.agent, vdev.cli.processes.run
 from vdev.observe.metrics import Metrics
 Metrics(shown=False)
 print(*sorted({name.partition(".")[0] for name in sys.modules} & {"prometheus_client", "starlette", "uvicorn"}))

@@ -11,7 +11,7 @@ from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.difference import Added, Change, Changed, Removed, diff
 from ...core.inventory.resources import Inventory, Resource
-from ...core.model.fault_effects import SocketFault, StreamFault
+from ...core.model.faults.fault_effects import SocketFault, StreamFault
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, State

@@ -27,8 +27,8 @@ from ...core.retention.holders import Holdings
 from ...core.retention.retain import overlaps
 from ...core.spec import PRE_START_LIMIT, EntrySpec, OnFailure, Spec
 from ...errors import ActionFailed
-from ..device_actions import DeviceActions, Occasion, Work
-from ..handover_record import HandoverRecord
+from ..handovers.device_actions import DeviceActions, Occasion, Work
+from ..handovers.handover_record import HandoverRecord
 from .base import Output, Stage
 
 

@@ -3,7 +3,7 @@
 from ...core.model.dra import Api, DraPartitions
 from ...core.model.place import KeyPath
 from ..report import Report
-from ..schema.entry import Entry
+from ..schema.devices.entry import Entry
 
 
 def check_dra(model: Entry, path: KeyPath, report: Report) -> None:

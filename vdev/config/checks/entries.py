@@ -6,14 +6,14 @@ devices a count meets) is judged by `core.inventory.resources`.
 
 from collections.abc import Sequence
 
-from ...core.model import path_pattern
 from ...core.model.place import KeyPath
+from ...core.model.syntax import path_pattern
 from ...core.model.virtual_node import LineEnd
 from ...core.spec import PRE_START_LIMIT, PathType, Probe
 from ..report import Report
-from ..schema.entry import ContainerPath, Entry, Health
-from ..schema.lifecycle_actions import Action
-from ..schema.node_block import VirtualNode
+from ..schema.devices.entry import ContainerPath, Entry, Health
+from ..schema.devices.lifecycle_actions import Action
+from ..schema.devices.node_block import VirtualNode
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
 MAX_LINES = 1024  # serial lines of an entry; the kernel has 4096 for the whole machine, see kernel.pty.max

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...core.model.fault_effects import ApiFailure, ApiVerb, ClaimCall, Rpc
+from ...core.model.faults.fault_effects import ApiFailure, ApiVerb, ClaimCall, Rpc
+from ...core.model.faults.xid import APPLICATION_ERRORS
 from ...core.model.place import KeyPath
-from ...core.model.xid import APPLICATION_ERRORS
 from ..report import Report
-from ..schema import fault_section as schema
-from ..schema.node_faults import ApiFaults
+from ..schema.faults import fault_section as schema
+from ..schema.faults.node_faults import ApiFaults
 from ..schema.section import Section
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next

@@ -10,11 +10,11 @@ from ...core.faults.meaning import ImaginedNodes, imagined, meant
 from ...core.faults.unheard import unheard
 from ...core.inventory.resources import Inventory
 from ...core.model.device import base_id
-from ...core.model.fault_effects import ApiFailure, Call, FaultKind, Process
-from ...core.model.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec, When
-from ...core.model.names import is_nvidia_id
+from ...core.model.faults.fault_effects import ApiFailure, Call, FaultKind, Process
+from ...core.model.faults.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec, When
 from ...core.model.place import KeyPath
 from ...core.model.problem import did_you_mean
+from ...core.model.syntax.names import is_nvidia_id
 from ...core.spec import EntrySpec, Spec, VirtualSource
 from ..compile.whole_spec import partition_names
 from ..report import Report

@@ -4,8 +4,8 @@ from ...core.model.place import KeyPath
 from ...core.partitions.choice import protocol_of
 from ...core.spec import TrueWhen
 from ..report import Report
+from ..schema.devices.partitions import FromLabel
 from ..schema.node_section import Node
-from ..schema.partitions import FromLabel
 from .entries import Entries, may_meet
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from ...core.inventory.sharing import MPS_CLIENTS
-from ...core.model import names
 from ...core.model.place import KeyPath
+from ...core.model.syntax import names
 from ...core.spec import MigStrategy
 from ..report import Report
 from ..schema import config_file

@@ -7,7 +7,7 @@ from ...core.model.place import KeyPath
 from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, VirtualSource
 from ..report import Report
 from ..schema.config_file import ConfigFile
-from ..schema.sources import MAX_COUNT
+from ..schema.devices.sources import MAX_COUNT
 from ..validation import Validated
 from .entries import Entries
 

@@ -1,16 +1,16 @@
 """The block `dra` of an entry to its `DraSpec`: the driver that publishes its devices, and what it says of them."""
 
-from ...core.model import slice_syntax
 from ...core.model.device import IdStyle
 from ...core.model.dra import Attribute, AttributeKind, AttributeTemplate, DraPartitions, DraSpec
-from ...core.model.names import domain_and_name
 from ...core.model.place import KeyPath
-from ...core.model.template import Template
+from ...core.model.syntax import slice_syntax
+from ...core.model.syntax.names import domain_and_name
+from ...core.model.syntax.template import Template
 from ...core.partitions.counters import MAX_COUNTERS, counters
 from ...core.spec import VirtualSource
 from ..report import Report
-from ..schema.dra_block import Dra, Value, Version
-from ..schema.entry import Entry
+from ..schema.devices.dra_block import Dra, Value, Version
+from ..schema.devices.entry import Entry
 from .templated import Parse
 from .virtual_block import Resolved
 

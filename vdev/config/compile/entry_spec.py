@@ -11,9 +11,9 @@ from ..layouts.layout_files import LayoutFiles
 from ..layouts.subject import Subject
 from ..presets.preset_texts import PresetTexts
 from ..report import Report
-from ..schema import sources
-from ..schema.entry import Entry
-from ..schema.partitions import FromLabel
+from ..schema.devices import sources
+from ..schema.devices.entry import Entry
+from ..schema.devices.partitions import FromLabel
 from .dra_spec import dra_spec
 from .partition_choice import partition_choice
 from .templated import actions, container, health, labels, parser, virtual_node

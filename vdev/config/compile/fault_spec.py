@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ...core.model.fault_effects import (
+from ...core.model.faults.fault_effects import (
     ApiFailure,
     ApiVerb,
     Call,
@@ -34,7 +34,7 @@ from ...core.model.fault_effects import (
     StreamFault,
     Xid,
 )
-from ...core.model.fault_rules import (
+from ...core.model.faults.fault_rules import (
     Chance,
     DeviceFilter,
     DeviceSelection,
@@ -43,12 +43,12 @@ from ...core.model.fault_rules import (
     Start,
     When,
 )
+from ...core.model.faults.xid import APPLICATION_ERRORS, described
 from ...core.model.place import KeyPath
-from ...core.model.xid import APPLICATION_ERRORS, described
 from ..document.loader import Document
 from ..document.parser import Tree
-from ..schema import fault_section as schema
-from ..schema.node_faults import ApiFaults, EventType
+from ..schema.faults import fault_section as schema
+from ..schema.faults.node_faults import ApiFaults, EventType
 from ..schema.section import Section
 
 _TEXT = "drill"  # the rule that injects it is said beside it

@@ -6,15 +6,15 @@ A layout that does not fit the entry's devices stays, and fails when it is chose
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...core.model import label_syntax
 from ...core.model.place import KeyPath
 from ...core.model.problem import did_you_mean
+from ...core.model.syntax import label_syntax
 from ...core.partitions.choice import NamedLayout, PartitionChoice, generated
 from ...errors import ConfigError
 from ..layouts.layout_files import LayoutFiles
 from ..layouts.subject import Subject
 from ..report import Report
-from ..schema.partitions import FromLabel
+from ..schema.devices.partitions import FromLabel
 
 _SHOWN = 3  # layouts that a warning names
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ...core import spec
-from ...core.model import template
 from ...core.model.place import KeyPath
-from ...core.model.template import Template, TemplateError
+from ...core.model.syntax import template
+from ...core.model.syntax.template import Template, TemplateError
 from ...core.model.virtual_node import LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
 from ...core.spec import ActionKind, ActionSpec
 from ..report import Report
-from ..schema import entry
-from ..schema.lifecycle_actions import Action
-from ..schema.node_block import VirtualNode
+from ..schema.devices import entry
+from ..schema.devices.lifecycle_actions import Action
+from ..schema.devices.node_block import VirtualNode
 
 Parse = Callable[[str, KeyPath], Template]
 """Parses the template at a path."""

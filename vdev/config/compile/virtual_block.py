@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ..presets.library import Preset, UnknownPresetError, load_preset
 from ..presets.preset_texts import PresetTexts
 from ..report import Report
-from ..schema import sources
+from ..schema.devices import sources
 from ..topology import Links, device_links, numa_nodes
 
 _REST = ("*", "all")  # the keys for all devices that no other key names

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from ...core import spec
-from ...core.model.names import domain_and_name
 from ...core.model.place import KeyPath
+from ...core.model.syntax.names import domain_and_name
 from ...core.partitions.geometry import resource_suffix
 from ...core.spec import (
     EntrySpec,

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, model_validator
 from ...core.partitions.choice import NamedLayout, Parts
 from ...core.partitions.geometry import repeated
 from ..report import Report
-from ..schema.partitions import counts_of
+from ..schema.devices.partitions import counts_of
 from ..schema.scalars import STRING, Flag, Text, Whole, one_or_many
 from ..schema.section import Flaw, Section, described, refuse, refuse_all
 from .subject import Subject

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ...core.model.device import EMPTY, IdStyle
 from ...core.model.place import KeyPath, Place
 from ...core.model.problem import did_you_mean
-from ...core.model.template import parse
+from ...core.model.syntax.template import parse
 from ...core.partitions.geometry import Geometry
 from ...core.spec import NodeTemplate
 from ...errors import ConfigError

@@ -3,7 +3,8 @@
 from typing import Annotated
 
 from ...core.model.device import IdStyle
-from ..schema.partitioning import PartitioningModel
+from ..schema.devices.partitioning import PartitioningModel
+from ..schema.devices.sources import Count, Index
 from ..schema.scalars import (
     AsWritten,
     EnvName,
@@ -18,7 +19,6 @@ from ..schema.scalars import (
     choice,
 )
 from ..schema.section import Section
-from ..schema.sources import Count, Index
 
 
 class NodeModel(Section):

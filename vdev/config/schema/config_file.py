@@ -6,8 +6,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ...core import spec
 from ...core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
-from .entry import Entry
-from .fault_section import Faults
+from .devices.entry import Entry
+from .devices.sources import MAX_COUNT
+from .faults.fault_section import Faults
 from .node_section import Node
 from .nvidia_forms import Gfd, Imex, References, comma_list, prefixed
 from .scalars import (
@@ -24,7 +25,6 @@ from .scalars import (
     not_empty,
 )
 from .section import Section, refuse
-from .sources import MAX_COUNT
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from ...core.model import label_syntax, template
+from ...core.model.syntax import label_syntax, template
 from ...core.spec import TrueWhen
 from ..document.parser import Plain
 from .scalars import Flag, TemplateText, Text, Word, choice, without_problem

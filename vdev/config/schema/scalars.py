@@ -21,8 +21,8 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from ...core.model import names, path_pattern, quantity, template
 from ...core.model.problem import did_you_mean
+from ...core.model.syntax import names, path_pattern, quantity, template
 from ..document.parser import Plain
 from .section import MAX_SHOWN, described, refuse
 

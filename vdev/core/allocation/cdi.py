@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from ..model.device import EMPTY, DeviceNode, Mount
-from ..model.names import domain_and_name
+from ..model.syntax.names import domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
 ALL = "all"

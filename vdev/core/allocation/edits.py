@@ -15,7 +15,7 @@ from ...errors import AllocationError
 from ..inventory.resources import Inventory, Resource
 from ..inventory.sharing import mps_share
 from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
-from ..model.names import visible_devices_env
+from ..model.syntax.names import visible_devices_env
 from ..spec import DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags, NodeTemplate, SharingKind
 from . import cdi
 from .request import Allocation

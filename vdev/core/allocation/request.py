@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...errors import InvalidRequest, UnhealthyDevice, UnknownDevice
 from ..inventory.resources import Resource
 from ..model.device import REPLICA_MARK, Device, Slot
-from ..model.names import MAX_ID
+from ..model.syntax.names import MAX_ID
 
 
 @dataclass(frozen=True, slots=True)

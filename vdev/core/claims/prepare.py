@@ -20,7 +20,7 @@ from ..allocation.request import Allocation
 from ..inventory.resources import Resource
 from ..inventory.sharing import mps_share
 from ..model.device import Device
-from ..model.quantity import QuantityError, parse_quantity
+from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind
 from .claim import Claim, Result
 from .prepared import PreparedClaim, PreparedDevice

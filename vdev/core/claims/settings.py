@@ -19,9 +19,9 @@ from typing import Any
 
 from ...errors import ClaimRefused
 from ..model.device import EMPTY, Device
-from ..model.names import env_name_problem
 from ..model.problem import did_you_mean
-from ..model.quantity import QuantityError, parse_quantity
+from ..model.syntax.names import env_name_problem
+from ..model.syntax.quantity import QuantityError, parse_quantity
 from .claim import Claim, OpaqueConfig, Result
 
 OURS = "vdev.dev/v1alpha1"

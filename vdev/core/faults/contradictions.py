@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from ..inventory.resources import Inventory
-from ..model.fault_effects import (
+from ..model.faults.fault_effects import (
     Cdi,
     Effect,
     FaultKind,
@@ -22,7 +22,7 @@ from ..model.fault_effects import (
     Stream,
     Xid,
 )
-from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec
+from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec
 from .meaning import ImaginedNodes, meant
 from .schedule import Dice, Firing, Span, spans
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ..inventory.resources import Inventory
-from ..model.fault_effects import (
+from ..model.faults.fault_effects import (
     ApiFailure,
     Call,
     Cdi,
@@ -27,8 +27,8 @@ from ..model.fault_effects import (
     Stream,
     Xid,
 )
-from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec, FaultSpec, Start
-from ..model.xid import described
+from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, FaultSpec, Start
+from ..model.faults.xid import described
 from .schedule import Dice, Firing, on_node, spans
 from .targets import names, select
 

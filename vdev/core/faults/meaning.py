@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from ..inventory import imagined_nodes
 from ..inventory.resources import Inventory
 from ..model.device import Key
-from ..model.fault_rules import FaultRuleSpec
+from ..model.faults.fault_rules import FaultRuleSpec
 from ..spec import EntrySpec, Spec, VirtualSource
 from . import targets
 from .schedule import Dice

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..model.device import Key
-from ..model.fault_effects import Delay, Flap
-from ..model.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection
+from ..model.faults.fault_effects import Delay, Flap
+from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection
 
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
 _SCALE = float(2**53)  # the integers that a float holds exactly

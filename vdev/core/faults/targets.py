@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot, base_id
-from ..model.fault_answers import XidError
-from ..model.fault_effects import SetCondition, SetTaint
-from ..model.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec
+from ..model.faults.fault_answers import XidError
+from ..model.faults.fault_effects import SetCondition, SetTaint
+from ..model.faults.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec
 from .schedule import Dice
 
 Unit = tuple[str, str]  # "raw", "device" or "slot", and its id

@@ -1,7 +1,7 @@
 """Rules whose effect the node's side of the configuration does not let anybody see."""
 
-from ..model.fault_effects import ApiFailure, NodeEvent, SetCondition
-from ..model.fault_rules import FaultRuleSpec
+from ..model.faults.fault_effects import ApiFailure, NodeEvent, SetCondition
+from ..model.faults.fault_rules import FaultRuleSpec
 from ..spec import LabelOutput, Spec
 
 

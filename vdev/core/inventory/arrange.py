@@ -9,9 +9,9 @@ from functools import cached_property, partial
 from itertools import chain
 
 from ..memory import Memory
-from ..model import names
 from ..model.device import RawDevice, Slot
 from ..model.problem import Problem, error, warning
+from ..model.syntax import names
 from ..spec import EntrySpec, Spec
 from . import claimable, list_size, naming, node_owners, refusal, sharing
 from .resources import Inventory, Resource

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
+from ..model.syntax.names import is_nvidia_id
 from ..spec import Spec, VirtualSource
 from .arrange import arrange
 from .resources import Inventory

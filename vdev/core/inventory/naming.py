@@ -16,8 +16,8 @@ from itertools import chain
 
 from ..memory import Memory
 from ..model.device import Device, IdStyle, RawDevice
-from ..model.names import domain_and_name
 from ..model.problem import Problem, error, warning
+from ..model.syntax.names import domain_and_name
 from ..partitions.placement import LayoutError, Placement, place, resource_suffix
 from ..spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
 

@@ -14,11 +14,11 @@ from enum import StrEnum
 from functools import lru_cache, partial
 
 from ..memory import Memory
-from ..model import template
 from ..model.device import DeviceNode, Health, Mount, RawDevice
 from ..model.facts import facts
 from ..model.problem import Problem, warning
-from ..model.template import Template
+from ..model.syntax import template
+from ..model.syntax.template import Template
 from ..spec import EntrySpec, SysfsSource, UsbSource, VirtualSource
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides

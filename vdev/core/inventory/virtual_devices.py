@@ -3,8 +3,8 @@
 import uuid
 from collections.abc import Iterator
 
-from ..model import names
 from ..model.device import IdStyle, RawDevice
+from ..model.syntax import names
 from ..spec import EntrySpec, VirtualSource
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change

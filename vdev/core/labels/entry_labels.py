@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ..allocation.edits import placeholders
 from ..inventory.resources import Inventory
-from ..model import label_syntax
 from ..model.device import Device
 from ..model.problem import Problem, warning
+from ..model.syntax import label_syntax
 from ..spec import EntrySpec
 from .nvidia import sanitised
 

@@ -11,7 +11,7 @@ from itertools import chain
 from ..inventory.naming import partition_id
 from ..inventory.resources import Inventory
 from ..model.device import RawDevice
-from ..model.names import domain_and_name
+from ..model.syntax.names import domain_and_name
 from ..partitions.geometry import LayoutError, Profile
 from ..partitions.placement import place
 from ..spec import EntrySpec, MigStrategy, Spec, VirtualSource

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ..inventory.resources import Inventory
-from ..model import label_syntax
 from ..model.device import RawDevice
 from ..model.problem import Problem, warning
+from ..model.syntax import label_syntax
 from ..spec import Spec
 from . import amd, entry_labels, gke, intel, nvidia
 from .hardware import NVIDIA, Hardware, hardware, maker

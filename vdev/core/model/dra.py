@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from .template import Template
+from .syntax.template import Template
 
 
 class Api(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ..model.fault_effects import SetCondition
+from ..model.faults.fault_effects import SetCondition
 from ..spec import ConditionSpec, EntrySpec, TrueWhen
 from .losses import Loss, Losses
 from .words import MESSAGE, named, shortened

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..inventory.resources import Inventory
 from ..model.device import Health, Key
-from ..model.fault_answers import XidError
-from ..model.xid import APPLICATION_ERRORS, described
+from ..model.faults.fault_answers import XidError
+from ..model.faults.xid import APPLICATION_ERRORS, described
 from ..repartition import Progresses, State
 from .losses import Loss, Losses
 from .situation import Situation

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..model.fault_effects import NodeEvent
+from ..model.faults.fault_effects import NodeEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

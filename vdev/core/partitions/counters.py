@@ -8,7 +8,7 @@ partitions of one mode go together, one of each of two modes do not.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.slice_syntax import dns_label
+from ..model.syntax.slice_syntax import dns_label
 from .geometry import Geometry, Placement, Profile, most_of
 
 MAX_COUNTERS = 32

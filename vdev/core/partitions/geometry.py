@@ -1,7 +1,7 @@
 """What a device can be cut into: profiles on memory slices, budgets, and named layouts; values only.
 
-It knows nothing of vendors: MIG's grid and AMD's modes are data (`vdev/presets`), which `config.schema.partitioning`
-turns into a `Geometry`. Where the parts of a list sit is decided by `placement`.
+It knows nothing of vendors: MIG's grid and AMD's modes are data (`vdev/presets`), of which `config` makes a `Geometry`.
+Where the parts of a list sit is decided by `placement`.
 """
 
 import re

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..inventory.naming import partition_id
 from ..inventory.resources import Inventory
 from ..model.device import UNKNOWN_ENTRY, Device, Key, RawDevice, Slot, base_id
-from ..model.names import domain_and_name
+from ..model.syntax.names import domain_and_name
 from ..partitions.placement import Placement
 from ..spec import EntrySpec
 

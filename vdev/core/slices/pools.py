@@ -12,10 +12,10 @@ from types import MappingProxyType
 from ..inventory.resources import Inventory, Resource
 from ..memory import Memory
 from ..model.device import Health, Key
-from ..model.fault_effects import SetTaint
-from . import taints
-from .described import described
-from .published import CounterSet, DraDevice, Pool, Pools
+from ..model.faults.fault_effects import SetTaint
+from .devices import taints
+from .devices.described import described
+from .devices.published import CounterSet, DraDevice, Pool, Pools
 
 NO_POOLS: Pools = MappingProxyType({})
 _AWAY = Health(healthy=False, reason="gone")

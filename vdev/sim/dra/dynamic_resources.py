@@ -18,9 +18,9 @@ from . import cdi_directory, claim_checkpoint
 from .api_objects import ApiObjects
 from .claim_checkpoint import PreparedDevice
 from .claim_manager import ClaimManager
-from .device_health import DeviceHealth
-from .driver_registry import DriverRegistry
-from .plugin_watcher import PluginWatcher
+from .drivers.device_health import DeviceHealth
+from .drivers.driver_registry import DriverRegistry
+from .drivers.plugin_watcher import PluginWatcher
 
 RECONCILE_SECONDS = 60.0
 

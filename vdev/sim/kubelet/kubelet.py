@@ -18,8 +18,8 @@ from ...errors import UsageError, VdevError
 from ..device_manager.device_table import DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
-from ..dra.cluster import Cluster
 from ..dra.dynamic_resources import DraSettings
+from ..dra.scheduling.cluster import Cluster
 from ..journal import Journal, Lifecycle, PodDeleted
 from ..kubelet_clock import Clock, SystemClock
 from ..lint import Finding, Overlaps, Severity

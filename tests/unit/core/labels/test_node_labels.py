@@ -10,7 +10,7 @@ from vdev.core.inventory.arrange import arrange
 from vdev.core.inventory.virtual_devices import devices
 from vdev.core.labels.node_labels import node_labels
 from vdev.core.labels.values import Machine
-from vdev.core.model import label_syntax
+from vdev.core.model.syntax import label_syntax
 
 ENTRY = "node: {labels: true}\nflags: {migStrategy: mixed}\ndevices:\n- name: a\n  resource: a.b/a\n"
 

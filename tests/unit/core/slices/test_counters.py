@@ -11,7 +11,7 @@ from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.partitions.counters import MAX_COUNTERS, Limit, counters, placements
 from vdev.core.partitions.geometry import Geometry, LayoutError, Profile
 from vdev.core.partitions.placement import place
-from vdev.core.slices import nvidia
+from vdev.core.slices.devices import nvidia
 
 CUT = [
     name

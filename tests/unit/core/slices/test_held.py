@@ -10,7 +10,7 @@ from vdev import config
 from vdev.core.decide import Decider, World
 from vdev.core.faults.targets import Afflictions
 from vdev.core.inventory.imagined_nodes import inventory
-from vdev.core.slices import cutting
+from vdev.core.slices.objects import cutting
 
 NODE = "n1"
 PARTS = st.sampled_from([[], ["1g.6gb"] * 4, ["1g.6gb", "1g.6gb", "2g.12gb"], ["2g.12gb", "2g.12gb"], ["4g.24gb"]])

@@ -15,10 +15,10 @@ from vdev.core.faults.targets import Afflictions
 from vdev.core.inventory import virtual_devices
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.model.device import Health
-from vdev.core.model.fault_answers import XidError
+from vdev.core.model.faults.fault_answers import XidError
 from vdev.core.partitions.geometry import LayoutError
 from vdev.core.partitions.placement import place
-from vdev.core.slices import cutting
+from vdev.core.slices.objects import cutting
 from vdev.errors import ConfigError
 
 NODE = "n1"

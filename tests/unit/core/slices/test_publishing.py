@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.model.fault_effects import SliceFault
-from vdev.core.slices.publishing import changes, content
-from vdev.core.slices.spoilt import spoilt
+from vdev.core.model.faults.fault_effects import SliceFault
+from vdev.core.slices.objects.publishing import changes, content
+from vdev.core.slices.objects.spoilt import spoilt
 
 NODE, DRIVER = "node-1", "acme.dev"
 

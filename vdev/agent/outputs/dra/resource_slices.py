@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import structlog
 
 from ....core.decide import Plan
-from ....core.model.fault_effects import SliceFault
+from ....core.model.faults.fault_effects import SliceFault
 from ....core.model.problem import Problem, error, warning
-from ....core.slices import cutting
-from ....core.slices.published import Pools
-from ....core.slices.publishing import Changes, changes, content
-from ....core.slices.spoilt import spoilt
+from ....core.slices.devices.published import Pools
+from ....core.slices.objects import cutting
+from ....core.slices.objects.publishing import Changes, changes, content
+from ....core.slices.objects.spoilt import spoilt
 from ....kube import MANAGER, RESOURCE_SLICES, Api, Conflict, Missing
 from ..node.api_output import ApiOutput, NodeAccess
 

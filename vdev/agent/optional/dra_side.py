@@ -1,0 +1,201 @@
+"""Dynamic Resource Allocation, put together: a driver for each pool of the plan, and the slices that publish it.
+
+It is imported and made when a plan has a pool (see `dra_output`).
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from ...core.claims.prepare import Published
+from ...core.decide import Plan
+from ...core.model.problem import Problem
+from ...core.slices.devices.published import Pool, Pools
+from ...dra.driver import DraDriver
+from ...dra.fault_hooks import FaultHooks
+from ...dra.health_stream import DeviceHealth
+from ...dra.places import Places
+from ...observe.metrics import Metrics
+from ..inputs.node_slices import NodeSlices
+from ..options import Options
+from ..outputs.dra.resource_slices import ResourceSlices, SliceHooks
+from ..outputs.node.api_output import NodeAccess
+from ..steps import Steps
+from .node_side import NodeSide
+
+log = structlog.get_logger(__name__)
+
+
+class DraFaults(FaultHooks, SliceHooks, Protocol):
+    """What failures on demand do to drivers and slices."""
+
+
+class DraSide:
+    """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before.
+
+    Drivers that are `left` by an earlier process are served until the last of their claims is unprepared, since a pod
+    cannot end before.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        node: NodeSide,
+        group: asyncio.TaskGroup,
+        steps: Steps,
+        metrics: Metrics,
+        *,
+        wake: Callable[[], None],
+        faults: DraFaults,
+        left: Collection[str] = (),
+    ) -> None:
+        self._options = options
+        self._api = node.api
+        self._group = group
+        self._steps = steps
+        self._metrics = metrics
+        self._wake = wake
+        self._faults = faults
+        self._pools: Pools = {}
+        self._left = frozenset(left)
+        self._drivers: dict[str, DraDriver] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        waits: dict[str, Any] = {"intervals": options.intervals, "clock": options.clock}
+        self.following = NodeSlices(options.node, node.api, on_change=self._look, **waits)
+        access = NodeAccess(node=options.node, api=node.api, view=node.object, **waits)
+        self.slices = ResourceSlices(access, self.following, faults)
+
+    def _look(self) -> None:
+        self.slices.look()
+
+    async def settle(self, plan: Plan) -> None:
+        """Serve the drivers of the plan's pools, and publish these."""
+        before, self._pools = self._pools, plan.pools
+        self._left = frozenset(name for name in self._left if not self._is_idle(name))
+        wanted = plan.pools.keys() | self._left
+        for name in self._drivers.keys() - wanted:
+            self._drivers.pop(name).stop()
+        for name in wanted - self._drivers.keys():
+            self._start(name)
+        if before is not plan.pools:
+            for name, pool in plan.pools.items():
+                self._drivers[name].update([*map(self._health, pool.devices)])
+        await self.slices.settle(plan)
+
+    def _is_idle(self, name: str) -> bool:
+        driver = self._drivers.get(name)
+        return driver is not None and driver.is_idle
+
+    def _health(self, device: Any) -> DeviceHealth:
+        return DeviceHealth(
+            pool=self._options.node, device=device.name, healthy=device.health.healthy, message=device.health.reason
+        )
+
+    def _start(self, name: str) -> None:
+        options, previous = self._options, self._tasks.get(name)
+        places = Places(
+            driver=name,
+            kubelet_dir=options.plugin_dir.parent,
+            cdi_dir=options.cdi_dir,
+            pod_uid=os.environ.get("POD_UID", ""),
+        )
+        driver = self._drivers[name] = DraDriver(
+            places,
+            api=self._api,
+            find=lambda pool, device: self._find(name, pool, device),
+            on_change=self._wake,
+            observe=self._observe,
+            faults=self._faults,
+            intervals=options.intervals,
+            clock=options.clock,
+        )
+
+        async def run() -> None:
+            if previous is not None:
+                await asyncio.wait([previous])
+            await self._steps.keep(f"serving the DRA driver {name}", driver.run)
+
+        self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
+
+    def _observe(self, rpc: str, driver: str, code: str, seconds: float) -> None:
+        self._metrics.rpc.labels(rpc, driver, code).observe(seconds)
+
+    def _find(self, driver: str, pool: str, device: str) -> Published | str:
+        """What is published under these names, or why there is none."""
+        published: Pool | None = self._pools.get(driver)
+        if pool != self._options.node or published is None:
+            return f"this node publishes the pool {self._options.node}"
+        found = published.by_name.get(device)
+        if found is None:
+            return "the pool has no such device now"
+        return Published(device=found.device, resource=published.resource_of(found), shared=found.shared)
+
+    @property
+    def claimed(self) -> Mapping[str, Collection[str]]:
+        """The names of the devices that prepared claims have, by driver."""
+        return {
+            name: frozenset(device.device for claim in driver.prepared.values() for device in claim.devices)
+            for name, driver in self._drivers.items()
+            if driver.prepared
+        }
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with drivers and slices."""
+        of_drivers = (each for driver in self._drivers.values() for each in driver.problems)
+        return (*of_drivers, *self.slices.problems)
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The directories of sockets and files."""
+        return frozenset(path for driver in self._drivers.values() for path in driver.directories)
+
+    def recheck(self) -> None:
+        """Look at sockets and files soon."""
+        for driver in self._drivers.values():
+            driver.recheck()
+
+    def poke(self) -> None:
+        """Ask the fault hooks again."""
+        for driver in self._drivers.values():
+            driver.poke()
+        self.slices.look()
+
+    async def stop(self) -> None:
+        """Take the slices away, then end the drivers."""
+        limit = self._options.intervals.last_requests
+        try:
+            async with self._options.clock.timeout(limit):
+                await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+        except TimeoutError:
+            log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
+        for driver in self._drivers.values():
+            driver.stop()
+        if running := [task for task in self._tasks.values() if not task.done()]:
+            await asyncio.wait(running)
+
+    def document(self) -> list[dict[str, Any]]:
+        """The part of the status about it; keys are stable and documented."""
+        return [
+            {
+                "name": name,
+                "state": str(driver.state),
+                "devices": len(pool.devices) if (pool := self._pools.get(name)) else 0,
+                "slices": self.slices.published.get(name, 0),
+                "healthStreams": driver.health_streams,
+                "claims": [
+                    {
+                        "namespace": claim.namespace,
+                        "name": claim.name,
+                        "uid": claim.uid,
+                        "devices": [device.device for device in claim.devices],
+                    }
+                    for claim in driver.prepared.values()
+                ],
+            }
+            for name, driver in sorted(self._drivers.items())
+        ]

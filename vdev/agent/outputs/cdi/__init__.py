@@ -1,0 +1,1 @@
+"""The CDI specification files of this node: ours, and those of others beside them."""

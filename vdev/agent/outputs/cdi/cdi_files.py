@@ -1,0 +1,199 @@
+"""The CDI specification files: written before the devices in them are advertised, kept over restarts, removed when
+unneeded.
+
+Only files whose name begins with `vdev-` are ever removed or replaced. They stay when the agent ends, because a
+container that restarts is given the same CDI names again; and for the same reason a device that the configuration lost
+stays in its file until no pod can hold it, also when another process wrote it. What a document holds is decided in
+`core.allocation.cdi` and `core.allocation.edits`; `cdi_own` writes our files, `cdi_foreign` reads those of others.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from ....aio.clock import Clock
+from ....core.allocation import cdi, edits
+from ....core.decide import Plan
+from ....core.intervals import Intervals
+from ....core.inventory.resources import Inventory
+from ....core.model.device import Health
+from ....core.model.faults.fault_effects import CdiFault
+from ..base import Output, Stage
+from .cdi_foreign import ForeignFiles, Name
+from .cdi_own import OwnFiles, is_unfinished
+
+log = structlog.get_logger(__name__)
+
+_MOST_SAID = 3  # troubles in one text
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What one look at the directory found: why files are not there, why devices cannot be resolved, what to say."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[Name, str] = field(default_factory=dict)
+    troubles: tuple[str, ...] = ()
+    again: tuple[float | None, ...] = ()
+
+
+class CdiFiles(Output):
+    """One directory's files of ours, and what they say.
+
+    `undeliverable` holds the devices that a runtime cannot resolve: they must not be advertised as Healthy. `trouble`
+    is the same for the directory as a whole, or empty.
+    """
+
+    name = "writing CDI specifications"
+    stage = Stage.PREPARE
+
+    def __init__(self, directory: Path, intervals: Intervals, clock: Clock) -> None:
+        self.directory = directory
+        self.trouble = ""
+        self._intervals = intervals
+        self._clock = clock
+        self._own = OwnFiles(directory, intervals)
+        self._foreign = ForeignFiles(directory)
+        self._present: list[cdi.Document] | None = None
+        self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made anew
+        self._left: frozenset[str] = frozenset()  # ids of devices that only pods need
+        self._plan: Plan | None = None
+        self._failed: Mapping[str, Health] = {}
+        self._again_at: float | None = None
+        self._look = True  # whether to compare with the disk
+
+    @property
+    def undeliverable(self) -> Mapping[str, Health]:
+        """The devices, by raw device id, that a runtime cannot resolve, and why."""
+        return self._failed
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The directory, while there is anything of ours in it."""
+        return frozenset({self.directory}) if self._present else frozenset()
+
+    @property
+    def again_at(self) -> float | None:
+        """When to look again at what could not be written, or at what pods may still need."""
+        return self._again_at
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Compare with the disk at the next `settle`; our own unfinished files say nothing."""
+        if changed and all(map(is_unfinished, changed)):
+            return False
+        self._look = True
+        return True
+
+    async def settle(self, plan: Plan) -> None:
+        """Make the files say what the plan and pods need. What cannot be written is told by `undeliverable`."""
+        now = self._clock.now()
+        due = self._again_at is not None and now >= self._again_at
+        if not (self._look or due or self._differs(plan)):
+            return
+        look, self._look = self._look, False
+        outcome = _Outcome()
+        try:
+            if self._present != [] or plan.specifications:
+                outcome = await asyncio.to_thread(self._work, plan, now, look=look)
+        except BaseException:
+            self._look = True
+            raise
+        self._plan = plan
+        self._failed = _failed(plan.inventory, outcome)
+        self._again_at = min((each for each in outcome.again if each is not None), default=None)
+        self._say(outcome.troubles)
+
+    def _differs(self, plan: Plan) -> bool:
+        before = self._plan
+        return (
+            before is None
+            or plan.specifications is not before.specifications
+            or plan.cdi_faults != before.cdi_faults
+            or any(map(plan.is_free, self._left))
+        )
+
+    def _work(self, plan: Plan, now: float, *, look: bool) -> _Outcome:
+        wanted = plan.specifications
+        if self._present is None:
+            try:
+                self._present = self._own.read()
+            except OSError as cause:
+                reason = f"cannot read the CDI directory {self.directory}: {cause.strerror}"
+                files = {cdi.file_name(kind): reason for kind in wanted}
+                return _Outcome(files, troubles=(reason,) * bool(files), again=(now + self._intervals.retry_cdi,))
+        documents = cdi.with_leftovers(wanted, self._present, lambda device: not plan.is_free(device))
+        texts = self._rendered(documents)
+        self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
+        self._present = list(documents.values())
+        self._left = frozenset(_ids(documents) - _ids(wanted))
+        again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
+        twice = self._twice(documents, texts)
+        troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble, *twice.values()))
+        return _Outcome(self._own.failed, twice, tuple(troubles), (self._own.again_at, again))
+
+    def _rendered(self, documents: Mapping[str, cdi.Document]) -> dict[str, bytes]:
+        before, self._texts = self._texts, {}
+        for kind, document in documents.items():
+            known = before.get(kind)
+            self._texts[kind] = known if known and known[0] == document else (document, _text(document))
+        return {cdi.file_name(kind): text for kind, (_, text) in self._texts.items()}
+
+    def _twice(self, documents: Mapping[str, cdi.Document], texts: Mapping[str, bytes]) -> dict[Name, str]:
+        """The devices that a file of somebody else has as well, and how to say it: a runtime resolves neither."""
+        ours = {(kind, device["name"]) for kind, document in documents.items() for device in document["devices"]}
+        if not ours:
+            return {}
+        try:
+            found = self._foreign.defining(ours, besides=texts.keys())
+        except OSError:  # no directory; that none of our files is there has its own reason
+            return {}
+        files: dict[str, list[str]] = {}
+        for (_, name), path in found.items():
+            files.setdefault(path, []).append(name)
+        says = {path: f"{path} defines {_some(sorted(names))} as well" for path, names in files.items()}
+        return {name: f"{says[path]}: no runtime resolves what two files define" for name, path in found.items()}
+
+    def _say(self, troubles: tuple[str, ...]) -> None:
+        more = len(troubles) - _MOST_SAID
+        trouble = "; ".join((*troubles[:_MOST_SAID], *([f"and {more} more"] if more > 0 else ())))
+        if trouble and trouble != self.trouble:
+            log.error("containers may not get their devices", problem=trouble)
+        self.trouble = trouble
+
+
+def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
+    if not outcome.files and not outcome.devices:
+        return {}
+    failed: dict[str, Health] = {}
+    for kind, name, raw in edits.cdi_names(inventory):
+        reason = outcome.files.get(cdi.file_name(kind)) or outcome.devices.get((kind, name))
+        if reason and raw not in failed:
+            failed[raw] = Health(healthy=False, reason=f"no container could be given it by its CDI name: {reason}")
+    return failed
+
+
+def _ids(documents: Mapping[str, cdi.Document]) -> set[str]:
+    """The ids of the devices in these documents."""
+    devices = (device for document in documents.values() for device in document["devices"])
+    return {cdi.device_id(device) for device in devices if device["name"] != cdi.ALL}
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")  # noqa: PLR2004
+
+
+def _spoilt(texts: dict[str, bytes], faults: Mapping[str, CdiFault]) -> dict[str, bytes]:
+    """The files as they are under faults: some not there, some broken off in the middle."""
+    kept = {name: text for name, text in texts.items() if faults.get(name) is not CdiFault.MISSING}
+    return {
+        name: text[: len(text) // 2] if faults.get(name) is CdiFault.BROKEN else text for name, text in kept.items()
+    }
+
+
+def _text(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()

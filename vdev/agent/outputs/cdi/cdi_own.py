@@ -1,0 +1,152 @@
+"""Our CDI specifications on disk: `vdev-*.json`, each written, repaired and removed on its own.
+
+What cannot be written leaves the other files alone and is reported with the reason. A file that somebody deletes or
+changes is written again at once; when that happens again and again, with growing pauses.
+"""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from ....core.allocation import cdi
+from ....core.intervals import Intervals
+from ....errors import HostError
+from ....hostfs import read_plain, write_atomic
+
+log = structlog.get_logger(__name__)
+
+_OURS = "vdev-*.json"
+_UNFINISHED_PREFIX, _UNFINISHED_SUFFIX = ".vdev-", ".tmp"  # of a file that is being written
+_MAX_BYTES = 2**26  # of a file that an earlier process left: tens of thousands of devices
+_FREE_REPAIRS = 3  # in a row, without a pause
+
+
+@dataclass(frozen=True, slots=True)
+class _Repairs:
+    """How often a file was written again in a row, when last, and the (monotonic) time of the next attempt."""
+
+    count: int
+    at: float
+    next_at: float
+
+
+class OwnFiles:
+    """The files of one directory, by file name.
+
+    `failed` says why a file is not on disk as it should be; `trouble` what else is wrong. `again_at` is the (monotonic)
+    time at which to settle again, or None.
+    """
+
+    def __init__(self, directory: Path, intervals: Intervals) -> None:
+        self.directory = directory
+        self.failed: dict[str, str] = {}
+        self.trouble: tuple[str, ...] = ()
+        self.again_at: float | None = None
+        self._intervals = intervals
+        self._texts: dict[str, bytes] = {}  # what is on disk, as far as is known
+        self._repairs: dict[str, _Repairs] = {}
+
+    def read(self) -> list[cdi.Document]:
+        """What earlier processes left: specifications of ours, whatever their file is called. Raises OSError."""
+        present: list[cdi.Document] = []
+        try:
+            paths = sorted(self.directory.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return present
+        for path in paths:
+            if is_unfinished(path.name):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            elif path.match(_OURS) and (path.is_symlink() or not path.is_dir()):
+                text = self._texts[path.name] = _content(path)
+                document = _parsed(text)
+                if cdi.is_document(document):
+                    present.append(document)
+        return present
+
+    def settle(self, texts: Mapping[str, bytes], now: float, *, look: bool) -> None:
+        """Write what differs and remove what is not wanted. With `look`, compare with the disk instead of memory."""
+        self.failed = {}
+        self.trouble = tuple(filter(None, [self._remove(name) for name in self._texts.keys() - texts.keys()]))
+        self._repairs = {name: each for name, each in self._repairs.items() if name in texts}
+        if texts:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            except OSError as cause:
+                self._texts.clear()
+                reason = f"cannot make the CDI directory {self.directory}: {cause.strerror}"
+                self.failed = dict.fromkeys(texts, reason)
+            else:
+                reasons = {name: self._put(name, text, now, look=look) for name, text in texts.items()}
+                self.failed = {name: reason for name, reason in reasons.items() if reason}
+        paused = [each.next_at for name, each in self._repairs.items() if name in self.failed and each.next_at > now]
+        retried = [now + self._intervals.retry_cdi] if self.trouble or len(self.failed) > len(paused) else []
+        self.again_at = min((*paused, *retried), default=None)
+
+    def _remove(self, name: str) -> str:
+        path = self.directory / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as cause:
+            return f"cannot remove {path}, which nothing needs any more: {cause.strerror}"
+        log.info("CDI specification removed", file=str(path))
+        del self._texts[name]
+        return ""
+
+    def _put(self, name: str, text: bytes, now: float, *, look: bool) -> str:
+        """Why the file is not on disk, or the empty string."""
+        path = self.directory / name
+        if self._texts.get(name) == text:
+            if not look or _holds(path, text):
+                return ""
+            del self._texts[name]
+            self._repairs[name] = self._one_more(self._repairs.get(name), now)
+            log.warning("CDI specification deleted or changed by something else", file=str(path))
+        if name in self._repairs and now < self._repairs[name].next_at:
+            return f"something else keeps deleting or changing {path}; it is written again with pauses"
+        try:
+            write_atomic(path, text)
+        except HostError as failed:
+            self._texts.pop(name, None)
+            return str(failed)
+        self._texts[name] = text
+        log.info("CDI specification written", file=str(path))
+        return ""
+
+    def _one_more(self, before: _Repairs | None, now: float) -> _Repairs:
+        first, most = self._intervals.retry_cdi, self._intervals.retry_cdi_most
+        count = 1 if before is None or now - before.at > 2 * most else before.count + 1
+        pause = min(most, first * 2 ** min(count - _FREE_REPAIRS - 1, 20)) if count > _FREE_REPAIRS else 0.0
+        return _Repairs(count, now, now + pause)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file of that name is one of ours that is being written, or was when its process was killed."""
+    return name.startswith(_UNFINISHED_PREFIX) and name.endswith(_UNFINISHED_SUFFIX)
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    try:
+        return read_plain(path, limit=len(text), follow=False) == text
+    except HostError:
+        return False
+
+
+def _content(path: Path) -> bytes:
+    """What a file of ours holds; nothing where it is spoilt, so that it is written anew or removed."""
+    try:
+        return read_plain(path, limit=_MAX_BYTES, follow=False) or b""
+    except HostError as failed:
+        log.warning("CDI specification of an earlier process left out", problem=str(failed))
+        return b""
+
+
+def _parsed(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

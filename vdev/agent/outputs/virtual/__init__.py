@@ -1,0 +1,1 @@
+"""What stands on the host for virtual devices: nodes and files, and the serial lines behind them."""

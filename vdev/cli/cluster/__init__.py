@@ -1,0 +1,1 @@
+"""Commands about objects of the API server."""

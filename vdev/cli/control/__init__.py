@@ -1,0 +1,1 @@
+"""Commands that ask the running plugin something, or tell it what to do."""

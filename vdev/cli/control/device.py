@@ -1,0 +1,50 @@
+"""`vdev device`: set the health of a device in the running plugin."""
+
+import argparse
+import asyncio
+import json
+
+from ... import config
+from ...control import command_socket
+from ...errors import UsageError
+from .. import common, options
+from . import fault
+
+DESCRIPTION = "Set the health of a device in the running plugin."
+EPILOG = """examples:
+  vdev device set acme-0 --health Unhealthy --reason "XID 79" --for 30s
+  vdev device clear acme-0
+
+An ID is one that vdev status shows, or that of a physical device, which includes its replicas and partitions. The
+plugin accepts this only if it runs with --enable-fault-injection.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    put = actions.add_parser("set", help="set a device's health", description="Set a device's health.")
+    put.add_argument("id", metavar="ID", help="the device")
+    put.add_argument("--health", choices=("Healthy", "Unhealthy"), required=True, help="what to tell the kubelet")
+    put.add_argument("--reason", default="", metavar="TEXT", help="the reason to show in status and logs")
+    put.add_argument("--for", dest="lasts", metavar="TIME", help="for how long, such as 30s [default: until cleared]")
+    clear = actions.add_parser("clear", help="end what was set", description="Let a device have its own health again.")
+    clear.add_argument("id", metavar="ID", help="the device")
+    for each in (put, clear):
+        options.add_one(each, "run_dir")
+        common.add_output(each)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send the request to the running plugin, and print its answer."""
+    match args.action:
+        case "set":
+            seconds = None if args.lasts is None else config.duration(args.lasts, "--for")
+            request = {"do": "device-set", "id": args.id, "health": args.health, "reason": args.reason, "for": seconds}
+        case "clear":
+            request = {"do": "device-clear", "id": args.id}
+        case _:
+            raise UsageError("no action given; expected set or clear; see vdev device --help")
+    answer = asyncio.run(command_socket.ask(options.read(args).run_dir, request))
+    print(json.dumps(answer, indent=2) if args.output == "json" else fault.done(answer))
+    return 0

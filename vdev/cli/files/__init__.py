@@ -1,0 +1,1 @@
+"""Commands about configuration files and nothing else."""

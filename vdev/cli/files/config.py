@@ -1,0 +1,44 @@
+"""`vdev config`: the effective configuration, and where each value comes from."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from ... import config
+from ...core.inventory import imagined_nodes
+from .. import common, options
+
+DESCRIPTION = (
+    "Print the effective configuration, each value with its origin: a flag, an environment variable, a place in a "
+    "file, or the default."
+)
+EPILOG = """examples:
+  vdev config vdev.yaml                          as YAML, with origins as comments
+  vdev config vdev.yaml their-nvidia-config.yaml two files, joined by sections
+  MIG_STRATEGY=mixed vdev config vdev.yaml       flags > environment > file > defaults
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.usage = "vdev config [option ...] FILE [FILE ...]"
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
+    common.add_output(parser)
+    options.add_one(parser, "node_name", "for the node of this name; default: for any node")
+    common.add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
+    chosen = options.read(args)
+    loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    if args.output == "json":
+        values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
+        print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))
+    else:
+        sys.stdout.write(config.render(loaded.origins))
+    problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.named_node))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return common.exit_code(problems)

@@ -1,0 +1,251 @@
+"""`vdev plan`: what a node would advertise and why, and what a reload would change."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ... import config
+from ...core.faults.forecast import forecast
+from ...core.inventory.difference import Added, Change, Changed, Removed, diff
+from ...core.inventory.resources import Resource
+from ...core.model.device import Slot
+from ...core.model.documents import device_document, problem_document
+from ...core.model.problem import Problem, errors
+from ...core.node.conditions import condition_document
+from ...errors import UsageError
+from ...preview import Preview
+from .. import common
+from . import planned_slices, timeline
+from .planned_slices import PoolChange
+
+DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
+EPILOG = """examples:
+  vdev plan vdev.yaml                          what this host would advertise
+  vdev plan vdev.yaml --node npu-7             what the node npu-7 would advertise
+  vdev plan new.yaml --against old.yaml        what replacing old.yaml with new.yaml would change
+  vdev plan vdev.yaml --label nvidia.com/mig.config=all-balanced    the layout that this label chooses
+  vdev plan vdev.yaml --timeline 10m           what its fault rules do, and when
+  vdev plan vdev.yaml --explain                why each candidate device matched or did not
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.usage = "vdev plan [option ...] FILE [FILE ...]"
+    common.add_node(parser)
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        metavar="OLD",
+        help="the configuration in force now: show what a change from it to FILE does",
+    )
+    parser.add_argument("--explain", action="store_true", help="show every candidate, and the condition that it failed")
+    parser.add_argument("--timeline", metavar="TIME", help="show what fault rules do in this time, such as 10m")
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a label of the Node that chooses a layout (partitions.fromLabel); may be repeated",
+    )
+    common.add_flags(parser)
+    common.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; 2 if the configuration has errors."""
+    labels = dict(map(_label, args.label))
+    new = common.previewed(args, args.files, labels)
+    old = common.previewed(args, args.against, labels) if args.against else None
+    until = None if args.timeline is None else config.duration(args.timeline, "--timeline")
+    outlook = None if until is None else forecast(new.faults, new.node, new.inventory, until)
+    if args.output == "json":
+        faults = {} if outlook is None else {"timeline": timeline.document(outlook)}
+        print(json.dumps(_document(new, old) | faults, indent=2))
+    else:
+        _print(new, old, explain=args.explain)
+        if outlook is not None and until is not None:
+            timeline.show(outlook, until)
+    return common.exit_code(_problems(new, old))
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise UsageError(f"--label: expected KEY=VALUE such as nvidia.com/mig.config=all-balanced, got {text!r}")
+    return key, value
+
+
+def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:
+    """Those of the files, and the errors of what they are compared with."""
+    return (*new.problems, *(errors(old.problems) if old else ()))
+
+
+def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
+    """What a reload would change: nothing where a side is refused as a whole."""
+    return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
+
+
+def _label_changes(new: Preview, old: Preview) -> tuple[tuple[str, str | None, str | None], ...]:
+    """Which labels a reload would change: the key, and the values before and after; None where there is none."""
+    if new.refused or old.refused:
+        return ()
+    keys = sorted({*old.labels, *new.labels})
+    changes = ((key, old.labels.get(key), new.labels.get(key)) for key in keys)
+    return tuple(change for change in changes if change[1] != change[2])
+
+
+def _slice_changes(new: Preview, old: Preview) -> tuple[PoolChange, ...]:
+    return () if new.refused or old.refused else planned_slices.changes(old.pools, new.pools)
+
+
+def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "node": new.node,
+        "resources": [_resource(resource) for resource in new.inventory.resources.values()],
+        "nodeLabels": dict(new.labels),
+        "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
+        "conditions": [condition_document(each) for each in new.conditions],
+        "resourceSlices": planned_slices.documents(new.pools, new.node),
+        "problems": [problem_document(problem) for problem in _problems(new, old)],
+        "candidates": {
+            name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
+            for name, found in new.found.items()
+            if found.candidates
+        },
+    }
+    if old is not None:
+        document["changes"] = [_change(change) for change in _changes(new, old)]
+        document["labelChanges"] = [
+            {"label": key, "old": before, "new": after} for key, before, after in _label_changes(new, old)
+        ]
+        document["sliceChanges"] = [planned_slices.change_document(each) for each in _slice_changes(new, old)]
+    return document
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    return {
+        "name": resource.name,
+        "devices": [device_document(slot) for slot in resource.slots],
+        "listBytes": resource.list_bytes,
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    match change:
+        case Added(resource):
+            return {"resource": resource.name, "change": "added", "devices": [slot.id for slot in resource.slots]}
+        case Removed(resource):
+            return {"resource": resource.name, "change": "removed", "devices": [slot.id for slot in resource.slots]}
+        case Changed():
+            return {
+                "resource": change.new.name,
+                "change": "changed",
+                "added": list(change.added),
+                "removed": list(change.removed),
+                "health": {each: "Healthy" if health.healthy else "Unhealthy" for each, health in change.health},
+            }
+
+
+def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
+    print(f"node {new.node}")
+    for resource in new.inventory.resources.values():
+        _print_resource(new, resource)
+    if new.refused:
+        more = "; above is what has no errors" if new.inventory.resources else ""
+        print(f"\na running vdev would refuse this configuration as a whole{more}")
+    elif not new.inventory.resources and not new.pools:
+        print("  advertises nothing")
+    planned_slices.show(new.pools, new.node)
+    _print_node(new)
+    if explain:
+        for name, found in new.found.items():
+            print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
+            for candidate in found.candidates:
+                print(
+                    f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
+                )
+    if old is not None:
+        _print_changes(old, new)
+    for problem in _problems(new, old):
+        print(problem, file=sys.stderr)
+
+
+def _print_node(new: Preview) -> None:
+    """What the Node will have."""
+    if new.labels:
+        print("\nlabels of the node")
+        common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
+    if new.capacity:
+        print("\nresources in the node's status, which no device plugin serves")
+        rows = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
+        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), rows, indent="  ")
+    if new.conditions:
+        print("\nconditions of the node")
+        said = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
+        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), said, indent="  ")
+
+
+def _print_resource(new: Preview, resource: Resource) -> None:
+    count, healthy = len(resource.slots), resource.healthy
+    print(f"\n{resource.name}: {_devices(resource.slots)}, {healthy} healthy, {resource.list_bytes} bytes per list")
+    reasons = {new.inventory.reasons.get(slot.device.id, "") for slot in resource.slots}
+    for reason in sorted(reasons - {""}):
+        print(f"  named so because {reason}")
+    rows = [_row(slot) for slot in resource.slots[: common.SHOWN]]
+    if rows:
+        common.print_table(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), rows, indent="  ")
+    if count > common.SHOWN:
+        print(f"  … and {count - common.SHOWN} more; --output json lists all")
+
+
+def _devices(slots: Sequence[Slot]) -> str:
+    return f"{len(slots)} device{'s' * (len(slots) != 1)}"
+
+
+def _row(slot: Slot) -> tuple[str, ...]:
+    device = slot.device
+    health = "healthy" if slot.health.healthy else f"unhealthy ({slot.health.reason})"
+    numa = ",".join(map(str, device.raw.topology)) or "-"
+    return (slot.id, device.ordinal, health, numa, device.profile or "-", " ".join(device.raw.paths) or "-")
+
+
+def _print_changes(old: Preview, new: Preview) -> None:
+    changes, labels, slices = _changes(new, old), _label_changes(new, old), _slice_changes(new, old)
+    if new.refused:
+        print("\na reload would change nothing: it would be refused")
+    elif old.refused:
+        print("\nwhat a reload would change is unknown: OLD has errors")
+    else:
+        print("\na reload would change:" if changes or labels or slices else "\na reload would change nothing")
+    for change in changes:
+        match change:
+            case Added(resource):
+                print(f"  + {resource.name}: new, {_devices(resource.slots)}")
+            case Removed(resource):
+                print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
+            case Changed():
+                _print_changed(change)
+    for each in slices:
+        print("\n".join(planned_slices.change_lines(each)))
+    for key, before, after in labels:
+        if before is None:
+            print(f"  + label {key}: {after}")
+        else:
+            print(f"  - label {key}" if after is None else f"  ~ label {key}: {before} -> {after}")
+
+
+def _print_changed(change: Changed) -> None:
+    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {_devices(change.new.slots)}")
+    for sign, ids in (("+", change.added), ("-", change.removed)):
+        for each in ids[: common.SHOWN]:
+            print(f"      {sign} {each}")
+        if len(ids) > common.SHOWN:
+            print(f"      {sign} … and {len(ids) - common.SHOWN} more")
+    for each, health in change.health[: common.SHOWN]:
+        print(f"      ~ {each}: {'healthy' if health.healthy else f'unhealthy ({health.reason})'}")
+    if not (change.added or change.removed or change.health):
+        print("      the same devices, but containers get something else from them")

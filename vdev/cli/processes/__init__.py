@@ -1,0 +1,1 @@
+"""Commands that serve until they are ended: the plugin, the embedded kubelet, both in a story."""

@@ -1,0 +1,105 @@
+"""`vdev run`: the plugin."""
+
+import argparse
+import asyncio
+import functools
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from ...errors import UsageError
+from .. import options
+from .limits import raise_open_files
+
+if TYPE_CHECKING:
+    from ...agent import Options
+    from ...settings import Settings
+
+DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
+EPILOG = """examples:
+  vdev run --config-file vdev.yaml                                on a node, as root
+  vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
+
+A changed file is applied at once; only what differs changes. A file with errors changes nothing, and at the start the
+last good one is used instead. SIGHUP reads the files again, SIGTERM ends the plugin.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.usage = "vdev run [option ...] --config-file FILE"
+    options.add_all(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until stopped by a signal."""
+    chosen = options.read(args)
+    if not chosen.config_files:
+        raise UsageError(
+            "no configuration file: give --config-file FILE, or set CONFIG_FILE; configs/quickstart.yaml is an example"
+        )
+    raise_open_files()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
+    from ...agent import Agent  # not needed for --help, nor to refuse wrong options
+    from ...observe import log
+    from ...observe.metrics import Metrics
+
+    log.configure(level=chosen.log_level, form=chosen.log_format)
+    made = agent_options(chosen)
+    metrics = Metrics(shown=bool(made.http_address))
+    gc.freeze()  # what is imported by now stays: no collection needs to look at it
+    gc.enable()
+
+    async def main() -> None:
+        _leave(await Agent(made, metrics).run())
+
+    asyncio.run(main())
+    raise AssertionError("unreachable: the process has ended")
+
+
+def agent_options(chosen: "Settings") -> "Options":
+    """What the command's options mean to the agent."""
+    from ... import config  # as above
+    from ...agent import Options
+    from ...api_server import find_server
+    from ...hostfs import HostRoot
+    from ...hostfs.boot_id import boot_id
+    from ...observe import service_manager
+
+    load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    load_again = functools.partial(config.load_again, overrides=chosen.overrides)
+    return Options(
+        node=chosen.node_name,
+        files=chosen.config_files,
+        load=load,
+        load_again=load_again,
+        plugin_dir=chosen.plugin_dir,
+        kubelet_socket=chosen.registration_socket,
+        pod_resources_socket=chosen.pod_resources_socket,
+        cdi_dir=chosen.cdi_dir,
+        device_dir=chosen.device_dir,
+        host=HostRoot(chosen.host_root),
+        run_dir=chosen.run_dir,
+        state_dir=None if chosen.no_state else chosen.state_dir,
+        api_server=find_server(kubeconfig=chosen.kubeconfig, context=chosen.context),
+        features_dir=chosen.features_dir,
+        service_manager=service_manager.from_environment(os.environ),
+        boot_wait=chosen.boot_wait,
+        boot_id=boot_id(),
+        http_address=chosen.http_address,
+        http_hosts=chosen.http_hosts,
+        fault_injection=chosen.enable_fault_injection,
+        fault_dir=chosen.fault_dir,
+    )
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process after the agent has cleaned up.
+
+    The interpreter's own shutdown would remove the signal handlers and wait for threads, one of which may hang in the
+    kernel.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

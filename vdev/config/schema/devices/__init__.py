@@ -1,0 +1,1 @@
+"""An item of `devices`, and the blocks in it."""

@@ -1,0 +1,166 @@
+"""An item of `devices`: where they come from, what containers get, how their health is checked."""
+
+from typing import Annotated
+
+from ....core.model.dra import Api
+from ....core.model.syntax.names import ENTRY_NAME
+from ....core.spec import GroupBy, OnFailure, Probe
+from ..node_section import Condition, LabelKey, LabelValue
+from ..scalars import (
+    PATH,
+    STRING,
+    AnnotationKey,
+    Duration,
+    EnvName,
+    Flag,
+    NodePattern,
+    PathPattern,
+    PathTemplate,
+    Permissions,
+    ResourceName,
+    TemplateText,
+    Text,
+    choice,
+    longer_than_nothing,
+    matching,
+    not_empty,
+    one_or_many,
+)
+from ..section import Section
+from .dra_block import Advertise, Dra
+from .lifecycle_actions import Action
+from .partitions import Partitions
+from .sources import Count, Glob, Sysfs, Usb, Virtual
+
+
+class ContainerPath(Section):
+    """A path of the host that the container gets."""
+
+    host_path: PathTemplate
+    """Path on the host; may hold placeholders."""
+    container_path: PathTemplate | None = None
+    """Path in the container; may hold placeholders. Default: hostPath."""
+
+
+class ContainerNode(ContainerPath):
+    """A device node for the container."""
+
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+
+
+class ContainerMount(ContainerPath):
+    """A bind mount for the container."""
+
+    read_only: Flag = False
+    """Whether the container may only read it."""
+
+
+class Container(Section):
+    """What each container with such a device gets besides the device list."""
+
+    env: dict[EnvName, TemplateText] = {}
+    """Environment variables; values may hold placeholders, and those of several devices are joined with commas."""
+    device_nodes: list[ContainerNode] = []
+    """Device nodes."""
+    mounts: list[ContainerMount] = []
+    """Bind mounts."""
+    annotations: dict[AnnotationKey, TemplateText] = {}
+    """Annotations for the container's runtime; values may hold placeholders."""
+
+
+class Health(Section):
+    """A probe that is repeated over time."""
+
+    probe: Annotated[Probe, choice(Probe)]
+    """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
+    command: it exits with 0."""
+    interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
+    """Time between two probes, such as 5s."""
+    timeout: Annotated[Duration, longer_than_nothing(86400, "24h")] = 2.0
+    """How long a probe may take."""
+    path: PathTemplate | None = None
+    """For probe file: the file; may hold placeholders."""
+    content: Text = ""
+    """For probe file: the content that it must have, apart from surrounding spaces. Default: it only has to exist."""
+    command: list[TemplateText] = []
+    """For probe command: the program and its arguments; may hold placeholders."""
+    unhealthy_threshold: Count = 1
+    """How many probes in a row must fail before the device counts as unhealthy."""
+    healthy_threshold: Count = 1
+    """How many probes in a row must succeed before it counts as healthy again."""
+    start_grace: Duration = 0.0
+    """For how long after a device appears failed probes do not count."""
+
+
+EntryName = Annotated[
+    Text,
+    matching(
+        f"(?=.{{1,63}}$){ENTRY_NAME.pattern}",
+        "1 to 63 lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
+    ),
+]
+_SOURCES = ("virtual", "glob", "sysfs", "usb")
+
+
+class Entry(Section):
+    """A group of devices of one kind: exactly one of virtual, glob, sysfs and usb says where they come from."""
+
+    model_config = {"json_schema_extra": {"oneOf": [{"required": [source]} for source in _SOURCES]}}
+
+    name: EntryName
+    """Name of the entry, unique in the configuration. Device ids begin with it, so a new name makes new devices."""
+    resource: ResourceName
+    """The extended resource that pods ask for, <domain>/<name>."""
+    on_nodes: Annotated[list[NodePattern], one_or_many(STRING)] = []
+    """Patterns for names of nodes that have these devices. Default: every node."""
+    advertise: Advertise = [Api.DEVICE_PLUGIN]
+    """How pods can ask for these devices: as an extended resource of the device plugin, by claims of Dynamic Resource
+    Allocation (dra), or both."""
+    dra: Dra | None = None
+    """How Dynamic Resource Allocation offers these devices, where advertise has dra."""
+    virtual: Virtual | None = None
+    """Virtual devices."""
+    glob: Annotated[Glob, not_empty()] | None = None
+    """Real devices by path: one pattern, or a list of patterns of which the i-th matches form one device."""
+    sysfs: Sysfs | None = None
+    """Real devices by their attributes in sysfs."""
+    usb: Usb | None = None
+    """Real USB devices by identity."""
+    exclude: Annotated[list[PathPattern], one_or_many(PATH)] = []
+    """For glob: patterns for paths to leave out."""
+    group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
+    """For glob with several patterns, which matches form a device: the i-th of each (position), or those in which *
+    matched the same text (name). Default: position."""
+    allow_dangerous: Flag = False
+    """Whether paths that give a container power over the whole host, such as /dev/mem, are allowed."""
+    shared: Flag = False
+    """Whether devices may belong to this entry although they belong to another one too. Default: a device belongs to
+    the first entry in the file that finds it."""
+    container: Container = Container()
+    """What each container gets besides the device list."""
+    health: Health | None = None
+    """How a device's health is checked. Default: a device that exists is healthy."""
+    partitions: Partitions = {}
+    """How devices are partitioned: by index "0", range "1-2" or "all", a list of profiles or a layout's name; or as a
+    label of the node says."""
+    visible_devices_env: EnvName | None = None
+    """Environment variable with the list of devices. Default: made from the resource's name."""
+    labels: dict[LabelKey, LabelValue] = {}
+    """Labels of the node, under node.labels; values may hold placeholders, and must come to the same for all devices.
+    They win over those of the devices' maker."""
+    conditions: list[Condition] = []
+    """Conditions of the node that follow the health of these devices, under node.conditions."""
+    exclude_topology: Flag = False
+    """Whether NUMA nodes are hidden from the kubelet."""
+    on_allocate: list[Action] = []
+    """What is done once when a pod was given a device, before its first container with it starts; a failure is reported
+    and stops nothing."""
+    on_release: list[Action] = []
+    """What is done once after a pod released a device, before a container of the next pod starts."""
+    if_release_fails: Annotated[OnFailure, choice(OnFailure)] | None = None
+    """What happens when an onRelease fails: the device is Unhealthy until it succeeds, and it is tried again (block),
+    or the failure is reported and stops nothing (continue). Default: block."""
+    pre_start: list[Action] = []
+    """What is done before a container with such a device starts, within 25 seconds; if it fails, the container does not
+    start."""

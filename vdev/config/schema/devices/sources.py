@@ -1,0 +1,227 @@
+"""Where the devices of an entry come from: `virtual`, `glob`, `sysfs` or `usb`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+
+from ....core.spec import NodeKind, Operator, PathType
+from ...document.parser import Plain
+from ..scalars import (
+    INTEGER,
+    PATH,
+    STRING,
+    AsWritten,
+    Flag,
+    Memory,
+    PathPattern,
+    PathTemplate,
+    Permissions,
+    Shorthand,
+    Text,
+    Whole,
+    Word,
+    between,
+    choice,
+    matching,
+    one_of,
+    one_or_many,
+)
+from ..section import Section, described, refuse
+from .node_block import VirtualNode
+from .partitioning import PartitioningModel
+
+MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids
+
+Count = Annotated[Whole, between(1, MAX_COUNT)]
+Index = Annotated[Whole, between(0)]
+NumaNode = Annotated[Whole, between(0, 1023)]
+
+
+class Virtual(Section):
+    """Virtual devices. Values given here win over those of the preset."""
+
+    preset: Word | None = None
+    """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
+    count: Count | None = None
+    """How many devices. Default: the node preset's number, else 1."""
+    memory: Memory | None = None
+    """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
+    numa: Annotated[list[NumaNode], one_or_many(INTEGER)] | None = None
+    """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
+    links: list[list[Index]] | None = None
+    """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
+    lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
+    numbers are always read as scores."""
+    node: VirtualNode | None = None
+    """A node or file that a container gets for each device. Default: none."""
+    partitioning: PartitioningModel | None = None
+    """How a device can be partitioned, in the form that presets use. Default: as in the preset, else not at all."""
+
+
+class GlobItem(Section):
+    """One path pattern. Several patterns in one entry together form one device."""
+
+    path: PathPattern
+    """Absolute path pattern with *, ? and [...]; a * does not match '/'."""
+    container_path: PathTemplate = ""
+    """Path in the container: a directory when it ends in '/', else a new name, which may hold placeholders.
+    Default: as on the host."""
+    permissions: Permissions | None = None
+    """For type device: one or more of r (read), w (write) and m (mknod). Default: rw."""
+    type: Annotated[PathType, choice(PathType)] = PathType.DEVICE
+    """How it reaches the container: as a device node, or as a bind mount."""
+    read_only: Flag | None = None
+    """For type mount: whether it is mounted read-only. Default: false."""
+    optional: Flag = False
+    """Whether a device may lack this path."""
+    limit: Count = 1
+    """How many devices of the entry may share one match."""
+    kinds: Annotated[list[Annotated[NodeKind, choice(NodeKind)]], one_or_many(STRING)] = []
+    """What may match. Default: char and block for devices, anything for mounts."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_text(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            refuse(f"expected a mapping, got {described(data)}", f"in a list, write {{path: {data}}}")
+        return data
+
+
+def path_item(value: object) -> list[Any]:
+    """A single pattern as a list of items."""
+    return [{"path": value} if isinstance(value, str) else value]
+
+
+Glob = Annotated[list[GlobItem], Shorthand((list, tuple), PATH, path_item)]
+"""One pattern, or a list of patterns."""
+
+_OPERATORS = {
+    "in": Operator.IN,
+    "notIn": Operator.NOT_IN,
+    "exists": Operator.EXISTS,
+    ">": Operator.GT,
+    "gt": Operator.GT,
+    ">=": Operator.GE,
+    "ge": Operator.GE,
+    "<": Operator.LT,
+    "lt": Operator.LT,
+    "<=": Operator.LE,
+    "le": Operator.LE,
+}
+_TEXT_LIST = {"type": "array", "minItems": 1, "items": {"type": "string"}}
+_OPERANDS = {Operator.IN: _TEXT_LIST, Operator.NOT_IN: _TEXT_LIST, Operator.EXISTS: {"type": "boolean"}}
+_TEST_JSON = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": False,
+            "properties": {
+                word: _OPERANDS.get(operator, {"type": ["number", "string"]}) for word, operator in _OPERATORS.items()
+            },
+        },
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A condition on an attribute's value: the operator with its operands, and how it is written."""
+
+    operator: Operator
+    values: tuple[str, ...]
+    written: str | dict[str, str | list[str]]
+
+
+def _test(value: object) -> Test:
+    """What an attribute must hold: a pattern, or a mapping of one operator to its operand."""
+    if isinstance(value, Test):
+        return value
+    if type(value) is str:
+        return Test(Operator.GLOB, (value,), value)
+    if not isinstance(value, dict):
+        quoted = f'write it in quotes: "{value}"' if isinstance(value, str) else ""
+        refuse(
+            f"expected a pattern, got {described(value)}", quoted or "a text, or such as {in: [...]} or {exists: true}"
+        )
+    if len(value) != 1:
+        refuse(f"expected one operator, got {len(value)}", "expected one of " + ", ".join(_OPERATORS))
+    ((word, operand),) = value.items()
+    operator = _OPERATORS[one_of(word, _OPERATORS)]
+    values = _operand(operator, operand)
+    listed = operator in (Operator.IN, Operator.NOT_IN)
+    return Test(operator, values, {word: list(values) if listed else Plain(values[0])})
+
+
+def _operand(operator: Operator, value: object) -> tuple[str, ...]:
+    match operator:
+        case Operator.IN | Operator.NOT_IN:
+            items = value if isinstance(value, list) else []
+            if not items:
+                refuse(f"expected a list of strings, got {described(value)}")
+            for item in items:
+                if type(item) is not str:
+                    refuse(f"expected a list of strings, with {described(item)} in it", f'write it in quotes: "{item}"')
+            return tuple(items)
+        case Operator.EXISTS:
+            if str(value).lower() not in ("true", "false"):
+                refuse(f"expected true or false, got {described(value)}")
+            return (str(value).lower(),)
+        case _:
+            try:
+                float(str(value))
+            except ValueError:
+                refuse(f"expected a number, got {described(value)}")
+            return (str(value),)
+
+
+Condition = Annotated[Test, PlainValidator(_test), WithJsonSchema(_TEST_JSON)]
+"""A condition on an attribute's value."""
+
+
+class Sysfs(Section):
+    """Real devices of a class or bus in sysfs that meet every condition."""
+
+    class_: Annotated[Word | None, Field(alias="class")] = None
+    """A class below /sys/class, such as video4linux."""
+    bus: Word | None = None
+    """A bus below /sys/bus, such as usb or pci."""
+    match: dict[Text, Condition] = {}
+    """What attribute files must hold, by their path relative to the device, with ../ for parents. A value is a pattern,
+    or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
+    children: list[Word] = []
+    """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
+    container_path: PathTemplate = ""
+    """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+
+
+_HEX4 = matching("(?:0[xX])?[0-9a-fA-F]{1,4}", 'up to four hexadecimal digits, such as "046d"')
+_HEX2 = matching("(?:0[xX])?[0-9a-fA-F]{1,2}", 'up to two hexadecimal digits, such as "03"')
+
+
+class Usb(Section):
+    """Real USB devices by identity. A key that is not given matches everything; at least one must be given."""
+
+    vendor: Annotated[Text, _HEX4] | None = None
+    """Vendor id: hexadecimal digits, in quotes."""
+    product: Annotated[Text, _HEX4] | None = None
+    """Product id: hexadecimal digits, in quotes."""
+    serial: Word | None = None
+    """Pattern for the serial number."""
+    port: Word | None = None
+    """Pattern for the port, such as 1-1.2: the place where something is plugged in, whatever it is."""
+    class_: Annotated[Annotated[Text, _HEX2] | None, Field(alias="class")] = None
+    """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
+    children: list[Word] = []
+    """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
+    container_path: PathTemplate = ""
+    """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""

@@ -1,0 +1,1 @@
+"""The section `faults`, and the effects that concern one door alone."""

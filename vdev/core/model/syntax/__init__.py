@@ -1,0 +1,1 @@
+"""What others accept as text: names, labels, quantities, paths with wildcards, templates."""

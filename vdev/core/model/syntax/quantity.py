@@ -1,0 +1,69 @@
+"""Amounts of memory in Kubernetes' notation: `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
+
+The rules are those of Kubernetes' resource.Quantity, with two that memory needs: the amount is a whole, non-negative
+number of bytes (Kubernetes would round up), and below 2^63.
+"""
+
+import re
+from fractions import Fraction
+
+from ....errors import VdevError
+
+_BINARY = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
+_DECIMAL = {suffix: 1000**power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)}
+_SCALE = {"": 1, **_BINARY, **_DECIMAL}
+_FORM = re.compile(
+    r"(?P<sign>[+-]?)(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[A-Za-z]*))"
+)
+_ALLOWED = "a whole number of bytes, or a number with Ki, Mi, Gi, Ti, Pi, Ei, k, M, G, T, P or E, such as 16Gi"
+_LIMIT = 2**63
+
+
+class QuantityError(VdevError, ValueError):
+    """Text that is no amount of memory. The message says why and what is allowed."""
+
+    exit_code = 2
+
+
+def parse_quantity(text: str | int) -> int:
+    """The number of bytes, exactly. Raises QuantityError."""
+    if isinstance(text, bool) or not isinstance(text, str | int):
+        raise QuantityError(f"{text!r} is no amount of memory; expected {_ALLOWED}")
+    form = _FORM.fullmatch(str(text))
+    if form is None:
+        raise QuantityError(f"{text!r} is no amount of memory; expected {_ALLOWED}")
+    suffix = form["suffix"] or ""
+    if suffix not in _SCALE:
+        raise QuantityError(f"{text!r} has the unknown suffix {suffix!r}; {_suffix_hint(suffix)}")
+    if form["sign"] == "-":
+        raise QuantityError(f"{text!r} is negative; expected {_ALLOWED}")
+    amount: Fraction = Fraction(form["number"]) * _SCALE[suffix] * Fraction(f"1e{form['exponent'] or 0}")
+    if amount.denominator != 1:
+        raise QuantityError(f"{text!r} is not a whole number of bytes")
+    if amount >= _LIMIT:
+        raise QuantityError(f"{text!r} is more than Kubernetes can count: the amount must be below 2^63 bytes (8Ei)")
+    return int(amount)
+
+
+def written(amount: int) -> str:
+    """A whole, non-negative amount as Kubernetes writes it back: with the largest suffix that leaves it whole.
+
+    1024 and its multiples have a binary suffix, all other numbers a decimal one.
+    """
+    for base, suffixes in ((1024, tuple(_BINARY)), (1000, tuple(_DECIMAL))):
+        number, power = amount, 0
+        while number and number % base == 0 and power < len(suffixes):
+            number, power = number // base, power + 1
+        if power:
+            return f"{number}{suffixes[power - 1]}"
+    return str(amount)
+
+
+def _suffix_hint(suffix: str) -> str:
+    """What was meant: `GB` and `GiB` are `G` and `Gi`, case matters, and fractions of a byte do not exist."""
+    if suffix in ("m", "u", "n"):
+        return "memory is counted in whole bytes, and M is the suffix for a million"
+    for known in (*_BINARY, *_DECIMAL):
+        if suffix.removesuffix("B").removesuffix("b").lower() == known.lower():
+            return f"did you mean {known!r}?"
+    return f"expected {_ALLOWED}"

@@ -1,0 +1,79 @@
+"""What AMD's driver publishes (ROCm/k8s-gpu-dra-driver 2622427, cmd/gpu-kubeletplugin).
+
+A GPU and a partition are both `gpu-<card>-<render>`, by the numbers of their DRM nodes. The first partition of a GPU
+has the nodes of the GPU; those of the others come after the nodes of all GPUs. What nothing is known of has a likely
+value: expressions that ask for an attribute which a device lacks are errors that stop the allocation.
+"""
+
+from ...model.device import Device
+from ...model.syntax.names import digest, domain_and_name
+from ...spec import EntrySpec, VirtualSource
+from . import attributes
+from .attributes import Attributes, number, string, version
+from .published import Capacity
+
+_FIRST_RENDER = 128
+_CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
+_SIMDS = 4  # of a compute unit
+_DRIVER_VERSION = "6.14.14"
+_FULL = "spx"
+_BUSES = 16
+
+
+def card(device: Device, index: int, gpus: int, slices: int) -> int:
+    """The number of the device's card node; `index` is that of its GPU, of `gpus` on the node.
+
+    The nodes of further partitions begin at a round number, so that one GPU more renames no partition.
+    """
+    start = device.slices.start if device.is_partition else 0
+    first = -(-gpus // _CARDS) * _CARDS
+    return index if start == 0 else first + index * (slices - 1) + start - 1
+
+
+def name(number_of_card: int) -> str:
+    """The device's name."""
+    return f"gpu-{number_of_card}-{_FIRST_RENDER + number_of_card}"
+
+
+def attributes_of(device: Device, index: int, number_of_card: int) -> Attributes:
+    """The device's attributes, under the names that they have in the driver's domain."""
+    known = device.raw.attributes
+    full = not device.is_partition or device.profile.startswith(_FULL)
+    domain, slot = divmod(index, _BUSES)
+    found = dict(attributes.standard(device))
+    address = found.pop(attributes.PCI_BUS_ID, string(f"{domain:04x}:{slot * 16 + 1:02x}:00.0"))
+    root = string(f"pci{domain:04x}:{slot * 16:02x}")
+    return {
+        "type": string("amdgpu" if full else "amdgpu-partition"),
+        "pciAddr" if full else "parentPciAddr": address,
+        "cardIndex": number(number_of_card),
+        "renderIndex": number(_FIRST_RENDER + number_of_card),
+        "deviceID" if full else "parentDeviceID": string(_unique_id(device.raw.id)),
+        "family": string(known.get("family", "")),
+        "productName": string(known.get("product") or known.get("model", "")),
+        "driverVersion": version(known.get("driverVersion", ""), _DRIVER_VERSION),
+        "driverSrcVersion": string(known.get("driverSrcVersion", "")),
+        "partitionProfile": string(device.profile),
+        attributes.PCIE_ROOT: root,
+        **found,
+    }
+
+
+def _unique_id(raw: str) -> str:
+    """The number that the kernel driver gives each GPU, made of the device's id."""
+    return str(int(digest(raw, 16), 16))
+
+
+def capacity_of(device: Device) -> dict[str, Capacity]:
+    """The device's capacity."""
+    amounts = {"memory": device.memory}
+    units = device.attributes.get("computeUnits", "")
+    if units.isdecimal():
+        amounts |= {"computeUnits": int(units), "simdUnits": int(units) * _SIMDS}
+    return {key: Capacity(value) for key, value in amounts.items()}
+
+
+def is_amd(entry: EntrySpec) -> bool:
+    """Whether the entry's devices are published as AMD's driver does: those of AMD's presets."""
+    source = entry.source
+    return isinstance(source, VirtualSource) and domain_and_name(source.maker_resource)[0] == "amd.com"

@@ -1,0 +1,143 @@
+"""Pools as ResourceSlices, within the limits of resource.k8s.io/v1 (Kubernetes 1.36).
+
+The order is that of preference: the scheduler takes the first device that fits, slices by name, devices as they stand.
+Who publishes them fills in the pool's generation and the number of its slices.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Any, TypeVar
+
+from ...model.dra import Attribute
+from ...model.syntax.quantity import written
+from ..devices.published import Capacity, Consumption, CounterSet, DraDevice, Pool, Taint
+
+Document = dict[str, Any]
+T = TypeVar("T")
+
+MOST_DEVICES = 128
+MOST_TIGHT = 64
+"""Devices of a slice, where one of them has taints or consumes counters."""
+MOST_SETS = 8
+API_VERSION = "resource.k8s.io/v1"
+"""What servers have from 1.34 on."""
+
+
+def specifications(pool: Pool, node: str, *, split: bool = True) -> tuple[Document, ...]:
+    """The `spec` of each slice of the pool; one without devices where there are none, which says that the driver is up.
+
+    With `split`, counters are in slices of their own, as servers want them from 1.35 on; 1.34 wants them beside the
+    devices that consume them.
+    """
+    found = [*(_sets(pool) if split else ()), *_devices(pool, split=split)]
+    return tuple(
+        {"driver": pool.driver, "pool": {"name": node}, "nodeName": node, **content} for content in found or [_empty()]
+    )
+
+
+def objects(pool: Pool, node: str, *, split: bool = True, generation: int = 1) -> tuple[Document, ...]:
+    """The slices as they are created the first time, without what only the server knows: the Node's uid."""
+    specs = specifications(pool, node, split=split)
+    return tuple(
+        {
+            "apiVersion": API_VERSION,
+            "kind": "ResourceSlice",
+            "metadata": {"generateName": generate_name(pool.driver, node, number)},
+            "spec": {**spec, "pool": {"name": node, "generation": generation, "resourceSliceCount": len(specs)}},
+        }
+        for number, spec in enumerate(specs)
+    )
+
+
+def generate_name(driver: str, node: str, number: int) -> str:
+    """The beginning of a slice's name, which keeps the slices of a pool in order."""
+    return f"{number:05x}-{driver}-{node}-"
+
+
+def _empty() -> Document:
+    return {"devices": []}
+
+
+def _sets(pool: Pool) -> Iterator[Document]:
+    for sets in _batches(pool.counters, MOST_SETS):
+        yield {"sharedCounters": [_set(each) for each in sets]}
+
+
+def _devices(pool: Pool, *, split: bool) -> Iterator[Document]:
+    """Devices that share counters are in one slice, as NVIDIA's driver has them; all others fill slices up.
+
+    Counters beside their devices cannot be in a second slice: there, of devices beyond one slice the last are left out.
+    """
+    sets = {each.name: each for each in pool.counters}
+    most = MOST_TIGHT if pool.tight else MOST_DEVICES
+    for consumed, run in _runs(pool.devices):
+        beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
+        for devices in islice(_batches(run, most), 1 if beside else None):
+            yield {**beside, "devices": [device_document(each) for each in devices]}
+
+
+def _runs(devices: Iterable[DraDevice]) -> list[tuple[tuple[str, ...], list[DraDevice]]]:
+    """The devices in order, by the counters that they take from; those of one set are together."""
+    runs: list[tuple[tuple[str, ...], list[DraDevice]]] = []
+    of_sets: dict[tuple[str, ...], list[DraDevice]] = {}
+    for consumed, run in groupby(devices, lambda device: tuple(each.counter_set for each in device.consumes)):
+        if consumed in of_sets:
+            of_sets[consumed] += run
+            continue
+        runs.append((consumed, list(run)))
+        if consumed:
+            of_sets[consumed] = runs[-1][1]
+    return runs
+
+
+def _batches(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, most)):
+        yield batch
+
+
+def _set(counters: CounterSet) -> Document:
+    return {"name": counters.name, "counters": _counters(counters.counters.items())}
+
+
+def _counters(items: Iterable[tuple[str, int]]) -> Document:
+    return {name: {"value": written(amount)} for name, amount in items}
+
+
+def device_document(device: DraDevice) -> Document:
+    """A device as a slice has it."""
+    found: Document = {
+        "name": device.name,
+        "attributes": {key: _value(each) for key, each in device.attributes.items()},
+    }
+    if device.capacity:
+        found["capacity"] = {key: _capacity(each) for key, each in device.capacity.items()}
+    if device.consumes:
+        found["consumesCounters"] = [_consumption(each) for each in device.consumes]
+    if device.taints:
+        found["taints"] = _taints(device.taints)
+    if device.shared:
+        found["allowMultipleAllocations"] = True
+    return found
+
+
+def _value(attribute: Attribute) -> Document:
+    return {attribute.kind.value: attribute.value}
+
+
+def _capacity(capacity: Capacity) -> Document:
+    found: Document = {"value": written(capacity.value)}
+    if policy := capacity.policy:
+        valid = {"min": written(policy.least), "max": written(policy.most), "step": written(policy.step)}
+        found["requestPolicy"] = {"default": written(policy.default), "validRange": valid}
+    return found
+
+
+def _consumption(consumption: Consumption) -> Document:
+    return {"counterSet": consumption.counter_set, "counters": _counters(consumption.counters.items())}
+
+
+def _taints(taints: Sequence[Taint]) -> list[Document]:
+    return [
+        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect} for each in taints
+    ]

@@ -1,0 +1,1 @@
+"""Devices found by path patterns."""

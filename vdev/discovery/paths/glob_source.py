@@ -1,0 +1,264 @@
+"""Devices found by path patterns: `pattern_walk` finds the paths, `grouping` forms devices of the usable ones."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...core.model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice
+from ...core.model.facts import facts
+from ...core.model.syntax import names, path_pattern
+from ...core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
+from ...errors import HostError
+from ...hostfs import FileInfo, HostRoot
+from ..dangerous_nodes import Danger
+from ..device_nodes import Numa, container_path, node_key, nodes_below
+from ..found import Candidate, Check, Found, Problems
+from ..numbering import Numbering
+from . import grouping
+from .grouping import Match, MatchGroup
+from .pattern_walk import MAX_LOOKS, MAX_MATCHES, Walk
+
+_NODES = (NodeKind.CHAR, NodeKind.BLOCK)
+
+
+def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
+    """The devices that the patterns form together."""
+    problems = Problems(entry)
+    scan = _Scan(source, host, problems)
+    matches = [scan.matches(item) for item in source.paths]
+    form = grouping.by_name if source.group_by is GroupBy.NAME else grouping.by_position
+    groups = form(source.paths, matches)
+    builder = _Builder(entry, source, host)
+    devices = tuple(builder.devices(groups, numbering))
+    used = {(place, match.path) for each in groups for place, match in enumerate(each.members) if match is not None}
+    for place, (item, found) in enumerate(zip(source.paths, matches, strict=True)):
+        alone = [match.path for match in found if (place, match.path) not in used]
+        if alone:
+            problems.warn(
+                f"{len(alone)} of {len(found)} matches of {item.path}",
+                f"are not used, the first is {alone[0]}: no matches of the other patterns belong to them",
+                "with limit, one match can serve several devices",
+            )
+    return Found(
+        devices=devices,
+        problems=problems.all(),
+        candidates=tuple(scan.candidates),
+        watch=frozenset({*scan.names, *scan.watched, *builder.watched}),
+        names={
+            directory: frozenset(wanted)
+            for directory, wanted in scan.names.items()
+            if directory not in scan.watched and directory not in builder.watched
+        },
+    )
+
+
+class _Scan:
+    """Finds what the patterns match and keeps what may be used."""
+
+    def __init__(self, source: GlobSource, host: HostRoot, problems: Problems) -> None:
+        self.watched: set[str] = set()  # directories of which every change counts
+        self.names: dict[str, set[str]] = {}  # directories of which changes of these names count
+        self._looks_left, self._matches_left = MAX_LOOKS, MAX_MATCHES
+        self.candidates: list[Candidate] = []
+        self._source = source
+        self._host = host
+        self._problems = problems
+        self._danger = Danger(host)
+
+    def matches(self, item: GlobPath) -> list[Match]:
+        """The usable matches of one pattern, in natural order."""
+        wanted = path_pattern.parse(item.path)
+        paths = self._walk(wanted)
+        if paths is None:
+            return []
+        if not paths and not item.optional:
+            self._problems.warn(f"glob {item.path}", "matches nothing on this node")
+        found = []
+        for path, verdict in _without_other_names([(path, self._judge(item, wanted, path)) for path in paths]):
+            if isinstance(verdict, Check):
+                self.candidates.append(Candidate(path, (verdict,)))
+                continue
+            self.candidates.append(Candidate(path, (Check(f"matches {item.path}", verdict.info.path, ok=True),)))
+            found.append(verdict)
+            if verdict.is_link:
+                self.watched.add(posixpath.dirname(verdict.info.path))
+        return found
+
+    def _walk(self, wanted: path_pattern.Pattern) -> list[str] | None:
+        walk = Walk(self._host, self._problems, looks_left=self._looks_left, matches_left=self._matches_left)
+        paths = walk.paths(wanted)
+        self._looks_left, self._matches_left = walk.looks_left, walk.matches_left
+        if paths is not None and walk.watched == {wanted.directory} and wanted.is_of_one_directory:
+            self.names.setdefault(wanted.directory, set()).add(wanted.components[-1])
+        else:
+            self.watched |= walk.watched
+        return paths
+
+    def _judge(self, item: GlobPath, wanted: path_pattern.Pattern, path: str) -> Match | Check:
+        """A usable match, or the condition that it does not meet."""
+        say = self._problems.error if wanted.is_literal else self._problems.warn
+        try:
+            info = self._host.info(path)
+        except HostError as broken:
+            self._problems.warn(path, "is left out", str(broken))
+            return Check("can be looked at", str(broken), ok=False)
+        if info is None:  # a link to nothing, or gone since the directory was read
+            return Check("exists", "", ok=False)
+        for excluded in self._source.exclude:
+            if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
+                return Check(f"is not excluded by {excluded}", info.path, ok=False)
+        kinds = item.kinds or (_NODES if item.type is PathType.DEVICE else tuple(NodeKind))
+        if info.kind not in kinds or not _can_be_handed_out(item.type, info):
+            if item.type is PathType.DEVICE and _is_surprising(wanted, info):
+                say(path, f"is not a device node ({_called(info.kind)})", _kind_hint(info.kind))
+            return Check(f"is {' or '.join(kinds)}", info.kind, ok=False)
+        danger = "" if self._source.allow_dangerous else self._danger.of(info)
+        if danger:
+            say(path, f"is not handed out because it {danger}", "allowDangerous: true permits it")
+            return Check("is not dangerous", danger, ok=False)
+        return Match(path, wanted.captures(path) or (), info)
+
+
+def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
+    """Of several names of one node the one that counts, its own before those of links: one node is one device."""
+    names_of: dict[str, str] = {}
+    matches = ((path, verdict) for path, verdict in verdicts if isinstance(verdict, Match))
+    for path, match in sorted(matches, key=lambda each: each[1].is_link):
+        names_of.setdefault(match.info.path, path)
+    for path, verdict in verdicts:
+        if isinstance(verdict, Match) and (name := names_of[verdict.info.path]) != path:
+            yield path, Check("is not another name of a match", name, ok=False)
+        else:
+            yield path, verdict
+
+
+def _can_be_handed_out(kind: PathType, info: FileInfo) -> bool:
+    """A runtime takes nodes and directories of them as devices, and everything as a mount."""
+    return kind is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
+
+
+def _is_surprising(wanted: path_pattern.Pattern, info: FileInfo) -> bool:
+    """Whether a person should hear of it: `/dev/input/*` is not meant to match the directory `by-id` in it."""
+    return not info.is_device and (wanted.is_literal or info.kind is not NodeKind.DIRECTORY)
+
+
+def _called(kind: NodeKind) -> str:
+    return "plain file" if kind is NodeKind.FILE else kind
+
+
+def _kind_hint(kind: NodeKind) -> str:
+    more = ", or kinds: [directory] for all nodes in it" if kind is NodeKind.DIRECTORY else ""
+    return f"use type: mount{more}"
+
+
+class _Builder:
+    """Makes devices of groups."""
+
+    def __init__(self, entry: EntrySpec, source: GlobSource, host: HostRoot) -> None:
+        self.watched: set[str] = set()
+        self._entry = entry
+        self._items = source.paths
+        self._host = host
+        self._numa = Numa(host)
+
+    def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
+        """One device per group that has the member which names it, in the order of the groups."""
+        named = list(self._named(groups))
+        indices = numbering.assign(device_id for device_id, _ in named)
+        for index, (device_id, each) in zip(indices, named, strict=True):
+            yield self._device(device_id, index, each)
+
+    def _named(self, groups: Sequence[MatchGroup]) -> Iterator[tuple[str, MatchGroup]]:
+        """Ids depend on the naming member alone, so that optional members and other devices may come and go."""
+        uses: dict[str, int] = {}
+        taken: set[str] = set()
+        for each in groups:
+            first = each.identity(self._items)
+            if first is None and any(not item.optional for item in self._items):
+                continue
+            identity = "-".join(each.key) if first is None else _identity(*first)
+            use = uses[identity] = uses.get(identity, -1) + 1
+            device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
+            if device_id in taken:  # a file that is called like the second use of another
+                device_id = names.device_id(self._entry.name, f"{identity}:{use}")
+            taken.add(device_id)
+            yield device_id, each
+
+    def _device(self, device_id: str, index: int, members: MatchGroup) -> RawDevice:
+        pairs = [(item, match) for item, match in zip(self._items, members.members, strict=True) if match is not None]
+        numa = {node for _, match in pairs if (node := self._numa.of_node(match.info)) is not None}
+        bare = RawDevice(
+            id=device_id,
+            entry=self._entry.name,
+            index=index,
+            numa=tuple(sorted(numa)),
+            attributes=_attributes(pairs[0][1]),
+            paths=tuple(match.path for _, match in pairs),
+            health=self._health(members),
+        )
+        nodes: list[DeviceNode] = []
+        mounts: list[Mount] = []
+        keys: list[tuple[GlobPath, str]] = []
+        lacking = ""
+        for item, match in pairs:
+            own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
+            values = facts(bare, self._entry.resource) | own | {"path": match.path}
+            inside = container_path(item.container_path, match.path, values)
+            if match.info.is_device:
+                keys.append((item, node_key(match.info)))
+            if item.type is PathType.MOUNT:
+                mounts.append(Mount(match.path, inside, item.read_only))
+            elif match.info.kind is NodeKind.DIRECTORY:
+                self.watched.add(match.info.path)
+                below, reason = self._below(match.info.path)
+                keys += [(item, node_key(info)) for _, info in below]
+                nodes += [
+                    DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions)
+                    for path, info in below
+                ]
+                lacking = lacking or ("" if item.optional else reason)
+            else:
+                nodes.append(DeviceNode(match.info.path, inside, item.permissions))
+        if not (nodes or mounts):  # of optional directories alone
+            lacking = lacking or "none of its directories has a device node"
+        health = Health(healthy=False, reason=lacking) if lacking and bare.health.healthy else bare.health
+        owns, uses = self._claims(keys)
+        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
+
+    def _claims(self, keys: Sequence[tuple[GlobPath, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The nodes that a device is, and others that it has for itself: neither optional ones nor those with a limit.
+
+        It is what matched the first of these patterns.
+        """
+        alone = [item for item in self._items if not item.optional and item.limit == 1]
+        owns = tuple(dict.fromkeys(key for item, key in keys if item in alone[:1]))
+        return owns, tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
+
+    def _below(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
+        """The device nodes in a directory, and what is wrong when there are none."""
+        try:
+            below = list(nodes_below(self._host, directory))
+        except HostError as broken:
+            return [], str(broken)
+        return below, "" if below else f"{directory} has no device node"
+
+    def _health(self, members: MatchGroup) -> Health:
+        missing = members.missing(self._items)
+        if not missing:
+            return HEALTHY
+        return Health(healthy=False, reason=f"nothing matches {missing[0].path} for {'-'.join(members.key)}")
+
+
+def _identity(item: GlobPath, match: Match) -> str:
+    """What the device is named after: its path below the last directory that the pattern names without wildcards."""
+    directory = path_pattern.parse(item.path).directory
+    return match.path.removeprefix(directory).strip("/") or match.path.strip("/")
+
+
+def _attributes(match: Match) -> dict[str, str]:
+    """Facts for templates: the name found, the name of the node behind a link, and what the wildcards stood for."""
+    return {
+        "base": posixpath.basename(match.path),
+        "target": posixpath.basename(match.info.path),
+        "match": "-".join(match.captures),
+    }

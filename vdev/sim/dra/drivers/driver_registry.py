@@ -1,0 +1,201 @@
+"""The DRA drivers of the node: which instances are registered, which one is called, and when their slices go.
+
+Several instances of a driver may be registered, with different endpoints; the newest that is connected is called. A
+driver's slices are deleted 30 s after its last connection went, those of all drivers when the kubelet starts.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from ...journal import DriverGone, DriverRegistered, Journal, SlicesDeleted
+from ...kubelet_clock import Clock
+from ...timings import Timings
+from ..api_objects import SLICE, ApiObjectError, ApiObjects
+from . import answer_lint
+from .device_health import DeviceHealth
+from .driver_client import SERVICES, CallError, DriverClient
+from .plugin_watcher import RegistrationRefusedError
+
+WIPE_SECONDS = 30.0
+HEALTH_PAUSE_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """One registered instance of a driver."""
+
+    endpoint: str
+    service: str
+    connected: bool
+
+
+class DriverRegistry:
+    """Registered drivers by name. `changed` is called when the health of devices may have changed."""
+
+    def __init__(
+        self,
+        objects: ApiObjects,
+        node: str,
+        *,
+        clock: Clock,
+        timings: Timings,
+        journal: Journal,
+        health: DeviceHealth,
+        spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
+        changed: Callable[[], None],
+    ) -> None:
+        self._objects = objects
+        self._node = node
+        self._clock = clock
+        self._timings = timings
+        self._journal = journal
+        self._health = health
+        self._spawn = spawn
+        self._changed = changed
+        self._clients: dict[str, list[DriverClient]] = {}
+        self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
+        self._wipes: dict[str, Callable[[], None]] = {}
+
+    # --- registration -----------------------------------------------------------------------------------------------
+
+    def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
+        """Check the services of a driver. Raises RegistrationRefusedError."""
+        self._journal.find(answer_lint.registration(name, endpoint, versions))
+        self._service(name, endpoint, versions)
+
+    async def register(self, name: str, endpoint: str, versions: list[str]) -> None:
+        """Take an instance and connect to it. Raises RegistrationRefusedError."""
+        instances = self._clients.setdefault(name, [])
+        if any(each.endpoint == endpoint for each in instances):
+            raise RegistrationRefusedError(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
+        service = self._service(name, endpoint, versions)
+        client = DriverClient(name, endpoint, service, timings=self._timings, journal=self._journal)
+        instances.append(client)
+        self._tasks[client] = [
+            self._spawn(client.follow(self._connection), f"connection to {name}"),
+            self._spawn(self._listen(client), f"health of {name}"),
+        ]
+        self._journal.metrics.registrations[name] += 1
+        self._journal.note(DriverRegistered(name, endpoint, service))
+
+    async def deregister(self, name: str, endpoint: str) -> None:
+        """Let an instance go, whose registration socket is gone."""
+        for client in [each for each in self._clients.get(name, []) if each.endpoint == endpoint]:
+            self._clients[name].remove(client)
+            for task in self._tasks.pop(client):
+                task.cancel()
+            was, client.connected = client.connected, False
+            await client.close()
+            self._journal.note(DriverGone(name, endpoint, "its registration socket is gone"))
+            if was:
+                self._lost(name)
+
+    def get(self, driver: str) -> DriverClient:
+        """The instance to call. Raises CallError with the kubelet's text."""
+        if not driver:
+            raise CallError("DRA driver name is empty")
+        instances = self._clients.get(driver)
+        if not instances:
+            raise CallError(f"DRA driver {driver} is not registered")
+        return next((each for each in reversed(instances) if each.connected), instances[-1])
+
+    def instances(self, driver: str) -> list[DriverStatus]:
+        """The registered instances, oldest first."""
+        return [DriverStatus(each.endpoint, each.service, each.connected) for each in self._clients.get(driver, [])]
+
+    def names(self) -> list[str]:
+        """The drivers of which at least one instance is registered."""
+        return sorted(name for name, instances in self._clients.items() if instances)
+
+    async def close(self) -> None:
+        """Drop every connection at once, and forget what is due."""
+        for cancel in self._wipes.values():
+            cancel()
+        await asyncio.gather(*(client.close() for instances in self._clients.values() for client in instances))
+
+    def _service(self, name: str, endpoint: str, versions: list[str]) -> str:
+        where = f"invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}"
+        if not versions:
+            raise RegistrationRefusedError(f"{where}: empty list of supported gRPC services (aka supported versions)")
+        for each in versions:
+            if each in SERVICES:
+                return each
+        raise RegistrationRefusedError(
+            f"{where}: none of services supported by the plugin ({_go_list(versions)}) are supported by the kubelet "
+            f"({_go_list(list(SERVICES))})"
+        )
+
+    # --- connections and slices -------------------------------------------------------------------------------------
+
+    def _connection(self, client: DriverClient) -> None:
+        """A connection came or went."""
+        if client.connected:
+            if cancel := self._wipes.pop(client.driver, None):
+                cancel()
+        else:
+            self._journal.note(DriverGone(client.driver, client.endpoint, "its connection ended"))
+            self._lost(client.driver)
+        self._changed()
+
+    def _lost(self, driver: str) -> None:
+        """Delete the driver's slices after a while if it has no connection any more."""
+        if driver in self._wipes or any(each.connected for each in self._clients.get(driver, [])):
+            return
+
+        def due() -> None:
+            self._wipes.pop(driver, None)
+            self._spawn(self.wipe(driver, "its last connection went 30 s ago"), f"wipe slices of {driver}")
+
+        self._wipes[driver] = self._clock.after(WIPE_SECONDS, due)
+
+    async def wipe(self, driver: str, why: str) -> None:
+        """Delete the slices of the node, of one driver or (empty) of all; tries again until it works."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                count = await self._wipe(driver)
+            except ApiObjectError:
+                over = asyncio.Event()
+                self._clock.after(pause, over.set)
+                await over.wait()
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            if count:
+                self._journal.note(SlicesDeleted(driver, count, why))
+            return
+
+    async def _wipe(self, driver: str) -> int:
+        names = [
+            each["metadata"]["name"]
+            for each in await self._objects.list(SLICE)
+            if each["spec"].get("nodeName") == self._node and driver in ("", each["spec"].get("driver"))
+        ]
+        for name in names:
+            await self._objects.delete(SLICE, name)
+        return len(names)
+
+    # --- health -----------------------------------------------------------------------------------------------------
+
+    async def _listen(self, client: DriverClient) -> None:
+        """Keep a health stream open to every instance, whether it offers the service or not, as 1.36 does."""
+        while True:
+            try:
+                async for message in client.health():
+                    longest = self._health.heard(client.driver, message.devices)
+                    self._journal.find(answer_lint.health(client.driver, message))
+                    self._clock.after(longest + 0.001, self._changed)
+                    self._changed()
+            except CallError as error:
+                self._journal.find(answer_lint.health_ended(client.driver, str(error)))
+            self._health.clear(client.driver)
+            self._changed()
+            over = asyncio.Event()
+            self._clock.after(HEALTH_PAUSE_SECONDS, over.set)
+            await over.wait()
+
+
+def _go_list(names: list[str]) -> str:
+    return "[" + " ".join(f'"{name}"' for name in names) + "]"

@@ -1,0 +1,203 @@
+"""The kubelet's plugin watcher: it finds registration sockets below plugins_registry and registers who answers there.
+
+It looks each second by the kubelet's clock, unregisters first, then registers, and tries failures again with growing
+pauses. A socket that was made anew at its old path is another plugin. The watcher calls the plugin, never the reverse.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import grpc
+import grpc.aio
+
+from ....pb import pluginregistration_v1_pb2 as api
+from ....pb import pluginregistration_v1_pb2_grpc as api_grpc
+from ...go_errors import go_text
+from ...journal import DriverRefused, Journal
+from ...kubelet_clock import Clock
+from ...lint import SUN_PATH_LIMIT
+from ...timings import Timings
+
+PERIOD_SECONDS = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
+DRA = "DRAPlugin"
+_Stamp: TypeAlias = tuple[int, int, int]
+
+
+class RegistrationRefusedError(Exception):
+    """A plugin is refused; the text is the kubelet's."""
+
+
+class Handler(Protocol):
+    """Who takes the plugins of a type. Both checks raise RegistrationRefusedError."""
+
+    def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
+        """Check what a plugin says of itself."""
+
+    async def register(self, name: str, endpoint: str, versions: list[str]) -> None:
+        """Take a plugin."""
+
+    async def deregister(self, name: str, endpoint: str) -> None:
+        """Let a plugin go."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    stamp: _Stamp
+    name: str
+    endpoint: str
+
+
+class PluginWatcher:
+    """Keeps registered plugins in step with the sockets of a directory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        handler: Handler,
+        *,
+        clock: Clock,
+        timings: Timings,
+        journal: Journal,
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+    ) -> None:
+        self._directory = directory
+        self._handler = handler
+        self._clock = clock
+        self._timings = timings
+        self._journal = journal
+        self._spawn = spawn
+        self._registered: dict[Path, _Instance] = {}
+        self._busy: set[Path] = set()
+        self._pauses: dict[Path, tuple[_Stamp, float, float]] = {}  # of whom, how long, until when
+        self._look = asyncio.Event()
+        self._stop_ticking: Callable[[], None] | None = None
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        self._stop_ticking = self._clock.every(PERIOD_SECONDS, self._look.set)
+        try:
+            while True:
+                await self._reconcile()
+                await self._look.wait()
+                self._look.clear()
+        finally:
+            self._stop_ticking()
+
+    async def _reconcile(self) -> None:
+        found = await asyncio.to_thread(_sockets, self._directory)
+        for path, instance in list(self._registered.items()):
+            if found.get(path) != instance.stamp and path not in self._busy:  # one operation on a path at a time
+                del self._registered[path]
+                await self._handler.deregister(instance.name, instance.endpoint)
+        for path, stamp in found.items():
+            pause = self._pauses.get(path)
+            waits = pause is not None and pause[0] == stamp and self._clock.now() < pause[2]
+            if path not in self._registered and path not in self._busy and not waits:
+                self._busy.add(path)
+                self._spawn(self._try(path, stamp), f"register plugin {path.name}")
+
+    async def _try(self, path: Path, stamp: _Stamp) -> None:
+        try:
+            await self._register(path, stamp)
+            self._pauses.pop(path, None)
+        except RegistrationRefusedError as error:
+            before = self._pauses.get(path)
+            seconds = min(before[1] * 2, _LONGEST_PAUSE) if before and before[0] == stamp else _FIRST_PAUSE
+            self._pauses[path] = stamp, seconds, self._clock.now() + seconds
+            self._journal.note(DriverRefused(str(path), str(error)))
+        finally:
+            self._busy.discard(path)
+
+    async def _register(self, path: Path, stamp: _Stamp) -> None:
+        """Call the plugin and take it. Raises RegistrationRefusedError."""
+        channel = grpc.aio.insecure_channel(
+            f"unix:{path}", options=[("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)]
+        )
+        async with channel:
+            await self._dial(channel, path)
+            stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(channel)
+            try:
+                info = await stub.GetInfo(api.InfoRequest(), timeout=self._timings.get_info)
+            except grpc.aio.AioRpcError as error:
+                raise RegistrationRefusedError(
+                    "RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket "
+                    f"{path}, err: {go_text(error)}"
+                ) from None
+            await self._take(stub, path, stamp, info)
+
+    async def _dial(self, channel: grpc.aio.Channel, path: Path) -> None:
+        try:
+            async with asyncio.timeout(self._timings.dial):
+                if len(os.fsencode(path)) > SUN_PATH_LIMIT:
+                    await asyncio.Event().wait()  # gRPC would wait for a change of this channel for ever
+                await channel.channel_ready()
+        except TimeoutError:
+            raise RegistrationRefusedError(
+                f"RegisterPlugin error -- dial failed at socket {path}, err: failed to dial socket {path}, "
+                "err: context deadline exceeded"
+            ) from None
+
+    async def _take(
+        self, stub: "api_grpc.RegistrationAsyncStub", path: Path, stamp: _Stamp, info: api.PluginInfo
+    ) -> None:
+        if info.type != DRA:
+            text = f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
+            await self._notify(stub, path, text)
+            raise RegistrationRefusedError(text)
+        endpoint = info.endpoint or str(path)
+        versions = list(info.supported_versions)
+        try:
+            self._handler.validate(info.name, endpoint, versions)
+        except RegistrationRefusedError as error:
+            text = f"RegisterPlugin error -- plugin validation failed with err: {error}"
+            await self._notify(stub, path, text)
+            raise RegistrationRefusedError(text) from None
+        self._registered[path] = _Instance(stamp, info.name, endpoint)  # even if what follows fails, as in the kubelet
+        try:
+            await self._handler.register(info.name, endpoint, versions)
+        except RegistrationRefusedError as error:
+            self._registered[path] = _Instance(stamp, "", "")  # not tried again before the socket is made anew
+            text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
+            self._journal.note(DriverRefused(str(path), text))
+            await self._notify(stub, path, text)
+            return
+        try:
+            await self._notify(stub, path, "")
+        except RegistrationRefusedError:
+            self._registered.pop(path, None)
+            await self._handler.deregister(info.name, endpoint)
+            raise
+
+    async def _notify(self, stub: "api_grpc.RegistrationAsyncStub", path: Path, problem: str) -> None:
+        status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
+        try:
+            await stub.NotifyRegistrationStatus(status, timeout=self._timings.notify)
+        except grpc.aio.AioRpcError as error:
+            raise RegistrationRefusedError(
+                f"RegisterPlugin error -- failed to send {'error' if problem else 'registration status'} at socket "
+                f"{path}, err: {go_text(error)}"
+            ) from None
+
+
+def _sockets(directory: Path) -> dict[Path, _Stamp]:
+    """The sockets below a directory, and which file each is. Blocks."""
+    found: dict[Path, _Stamp] = {}
+    for here, directories, names in os.walk(directory):
+        directories[:] = [name for name in directories if not name.startswith(".")]
+        for name in names:
+            if name.startswith("."):
+                continue
+            path = Path(here) / name
+            try:
+                seen = path.lstat()
+            except FileNotFoundError:
+                continue
+            if stat.S_ISSOCK(seen.st_mode):
+                found[path] = seen.st_dev, seen.st_ino, seen.st_mtime_ns
+    return found

@@ -1,0 +1,247 @@
+"""What a cluster does around the kubelet: the controller that makes claims from templates, and the scheduler.
+
+The scheduler allocates a pod's claims, the hidden one of its extended resources too, and reserves them for the pod.
+Both undo that when a pod has ended or is gone.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from ...journal import ClaimChanged, Journal
+from ...lint import Finding
+from ...objects.pods import ContainerClaim, Kind, PodSpec
+from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
+from . import selectors, slice_lint
+from .allocator import Allocator, UnschedulableError, in_use
+from .pools import gather
+
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+_ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+_MOST_USERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedClaim:
+    """The claim behind a pod's extended resources: `mappings` are container, resource and request."""
+
+    name: str
+    mappings: tuple[tuple[str, str, str], ...]
+
+    def uses(self, container: str) -> list[ContainerClaim]:
+        """What one container uses of it."""
+        return [ContainerClaim("", self.name, request) for name, _, request in self.mappings if name == container]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A pod that has all its claims: their names by the name in the pod, and the extended resources' one."""
+
+    claims: Mapping[str, str]
+    extended: ExtendedClaim | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The claims' names."""
+        return (*self.claims.values(), *([self.extended.name] if self.extended else []))
+
+
+class Cluster:
+    """The controllers and the scheduler, for one node."""
+
+    def __init__(self, objects: ApiObjects, node: str, journal: Journal) -> None:
+        self._objects = objects
+        self._node = node
+        self._journal = journal
+        self._lock = asyncio.Lock()
+
+    async def claims(self, pod: PodSpec) -> dict[str, str]:
+        """A pod's claims by the name in the pod; those of templates are made. Raises UnschedulableError."""
+        found = {}
+        existing = {_for(each, pod): each["metadata"]["name"] for each in await self._objects.list(CLAIM)}
+        for claim in pod.claims:
+            name = claim.claim or existing.get(claim.name) or await self._from_template(pod, claim.name, claim.template)
+            found[claim.name] = name
+        return found
+
+    async def _from_template(self, pod: PodSpec, name: str, template_name: str) -> str:
+        template = await self._objects.get(TEMPLATE, template_name, pod.namespace)
+        if template is None:
+            raise UnschedulableError(
+                f'failed to create ResourceClaim: resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            )
+        meta = dict(template["spec"].get("metadata") or {})
+        meta["annotations"] = {**(meta.get("annotations") or {}), "resource.kubernetes.io/pod-claim-name": name}
+        return await self._create(pod, f"{pod.name}-{name}-", meta, template["spec"]["spec"])
+
+    async def _create(self, pod: PodSpec, prefix: str, meta: Mapping[str, Any], spec: Document) -> str:
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        metadata = {**meta, "generateName": prefix, "namespace": pod.namespace, "ownerReferences": [owner]}
+        document = {"apiVersion": "resource.k8s.io/v1", "kind": CLAIM, "metadata": metadata, "spec": spec}
+        return str((await self._objects.create(CLAIM, document))["metadata"]["name"])
+
+    async def concerns(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> bool:
+        """Whether a pod has claims, or asks for an extended resource that a DeviceClass has and no device plugin."""
+        return bool(pod.claims or await self.served(pod, allocatable))
+
+    async def served(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> set[str]:
+        """The extended resources of a pod that claims would serve."""
+        return {resource for _, resource, *_ in self._extended(pod, await self._classes(), allocatable)}
+
+    async def schedule(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> Bound:
+        """Give the pod its claims, allocated and reserved. Raises UnschedulableError with the scheduler's text."""
+        async with self._lock:
+            names = await self.claims(pod)
+            classes = await self._classes()
+            asked = self._extended(pod, classes, allocatable)
+            found = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]
+            unallocated = [each for each in found if not _allocation(each)]
+            hidden = await self._allocate(unallocated, classes, pod, asked)
+            extended = None if hidden is None else await self._extended_claim(pod, asked, hidden)
+            for name in dict.fromkeys(names.values()):
+                await self._objects.edit(CLAIM, name, pod.namespace, lambda claim: _reserve(claim, pod))
+            return Bound(names, extended)
+
+    async def _claim(self, pod: PodSpec, name: str) -> Document:
+        claim = await self._objects.get(CLAIM, name, pod.namespace)
+        if claim is None:
+            raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
+        if claim["metadata"].get("deletionTimestamp"):
+            raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
+        users = (claim.get("status") or {}).get("reservedFor") or []
+        if len(users) >= _MOST_USERS and all(each["uid"] != pod.uid for each in users):
+            raise UnschedulableError(f"resourceclaim {name} in use")
+        return claim
+
+    async def _allocate(
+        self,
+        claims: list[Document],
+        classes: Mapping[str, Document],
+        pod: PodSpec,
+        asked: list[tuple[str, str, str, str, int]],
+    ) -> dict[str, Any] | None:
+        """Allocate claims and the hidden one of extended resources, all or none; returns the latter's allocation."""
+        hidden = [_hidden(pod, asked)] if asked else []
+        if not claims and not hidden:
+            return None
+        slices = await self._objects.list(SLICE)
+        pools = gather(slices, self._node, {"kubernetes.io/hostname": self._node})
+        used = in_use(await self._objects.list(CLAIM), pools)
+        admins = {
+            each["metadata"]["name"]
+            for each in await self._objects.list(NAMESPACE)
+            if (each["metadata"].get("labels") or {}).get(_ADMIN_LABEL) == "true"
+        }
+        allocator = Allocator(pools, classes, used, matches=selectors.matches, admin=admins.__contains__)
+        allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
+        for claim, allocation in zip(claims, allocations, strict=False):
+            meta = claim["metadata"]
+            await self._objects.edit(CLAIM, meta["name"], meta["namespace"], _allocation_of(allocation))
+            self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "allocated", _devices(allocation)))
+        return allocations[-1] if hidden else None
+
+    # --- extended resources -----------------------------------------------------------------------------------------
+
+    def _extended(
+        self, pod: PodSpec, classes: Mapping[str, Document], allocatable: Mapping[str, Decimal]
+    ) -> list[tuple[str, str, str, str, int]]:
+        """What is served by DRA of a pod's limits: container, resource, request, class, count."""
+        by_resource: dict[str, str] = {}
+        for name, each in sorted(classes.items(), key=lambda row: str(row[1]["metadata"].get("creationTimestamp", ""))):
+            by_resource[f"{_IMPLICIT}{name}"] = name
+            if resource := (each.get("spec") or {}).get("extendedResourceName"):
+                by_resource[resource] = name  # the newer wins
+        found = []
+        inits = [c for c in pod.containers if c.kind is not Kind.APP]
+        apps = [c for c in pod.containers if c.kind is Kind.APP]
+        for number, container in enumerate([*inits, *apps]):
+            for index, resource in enumerate(sorted(r for r in container.limits if "/" in r)):
+                count = container.limits[resource]
+                if count and resource in by_resource and not allocatable.get(resource):
+                    request = f"container-{number}-request-{index}"
+                    found.append((container.name, resource, request, by_resource[resource], count))
+        return found
+
+    async def _extended_claim(
+        self, pod: PodSpec, asked: list[tuple[str, str, str, str, int]], allocation: dict[str, Any]
+    ) -> ExtendedClaim:
+        meta = {"annotations": {_EXTENDED: "true"}}
+        name = await self._create(pod, f"{pod.name}-extended-resources-", meta, _hidden(pod, asked)["spec"])
+        await self._objects.edit(CLAIM, name, pod.namespace, _allocation_of(allocation))
+        await self._objects.edit(CLAIM, name, pod.namespace, lambda claim: _reserve(claim, pod))
+        self._journal.note(ClaimChanged(f"{pod.namespace}/{name}", "allocated", _devices(allocation)))
+        return ExtendedClaim(name, tuple((container, resource, request) for container, resource, request, *_ in asked))
+
+    async def _classes(self) -> dict[str, Document]:
+        return {each["metadata"]["name"]: each for each in await self._objects.list(CLASS)}
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def release(self, pod: PodSpec) -> None:
+        """Give back what a pod had that has ended: its own claims go, others are free when nobody uses them."""
+        for claim in await self._objects.list(CLAIM):
+            meta = claim["metadata"]
+            users = (claim.get("status") or {}).get("reservedFor") or []
+            if any(each.get("uid") == pod.uid for each in meta.get("ownerReferences") or []):
+                await self._objects.delete(CLAIM, meta["name"], meta["namespace"])
+            elif any(each["uid"] == pod.uid for each in users):
+                await self._objects.edit(CLAIM, meta["name"], meta["namespace"], lambda each: _release(each, pod))
+            else:
+                continue
+            self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
+
+    async def look(self) -> list[Finding]:
+        """Report mistakes in slices; returns what is one only if it stays so."""
+        slices = await self._objects.list(SLICE)
+        self._journal.find(slice_lint.slices(slices))
+        return list(slice_lint.lasting(slices))
+
+
+def _for(claim: Document, pod: PodSpec) -> str:
+    """The name in the pod of a claim that was made for it, empty for others."""
+    meta = claim["metadata"]
+    if any(each.get("uid") == pod.uid for each in meta.get("ownerReferences") or []):
+        return str((meta.get("annotations") or {}).get("resource.kubernetes.io/pod-claim-name", ""))
+    return ""
+
+
+def _hidden(pod: PodSpec, asked: list[tuple[str, str, str, str, int]]) -> dict[str, Any]:
+    requests = [
+        {"name": request, "exactly": {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}}
+        for _, _, request, name, count in asked
+    ]
+    meta = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
+    return {"metadata": meta, "spec": {"devices": {"requests": requests}}}
+
+
+def _allocation(claim: Document) -> Any:
+    return (claim.get("status") or {}).get("allocation")
+
+
+def _allocation_of(allocation: Document) -> Callable[[dict[str, Any]], None]:
+    """What gives a claim this allocation."""
+
+    def give(claim: dict[str, Any]) -> None:
+        claim.setdefault("status", {})["allocation"] = allocation
+
+    return give
+
+
+def _reserve(claim: dict[str, Any], pod: PodSpec) -> None:
+    users = claim.setdefault("status", {}).setdefault("reservedFor", [])
+    if all(each["uid"] != pod.uid for each in users):
+        users.append({"resource": "pods", "name": pod.name, "uid": pod.uid})
+
+
+def _release(claim: dict[str, Any], pod: PodSpec) -> None:
+    status = claim.setdefault("status", {})
+    status["reservedFor"] = [each for each in status.get("reservedFor") or [] if each["uid"] != pod.uid]
+    if not status["reservedFor"]:
+        claim["status"] = {}
+
+
+def _devices(allocation: Document) -> tuple[str, ...]:
+    return tuple(f"{r['driver']}/{r['pool']}/{r['device']}" for r in allocation["devices"]["results"])

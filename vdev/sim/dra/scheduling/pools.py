@@ -1,0 +1,141 @@
+"""Pools of devices as the allocator sees them: slices of the newest generation, put together and judged. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from ...objects.pod_manifest import quantity
+
+Document: TypeAlias = Mapping[str, Any]
+DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One device of a pool. `document` is its entry in the slice."""
+
+    driver: str
+    pool: str
+    name: str
+    document: Document
+
+    @property
+    def id(self) -> DeviceId:
+        """Driver, pool and device name."""
+        return self.driver, self.pool, self.name
+
+    @property
+    def shared(self) -> bool:
+        """Whether it can be in several claims."""
+        return bool(self.document.get("allowMultipleAllocations"))
+
+    def attribute(self, name: str) -> Any:
+        """The value of an attribute by its full name (`domain/name`), with its type; None if there is none."""
+        attributes = self.document.get("attributes") or {}
+        domain, _, bare = name.rpartition("/")
+        found = attributes.get(name) or (attributes.get(bare) if domain == self.driver else None)
+        return None if found is None else next(iter(found.items()))
+
+    def capacity(self) -> dict[str, Document]:
+        """Capacities by their full names."""
+        found = self.document.get("capacity") or {}
+        return {(name if "/" in name else f"{self.driver}/{name}"): value for name, value in found.items()}
+
+
+@dataclass(slots=True)
+class Pool:
+    """One pool at its newest generation. `problem` says why nothing is allocated from it, empty if all is well."""
+
+    driver: str
+    name: str
+    generation: int
+    expected: int
+    slices: list[Document] = field(default_factory=list)
+    offers: list[Offer] = field(default_factory=list)
+    counters: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    problem: str = ""
+    binding: bool = False
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether slices are missing, or there are too many."""
+        return len(self.slices) != self.expected
+
+
+def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
+    """The pools that a node can use, in the order in which the allocator tries them."""
+    pools: dict[tuple[str, str], Pool] = {}
+    for each in sorted(slices, key=lambda document: str(document["metadata"].get("name", ""))):
+        spec = each["spec"]
+        driver, name, generation = spec["driver"], spec["pool"]["name"], int(spec["pool"].get("generation", 0))
+        pool = pools.get((driver, name))
+        if pool is None or generation > pool.generation:
+            pool = Pool(driver, name, generation, int(spec["pool"]["resourceSliceCount"]))
+            pools[driver, name] = pool
+        if generation == pool.generation:
+            pool.slices.append(each)
+    found = [pool for pool in pools.values() if any(_reaches(s["spec"], node, labels) for s in pool.slices)]
+    for pool in found:
+        _fill(pool, node, labels)
+    return sorted(found, key=lambda pool: (pool.binding, pool.driver, pool.name))
+
+
+def _reaches(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
+    """Whether devices of a slice, or of one of its devices that says so itself, can be used on a node."""
+    if spec.get("nodeName"):
+        return bool(spec["nodeName"] == node)
+    if spec.get("nodeSelector"):
+        return _selects(spec["nodeSelector"], node, labels)
+    return bool(spec.get("allNodes") or spec.get("perDeviceNodeSelection"))
+
+
+def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
+    """Whether a node selector selects the node."""
+
+    def holds(rule: Document, values: Mapping[str, str]) -> bool:
+        value, wanted = values.get(rule["key"]), rule.get("values") or []
+        match rule["operator"]:
+            case "In":
+                return value in wanted
+            case "NotIn":
+                return value not in wanted
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case _:
+                return False  # Gt and Lt are not used for devices
+
+    return any(
+        all(holds(rule, labels) for rule in term.get("matchExpressions") or [])
+        and all(holds(rule, {"metadata.name": node}) for rule in term.get("matchFields") or [])
+        for term in selector.get("nodeSelectorTerms") or []
+    )
+
+
+def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
+    """Put devices and counters of the slices together, and judge them."""
+    names: set[str] = set()
+    sets: set[str] = set()
+    for counters in (each for s in pool.slices for each in s["spec"].get("sharedCounters") or []):
+        if counters["name"] in sets:
+            pool.problem = f"the counter set {counters['name']} is there twice"
+        sets.add(counters["name"])
+        for counter, value in (counters.get("counters") or {}).items():
+            pool.counters[counters["name"], counter] = quantity(value["value"], counter)
+    for spec, device in ((s["spec"], each) for s in pool.slices for each in s["spec"].get("devices") or []):
+        if device["name"] in names:
+            pool.problem = f"device {device['name']} is there twice"
+        names.add(device["name"])
+        if unknown := sorted(_consumed(device) - pool.counters.keys()):
+            pool.problem = f"device {device['name']} consumes {'/'.join(unknown[0])}, which is unknown"
+        if _reaches(device if spec.get("perDeviceNodeSelection") else spec, node, labels):
+            pool.offers.append(Offer(pool.driver, pool.name, device["name"], device))
+        pool.binding |= bool(device.get("bindingConditions"))
+
+
+def _consumed(device: Document) -> set[tuple[str, str]]:
+    """The counters that a device consumes, by set and name."""
+    uses = device.get("consumesCounters") or []
+    return {(use["counterSet"], counter) for use in uses for counter in use.get("counters") or {}}

@@ -1,0 +1,258 @@
+"""Rules for ResourceSlices: what the API server would refuse, and what makes the scheduler pass over a pool. Pure."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from ...lint import Finding, Severity
+from ...objects.pod_manifest import ManifestError, quantity
+from .selectors import is_semver
+
+Document: TypeAlias = Mapping[str, Any]
+MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
+_MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
+_MOST_ENTRIES, _MOST_TAINTS, _MOST_VALUES, _LONGEST = 32, 16, 10, 64
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
+_LABEL_KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?")
+_KINDS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version": str}
+_NODES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+
+
+def slices(found: Iterable[Document]) -> Iterator[Finding]:
+    """Of all slices of the cluster: each for itself, and the pools that they make up."""
+    pools: dict[tuple[str, str], list[Document]] = defaultdict(list)
+    for each in found:
+        spec = each["spec"]
+        name = f"slice {each['metadata'].get('name', '')}"
+        yield from _slice(str(spec.get("driver", "")), spec, name)
+        pools[spec["driver"], spec["pool"]["name"]].append(each)
+    for (driver, name), members in sorted(pools.items()):
+        yield from _pool(driver, name, members)
+
+
+def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
+    if not _SUBDOMAIN.fullmatch(driver) or len(driver) > 63:  # noqa: PLR2004  # the API's limit
+        yield _error(
+            "slice-name", driver, f"{where}: driver {driver!r} is not a DNS subdomain of at most 63 characters"
+        )
+    pool = str(spec["pool"].get("name", ""))
+    if len(pool) > 253 or not all(map(_SUBDOMAIN.fullmatch, pool.split("/"))):  # noqa: PLR2004  # the API's limit
+        yield _error("slice-name", driver, f"{where}: pool {pool!r}: expected DNS subdomains, with '/' between them")
+    if int(spec["pool"].get("generation", 0)) < 0 or int(spec["pool"].get("resourceSliceCount", 0)) < 1:
+        yield _error(
+            "pool-numbers", driver, f"{where}: generation {spec['pool']}: it is 0 or more, the count 1 or more"
+        )
+    if sum(key in spec for key in _NODES) != 1 or not all(spec[key] for key in _NODES if key in spec):
+        yield _error("slice-node", driver, f"{where}: exactly one of {', '.join(_NODES)} has to be there")
+    devices: Sequence[Document] = spec.get("devices") or []
+    sets: Sequence[Document] = spec.get("sharedCounters") or []
+    special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    most = MOST_SPECIAL_DEVICES if special else MOST_DEVICES
+    if len(devices) > most:
+        why = " of which some have taints or consume counters" if special else ""
+        yield _error("slice-too-long", driver, f"{where}: {len(devices)} devices{why}; at most {most} are allowed")
+    if devices and sets:
+        text = "devices and sharedCounters exclude each other since 1.35; put the counters into a slice of their own"
+        yield _error("slice-mixed", driver, f"{where}: {text}")
+    if len(sets) > _MOST_SETS:
+        yield _error("counter-sets", driver, f"{where}: {len(sets)} counter sets; at most {_MOST_SETS} are allowed")
+    for each in sets:
+        yield from _counters(driver, each, f"{where}: counter set {each.get('name')!r}")
+    for device in devices:
+        yield from _device(driver, device, f"{where}: device {device.get('name')!r}")
+
+
+def _counters(driver: str, counters: Document, where: str) -> Iterator[Finding]:
+    values = counters.get("counters") or {}
+    if not 0 < len(values) <= _MOST_COUNTERS:
+        yield _error("counter-sets", driver, f"{where}: {len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
+    for name in [counters.get("name", counters.get("counterSet", "")), *values]:
+        if not _LABEL.fullmatch(str(name)):
+            yield _error("counter-name", driver, f"{where}: {name!r} is not a DNS label")
+    for name, value in values.items():
+        yield from _amount(driver, value.get("value"), f"{where}: {name}")
+
+
+def _device(driver: str, device: Document, where: str) -> Iterator[Finding]:
+    if not _LABEL.fullmatch(str(device.get("name", ""))):
+        yield _error(
+            "device-name", driver, f"{where}: not a DNS label (lower-case letters, digits and '-', at most 63)"
+        )
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    if len(attributes) + len(capacity) > _MOST_ENTRIES:
+        number = len(attributes) + len(capacity)
+        text = f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed"
+        yield _error("device-entries", driver, f"{where}: {text}")
+    for name in [*attributes, *capacity]:
+        domain, slash, bare = name.rpartition("/")
+        if not _C_NAME.fullmatch(bare) or (slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > 63)):  # noqa: PLR2004  # the API's limit
+            text = f"{name!r} is neither a C identifier of at most 32 characters nor one after a domain and '/'"
+            yield _error("attribute-name", driver, f"{where}: {text}")
+    for name, value in attributes.items():
+        yield from _attribute(driver, value, f"{where}: attribute {name}")
+    for name, value in capacity.items():
+        yield from _capacity(
+            driver, value, f"{where}: capacity {name}", shared=bool(device.get("allowMultipleAllocations"))
+        )
+    yield from _uses(driver, device.get("consumesCounters") or [], where)
+    yield from _taints(driver, device.get("taints") or [], where)
+
+
+def _uses(driver: str, uses: Sequence[Document], where: str) -> Iterator[Finding]:
+    if len(uses) > _MOST_USES:
+        yield _error(
+            "counter-uses", driver, f"{where}: consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed"
+        )
+    for each in uses:
+        yield from _counters(driver, each, f"{where}: consumes {each.get('counterSet')!r}")
+
+
+def _attribute(driver: str, value: Document, where: str) -> Iterator[Finding]:
+    if len(value) != 1 or next(iter(value)) not in _KINDS:
+        yield _error(
+            "attribute-value", driver, f"{where}: expected exactly one of {sorted(_KINDS)}, found {sorted(value)}"
+        )
+        return
+    ((kind, content),) = value.items()
+    if type(content) is not _KINDS[kind]:
+        yield _error("attribute-value", driver, f"{where}: {content!r} is not of type {kind}")
+    elif isinstance(content, str) and len(content.encode()) > _LONGEST:
+        yield _error(
+            "attribute-value", driver, f"{where}: {len(content.encode())} bytes; at most {_LONGEST} are allowed"
+        )
+    elif kind == "version" and not is_semver(str(content)):
+        text = "not a version by semver 2.0.0: three numbers without leading zeros"
+        yield _error("attribute-version", driver, f"{where}: {content!r} is {text}")
+
+
+def _capacity(driver: str, capacity: Document, where: str, *, shared: bool) -> Iterator[Finding]:
+    yield from _amount(driver, capacity.get("value"), where)
+    policy = capacity.get("requestPolicy")
+    if policy is None:
+        return
+    if not shared:
+        yield _error("request-policy", driver, f"{where}: a requestPolicy needs allowMultipleAllocations: true")
+    if problem := _policy_problem(capacity, policy):
+        yield _error("request-policy", driver, f"{where}: {problem}")
+
+
+def _policy_problem(capacity: Document, policy: Document) -> str:
+    try:
+        return _policy_contradiction(capacity, policy)
+    except (ManifestError, KeyError) as error:
+        return f"not complete: {error}"
+
+
+def _policy_contradiction(capacity: Document, policy: Document) -> str:
+    whole = quantity(capacity["value"], "value")
+    values, span = policy.get("validValues"), policy.get("validRange")
+    if "default" not in policy and not (values or span):
+        return ""
+    default = quantity(policy["default"], "default")
+    if values and span:
+        return "validValues and validRange exclude each other"
+    if values:
+        return _values_problem([quantity(value, "validValues") for value in values], default, whole)
+    return _range_problem(span, default, whole) if span else ""
+
+
+def _values_problem(amounts: list[Decimal], default: Decimal, whole: Decimal) -> str:
+    if len(amounts) > _MOST_VALUES or amounts != sorted(set(amounts)) or default not in amounts:
+        return f"validValues are at most {_MOST_VALUES}, in ascending order, and contain the default"
+    return "" if amounts[-1] <= whole else "a valid value is larger than the capacity"
+
+
+def _range_problem(span: Document, default: Decimal, whole: Decimal) -> str:
+    least = quantity(span["min"], "min")
+    most = quantity(span["max"], "max") if "max" in span else whole
+    if not least <= default <= most <= whole:
+        return "expected min <= default <= max <= value"
+    if "step" not in span:
+        return ""
+    step = quantity(span["step"], "step")
+    if (default - least) % step or ("max" in span and (most - least) % step):
+        return "default and max are not a whole number of steps from min"
+    return "min and one step are more than the capacity" if least + step > whole else ""
+
+
+def _amount(driver: str, value: Any, where: str) -> Iterator[Finding]:
+    try:
+        quantity(value, where)
+    except ManifestError as error:
+        yield _error("slice-quantity", driver, str(error))
+
+
+def _taints(driver: str, taints: Sequence[Document], where: str) -> Iterator[Finding]:
+    if len(taints) > _MOST_TAINTS:
+        yield _error("taints", driver, f"{where}: {len(taints)} taints; at most {_MOST_TAINTS} are allowed")
+    for taint in taints:
+        domain, slash, name = str(taint.get("key", "")).rpartition("/")
+        if not _LABEL_KEY.fullmatch(name) or (slash and not _SUBDOMAIN.fullmatch(domain)):
+            yield _error("taints", driver, f"{where}: taint key {taint.get('key')!r} is not a label's name")
+        if not _LABEL_VALUE.fullmatch(str(taint.get("value", ""))):
+            yield _error("taints", driver, f"{where}: taint value {taint['value']!r} is not a label's value")
+        if taint.get("effect") not in ("None", "NoSchedule", "NoExecute"):
+            text = f"taint effect {taint.get('effect')!r}: expected None, NoSchedule or NoExecute"
+            yield _error("taints", driver, f"{where}: {text}")
+
+
+def _pool(driver: str, name: str, members: Sequence[Document]) -> Iterator[Finding]:
+    newest = max(int(each["spec"]["pool"].get("generation", 0)) for each in members)
+    current = [each["spec"] for each in members if int(each["spec"]["pool"].get("generation", 0)) == newest]
+    counts = {int(spec["pool"].get("resourceSliceCount", 0)) for spec in current}
+    if len(counts) > 1:
+        text = f"resourceSliceCount is {sorted(counts)} within generation {newest}"
+        yield _error("pool-count", driver, f"pool {name}: {text}")
+    names = Counter(str(device.get("name")) for spec in current for device in spec.get("devices") or [])
+    if twice := sorted(each for each, count in names.items() if count > 1):
+        yield _error("duplicate-device", driver, f"pool {name}: device {twice[0]} is there {names[twice[0]]} times")
+    sets = Counter(str(each.get("name")) for spec in current for each in spec.get("sharedCounters") or [])
+    if twice := sorted(each for each, count in sets.items() if count > 1):
+        yield _error("duplicate-counter-set", driver, f"pool {name}: counter set {twice[0]} is there more than once")
+    if len(current) == max(counts):
+        yield from _undefined(driver, name, current)
+
+
+def _undefined(driver: str, name: str, current: Sequence[Document]) -> Iterator[Finding]:
+    """Of counters that devices consume in a complete pool, and that nothing defines; or of which there are too few."""
+    defined = {
+        str(each.get("name")): each.get("counters") or {}
+        for spec in current
+        for each in spec.get("sharedCounters") or []
+    }
+    for spec in current:
+        for device in spec.get("devices") or []:
+            for use in device.get("consumesCounters") or []:
+                for counter, value in (use.get("counters") or {}).items():
+                    there = defined.get(str(use.get("counterSet")), {}).get(counter)
+                    which = f"pool {name}: device {device.get('name')}: counter {use.get('counterSet')}/{counter}"
+                    if there is None:
+                        yield _error("counter-undefined", driver, f"{which} is defined nowhere")
+                    elif quantity(value["value"], which) > quantity(there["value"], which):
+                        yield _error("counter-too-small", driver, f"{which} has less than this one device consumes")
+
+
+def lasting(found: Iterable[Document]) -> Iterator[Finding]:
+    """Of what is a mistake only if it stays: pools with slices of an older generation, too few slices, or too many."""
+    pools: dict[tuple[str, str], list[Document]] = defaultdict(list)
+    for each in found:
+        pools[each["spec"]["driver"], each["spec"]["pool"]["name"]].append(each["spec"]["pool"])
+    for (driver, name), members in sorted(pools.items()):
+        newest = max(int(pool.get("generation", 0)) for pool in members)
+        current = [pool for pool in members if int(pool.get("generation", 0)) == newest]
+        expected = int(current[0]["resourceSliceCount"])
+        if len(current) != expected:
+            text = f"pool {name}: {len(current)} slices of generation {newest}, but resourceSliceCount is {expected}"
+            yield _error("pool-incomplete", driver, text)
+        if old := len(members) - len(current):
+            text = f"pool {name}: {old} slices are older than generation {newest}, and nobody deletes them"
+            yield _error("pool-outdated", driver, text)
+
+
+def _error(code: str, driver: str, message: str) -> Finding:
+    return Finding(code, Severity.ERROR, driver, message)
