@@ -1,7 +1,7 @@
 """Writes the reference pages from the code that they describe; `--check` only says whether they are up to date.
 
 reference/configuration.md comes from the configuration file's models, reference/command-line.md from the commands and
-the table of options, metrics.md from the metrics' own table.
+the table of options, reference/presets.md from the presets, metrics.md from the metrics' own table.
 """
 # ruff: noqa: INP001  # a script, no package
 
@@ -16,6 +16,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from vdev import cli, config
 from vdev.cli.options import OPTIONS
+from vdev.core.model.syntax.quantity import written
+from vdev.core.partitions.geometry import Geometry, most_of
 from vdev.observe.metrics import Metrics
 from vdev.settings import Group
 
@@ -43,6 +45,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "configuration.md": "\n".join(configuration()) + "\n",
         DOCS / "reference" / "command-line.md": "\n".join(command_line()) + "\n",
+        DOCS / "reference" / "presets.md": "\n".join(presets()) + "\n",
         DOCS / "metrics.md": "\n".join(metrics()) + "\n",
     }
 
@@ -199,6 +202,43 @@ def _argument(action: argparse.Action) -> tuple[str, str]:
     names = ", ".join(f"`{each}`" for each in action.option_strings) or f"`{metavar or action.dest}`"
     choices = f"; {' or '.join(f'`{each}`' for each in action.choices)}" if action.choices else ""
     return names, (action.help or "").replace("%%", "%") + choices
+
+
+# --- presets ---------------------------------------------------------------------------------------------------------
+
+
+def presets() -> Iterator[str]:
+    """The page of the presets: all of them, then how each can be partitioned."""
+    known = [config.preset(name) for name in config.preset_names()]
+    yield from ("# Presets", "", MADE, "")
+    yield "Models of devices, and of whole nodes of them, for `virtual: {preset: NAME}`. `vdev presets NAME` shows one"
+    yield "with its attributes. [One of your own](../partitions.md#a-device-of-your-own) is a file in `presetsDir`."
+    yield ""
+    head = ("preset", "what it is", "resource", "memory", "devices", "not confirmed by anybody")
+    rows = []
+    for each in known:
+        count = str(each.count) if each.count else "any number"
+        doubts = ", ".join(f"`{key}`" for key in each.unverified) or "-"
+        rows.append((f"`{each.name}`", each.description, f"`{each.resource}`", written(each.memory), count, doubts))
+    yield from table(head, rows)
+    yield from ("## Partitions", "")
+    yield "`most` is how many of a profile fit one device. Every profile has the layout `all-PROFILE`."
+    yield ""
+    by_geometry: dict[Geometry, list[str]] = {}
+    for each in known:
+        if each.geometry:
+            by_geometry.setdefault(each.geometry, []).append(f"`{each.name}`")
+    for geometry, names in by_geometry.items():
+        compute = f" and {geometry.compute} compute slices" if geometry.compute else ""
+        yield from (f"### {', '.join(names)}", "", f"{geometry.slices} memory slices{compute}.", "")
+        parts = [
+            (f"`{each.name}`", written(each.memory), *map(str, (each.slices, most_of(geometry, each))), starts)
+            for each in geometry.profiles
+            for starts in [", ".join(map(str, geometry.starts(each)))]
+        ]
+        yield from table(("profile", "memory", "slices", "most", "may start at"), parts)
+        for name, layout in geometry.layouts.items():
+            yield from (f"Layout `{name}`: {', '.join(f'`{part}`' for part in layout)}.", "")
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------

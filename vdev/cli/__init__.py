@@ -29,6 +29,7 @@ COMMANDS = {
     "plan": "show what a node would advertise, or a reload change",
     "allocate": "show the exact response to an allocation",
     "config": "show the effective configuration, with each value's origin",
+    "presets": "show the models and nodes that come with vdev",
     "schema": "print the configuration file's JSON Schema, for editors",
     "status": "show what the running plugin serves",
     "fault": "inject, list and end faults in the running plugin",
@@ -40,7 +41,7 @@ COMMANDS = {
 
 _PACKAGES = {
     "processes": ("run", "sim", "demo"),
-    "files": ("validate", "config", "schema"),
+    "files": ("validate", "config", "presets", "schema"),
     "previews": ("plan", "allocate"),
     "control": ("status", "fault", "device"),
     "cluster": ("node", "dra"),
@@ -53,7 +54,7 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE
 EPILOG = """examples:
   vdev validate vdev.yaml            check a file
   vdev plan vdev.yaml                show what this node would advertise
-  vdev run --config-file vdev.yaml   advertise it
+  vdev run vdev.yaml                 advertise it
 
 vdev COMMAND --help describes a command.
 """

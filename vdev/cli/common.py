@@ -9,7 +9,7 @@ from ..core.model.device import EMPTY as NOTHING
 from ..core.model.problem import Problem
 from ..preview import Preview, preview
 from ..settings import Group
-from . import options
+from . import config_paths, options
 
 SHOWN = 40  # rows of a table; the rest is only counted
 
@@ -21,6 +21,17 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """The configuration files, for `config_paths`."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="configuration files, joined by sections; - for the standard input, or a directory with files for nodes",
+    )
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options that shape what is advertised, for commands that only look at files."""
     options.add_all(parser, (Group.PLUGIN, Group.PRESETS, Group.UNUSED))
@@ -28,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_node(parser: argparse.ArgumentParser) -> None:
     """The arguments that say which files, which node and which host; `previewed` reads them."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files, joined by sections")
+    add_files(parser)
     options.add_one(parser, "node_name", "the node to plan for; default: this host's name")
     options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
 
@@ -37,7 +48,7 @@ def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Map
     """The preview of the node that the arguments and the environment name, with these files and labels of the Node."""
     chosen = options.read(args)
     return preview(
-        [Path(each) for each in files],
+        config_paths.of_node([Path(each) for each in files], chosen.node_name, labels),
         node=chosen.node_name,
         host_root=chosen.host_root,
         overrides=chosen.overrides,

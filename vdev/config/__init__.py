@@ -27,10 +27,13 @@ from .document.texts import Text, Texts
 from .editor_schema import json_schema, json_schema_text
 from .origins import render
 from .pipeline import Loaded, built, built_rules
+from .presets.library import Preset, load_preset
+from .presets.preset_texts import PresetTexts
 from .schema.scalars import Duration
 
 __all__ = [
     "Loaded",
+    "Preset",
     "Text",
     "Texts",
     "duration",
@@ -40,6 +43,8 @@ __all__ = [
     "load_again",
     "load_rules",
     "load_text",
+    "preset",
+    "preset_names",
     "render",
 ]
 
@@ -99,6 +104,16 @@ def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
     Without a seed of its own it has that of the configuration. Raises ConfigError.
     """
     return built_rules(read_text(text, name), spec)
+
+
+def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:
+    """All presets, those of the user's directories included, sorted. Raises ConfigError."""
+    return PresetTexts(dirs).names()
+
+
+def preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
+    """The preset of that name, of the user's directories or ours. Raises ConfigError."""
+    return load_preset(name, PresetTexts(dirs))
 
 
 def duration(text: str, what: str) -> float:

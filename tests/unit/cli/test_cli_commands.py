@@ -361,3 +361,72 @@ def test_a_label_needs_a_key_and_a_value(tmp_path, capsys):
     (tmp_path / "vdev.yaml").write_text(CHOSEN)
     assert 2 == main(["plan", str(tmp_path / "vdev.yaml"), "--label", "all-1g.5gb"])
     assert "--label: expected KEY=VALUE" in capsys.readouterr().err
+
+
+# --- where configurations come from ----------------------------------------------------------------------------------
+
+
+def of_nodes(directory, **contents):
+    """A directory as a ConfigMap is mounted: files, and entries of its own that begin with a dot."""
+    for name, text in contents.items():
+        (directory / f"{name}.yaml").write_text(text)
+    (directory / "..data").mkdir()
+    (directory / "vdev.schema.json").write_text("{}")
+    return str(directory)
+
+
+def test_every_configuration_of_a_directory_is_validated(tmp_path, capsys):
+    """Each stands alone, as each node takes one of them; a schema for editors is none."""
+    directory = of_nodes(tmp_path, good=GOOD, bad=BAD, default=GOOD)
+    assert 2 == main(["validate", directory])
+    said = capsys.readouterr()
+    assert [f"{directory}/default.yaml: valid", f"{directory}/good.yaml: valid"] == said.out.splitlines()
+    assert all(f"{directory}/bad.yaml:" in line for line in said.err.splitlines())
+    assert said.err
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "config"])
+def test_a_node_takes_its_file_from_a_directory(command, tmp_path, capsys):
+    """By its name, as a running agent would; another node takes another."""
+    directory = of_nodes(tmp_path, good=GOOD, bad=BAD)
+    assert [0, 2] == [main([command, directory, "--node-name", node]) for node in ("good", "bad")]
+    assert f"{directory}/bad.yaml:" in capsys.readouterr().err
+
+
+def test_plan_takes_the_file_that_a_label_names(tmp_path, capsys):
+    """The label that agents follow."""
+    directory = of_nodes(tmp_path, good=GOOD, bad=BAD)
+    assert 0 == main(["plan", directory, "--node-name", "bad", "--label", "vdev.dev/config=good"])
+    assert "example.com/a: 2 devices" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["plan", "validate --node-name n"])
+def test_a_directory_without_a_file_for_the_node_is_said(command, tmp_path, capsys):
+    """With what there is."""
+    name, *node = command.split()
+    assert 2 == main([name, of_nodes(tmp_path, a=GOOD), *(node or ["--node-name", "n"])])
+    assert (
+        "no file for node n: no label vdev.dev/config, no n.yaml, no default.yaml; there are a.yaml"
+        in capsys.readouterr().err
+    )
+
+
+def test_an_empty_directory_has_nothing_to_validate(tmp_path, capsys):
+    """It must not count as valid."""
+    assert 2 == main(["validate", str(tmp_path)])
+    assert "no configuration in this directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["plan", "validate", "config"])
+def test_a_dash_is_the_standard_input(command):
+    """For pipes, such as from kubectl."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
+    )
+    assert done.stdout
+
+
+def test_a_refused_configuration_is_not_said_to_advertise_nothing(bad, capsys):
+    """That would be another, wrong message."""
+    assert 2 == main(["plan", bad])
+    assert "advertises nothing" not in capsys.readouterr().out

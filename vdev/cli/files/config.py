@@ -3,11 +3,10 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from ... import config
 from ...core.inventory import imagined_nodes
-from .. import common, options
+from .. import common, config_paths, options
 
 DESCRIPTION = (
     "Print the effective configuration, each value with its origin: a flag, an environment variable, a place in a "
@@ -23,7 +22,7 @@ EPILOG = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = "vdev config [option ...] FILE [FILE ...]"
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files")
+    common.add_files(parser)
     common.add_output(parser)
     options.add_one(parser, "node_name", "for the node of this name; default: for any node")
     common.add_flags(parser)
@@ -32,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
     chosen = options.read(args)
-    loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    files = config_paths.of_node(args.files, chosen.node_name)
+    loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if args.output == "json":
         values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
         print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))

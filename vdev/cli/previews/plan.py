@@ -25,6 +25,7 @@ DESCRIPTION = "Show what a node would advertise for a configuration, without a k
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
   vdev plan vdev.yaml --node npu-7             what the node npu-7 would advertise
+  vdev plan configs/ --node npu-7              the same, from a directory from which each node takes a file
   vdev plan new.yaml --against old.yaml        what replacing old.yaml with new.yaml would change
   vdev plan vdev.yaml --label nvidia.com/mig.config=all-balanced    the layout that this label chooses
   vdev plan vdev.yaml --timeline 10m           what its fault rules do, and when

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
-  vdev run --config-file vdev.yaml                                on a node, as root
-  vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
+  vdev run vdev.yaml                                on a node, as root
+  vdev run vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
 
 A changed file is applied at once; only what differs changes. A file with errors changes nothing, and at the start the
 last good one is used instead. SIGHUP reads the files again, SIGTERM ends the plugin.
@@ -28,16 +28,19 @@ last good one is used instead. SIGHUP reads the files again, SIGTERM ends the pl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.usage = "vdev run [option ...] --config-file FILE"
+    parser.usage = "vdev run [option ...] FILE [FILE ...]"
+    parser.add_argument("files", nargs="*", metavar="FILE", help="configuration files, as --config-file FILE")
     options.add_all(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal."""
+    if args.files:
+        args.config_files = [*(args.config_files or ()), *args.files]
     chosen = options.read(args)
     if not chosen.config_files:
         raise UsageError(
-            "no configuration file: give --config-file FILE, or set CONFIG_FILE; configs/quickstart.yaml is an example"
+            "no configuration file: give its path, or set CONFIG_FILE; configs/quickstart.yaml is an example"
         )
     raise_open_files()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report

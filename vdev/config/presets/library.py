@@ -32,7 +32,7 @@ class UnknownPresetError(ConfigError):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.message = f"unknown preset {name!r}"
         near = did_you_mean(name, known)
-        self.hint = f"{near} " * bool(near) + "known: " + ", ".join(known)
+        self.hint = f"{near} vdev presets lists all {len(known)}" if near else "known: " + ", ".join(known)
         super().__init__((problem_at(Place(""), (), self.message, hint=self.hint),))
 
 
@@ -52,10 +52,12 @@ class Preset:
     """A preset's values, those of its bases included.
 
     `count` is 0 for a device model, which fits any number. `numa` is empty, or holds one node for all devices, or one
-    per device.
+    per device. Nobody has confirmed the figures under the keys that are `unverified`.
     """
 
     name: str
+    description: str = ""
+    unverified: tuple[str, ...] = ()
     resource: str = ""
     id_style: IdStyle = IdStyle.NAME
     visible_devices_env: str = ""
@@ -141,6 +143,8 @@ def _preset(name: str, model: PresetModel, report: Report) -> Preset:
     id_style = model.id_style or IdStyle.NAME
     return Preset(
         name=name,
+        description=model.description or "",
+        unverified=tuple(model.unverified),
         resource=model.resource or "",
         id_style=id_style,
         visible_devices_env=model.visible_devices_env or "",

@@ -59,7 +59,24 @@ def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(problem for problem in problems if problem.is_error)
 
 
+_FAMILY = 8  # words that are offered at most
+
+
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the nearest allowed word, or the empty string when none is near."""
-    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
+    """`did you mean 'x'?` for the nearest allowed word, or the empty string when none is near.
+
+    A word that is the first part of several of them, such as the name of a family of devices, gets all of these.
+    """
+    known = list(allowed)
+    family = sorted(each for each in known if _is_first_part(word.lower(), each.lower()))
+    if 1 < len(family) <= _FAMILY:
+        return f"did you mean one of {', '.join(map(repr, family))}?"
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+def _is_first_part(word: str, whole: str) -> bool:
+    """Whether it is the beginning, up to where a word or a number ends: not a piece of it."""
+    last, following = word[-1:], whole[len(word) : len(word) + 1]
+    cut = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
+    return bool(last and following) and not cut and whole.startswith(word)

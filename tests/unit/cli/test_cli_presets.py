@@ -1,0 +1,55 @@
+"""`vdev presets`: what it shows can be used as it stands."""
+
+import json
+import textwrap
+
+import pytest
+
+from vdev import config
+from vdev.cli import main
+
+NAMES = config.preset_names()
+
+
+def test_the_list_has_every_preset(capsys):
+    """A row each, with what it is and its resource."""
+    assert 0 == main(["presets"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert set(NAMES) <= {row[0] for row in rows if row}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_preset_is_shown_with_is_a_configuration(name, capsys):
+    """The example at the end is taken by the program without a warning."""
+    assert 0 == main(["presets", name])
+    example = capsys.readouterr().out.partition("in a configuration\n")[2]
+    assert not config.load_text(textwrap.dedent(example)).problems
+
+
+def test_profiles_and_layouts_are_shown_with_where_they_fit(capsys):
+    """As NVIDIA's table of placements has them."""
+    assert 0 == main(["presets", "a100-sxm4-40gb"])
+    shown = capsys.readouterr().out
+    assert all(
+        row in shown for row in ("2g.10gb    9856Mi   2       3     0, 2, 4", "all-balanced  1g.5gb, 1g.5gb, 2g.10gb")
+    )
+
+
+def test_json_has_the_same_for_programs(capsys):
+    """One preset is an object, all are a list of them."""
+    assert 0 == main(["presets", "--output", "json"])
+    every = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert 0 == main(["presets", "mi300x-8", "--output", "json"])
+    one = json.loads(capsys.readouterr().out)
+    assert (one, 8, 192 * 2**30) == (every["mi300x-8"], one["count"], one["memory"])
+    profile = next(each for each in one["partitioning"]["profiles"] if each["name"] == "dpx_nps1")
+    assert ([0, 4], 2) == (profile["starts"], profile["most"])
+
+
+def test_presets_of_ones_own_are_among_them(tmp_path, capsys):
+    """And an unknown name is an error that leads to the list."""
+    (tmp_path / "npu-9.yaml").write_text("{description: Acme NPU 9, resource: acme.dev/npu, memory: 8Gi}")
+    assert 0 == main(["presets", "--presets-dir", str(tmp_path)])
+    assert "npu-9           Acme NPU 9" in capsys.readouterr().out
+    assert 2 == main(["presets", "npu-9"])
+    assert "unknown preset 'npu-9'" in capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""The configuration files that a command is given: `-` is the standard input, a directory has one file for each node.
+
+A running agent chooses from a directory in the same way (`core.file_choice`).
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..core.file_choice import LABEL, SUFFIXES, choose
+from ..core.model.device import EMPTY as NOTHING
+from ..errors import UsageError
+from ..hostfs.look import is_directory
+
+_STDIN = Path("/dev/stdin")
+
+
+def of_node(paths: Sequence[Path], node: str, labels: Mapping[str, str] = NOTHING) -> list[Path]:
+    """The files that the node of this name, with these labels, takes. Raises UsageError where it finds none."""
+    return [_chosen(path, node, labels.get(LABEL, "")) if is_directory(path) else _file(path) for path in paths]
+
+
+def of_every_node(paths: Sequence[Path]) -> list[tuple[Path, ...]]:
+    """The files of each configuration that nodes may take, as many as the directories have files. Raises UsageError."""
+    choices = [_configurations(path) if is_directory(path) else [_file(path)] for path in paths]
+    return list(itertools.product(*choices))
+
+
+def _file(path: Path) -> Path:
+    return _STDIN if str(path) == "-" else path
+
+
+def _chosen(directory: Path, node: str, label: str) -> Path:
+    choice = choose(_names(directory), node=node, label=label)
+    if not choice.name:
+        raise UsageError(f"{directory}: {choice.why}; choose another node by --node-name, or give the file itself")
+    return directory / choice.name
+
+
+def _configurations(directory: Path) -> list[Path]:
+    names = sorted(each for each in _names(directory) if each.endswith(SUFFIXES) and not each.startswith("."))
+    names = [each for each in names if not each.endswith(".schema.json")]  # that of `vdev schema`, for an editor
+    if not names:
+        raise UsageError(
+            f"{directory}: no configuration in this directory; expected files named *.yaml, *.yml or *.json"
+        )
+    return [directory / name for name in names]
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return [each.name for each in directory.iterdir() if each.is_file()]
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be read: {error.strerror}") from error
