@@ -1,0 +1,63 @@
+"""What the configuration says, after validation: the core's view of the file, free of YAML and pydantic.
+
+`config.compile.entry_spec` makes these values; discovery reads the sources, `inventory` the rest. `where` fields name
+the place in the file, for problems that only the node can tell.
+"""
+
+from .container import ContainerSpec, MountTemplate, NodeTemplate
+from .entry import EntrySpec
+from .flags import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
+from .health_and_actions import PRE_START_LIMIT, ActionKind, ActionSpec, HealthSpec, OnFailure, Probe
+from .node_outputs import ConditionSpec, LabelOutput, NodeSpec, TrueWhen
+from .sources import (
+    Condition,
+    GlobPath,
+    GlobSource,
+    GroupBy,
+    NodeKind,
+    Operator,
+    PathType,
+    Source,
+    SysfsSource,
+    UsbSource,
+    VirtualSource,
+)
+from .whole import NamePattern, SharedResource, SharingKind, SharingSpec, Spec
+
+__all__ = [
+    "PRE_START_LIMIT",
+    "ActionKind",
+    "ActionSpec",
+    "AllocationPolicy",
+    "Condition",
+    "ConditionSpec",
+    "ContainerSpec",
+    "DeviceIdStrategy",
+    "DeviceListStrategy",
+    "EntrySpec",
+    "Flags",
+    "GlobPath",
+    "GlobSource",
+    "GroupBy",
+    "HealthSpec",
+    "LabelOutput",
+    "MigStrategy",
+    "MountTemplate",
+    "NamePattern",
+    "NodeKind",
+    "NodeSpec",
+    "NodeTemplate",
+    "OnFailure",
+    "Operator",
+    "PathType",
+    "Probe",
+    "SharedResource",
+    "SharingKind",
+    "SharingSpec",
+    "Source",
+    "Spec",
+    "SysfsSource",
+    "TrueWhen",
+    "UsbSource",
+    "VirtualSource",
+]

@@ -1,0 +1,99 @@
+"""Everything that the configuration says; and its parts that concern several entries: sharing, names by pattern."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import chain
+from typing import TypeVar
+
+from ..model.faults.fault_rules import NO_RULES, FaultSpec
+from .entry import EntrySpec
+from .flags import DEFAULT_FLAGS, Flags
+from .node_outputs import SAYS_NOTHING, NodeSpec
+
+_Part = TypeVar("_Part")
+
+
+class SharingKind(StrEnum):
+    """NVIDIA's two kinds of sharing."""
+
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedResource:
+    """One item of `sharing.*.resources`.
+
+    `devices` is None for all, a count (lowest indices first), or references: `"3"`, `"0:1"`, or ids.
+    """
+
+    name: str
+    replicas: int
+    rename: str = ""
+    devices: int | tuple[str, ...] | None = None
+    where: str = field(default="", compare=False)  # a moved line is no change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingSpec:
+    """The `timeSlicing` or `mps` block."""
+
+    kind: SharingKind
+    resources: tuple[SharedResource, ...]
+    rename_by_default: bool = False
+    fail_requests_greater_than_one: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamePattern:
+    """One item of `resources.gpus` or `resources.mig`: a whole-string pattern where `*` is any run of characters."""
+
+    pattern: str
+    name: str
+    where: str = field(default="", compare=False)  # a moved line is no change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """Everything the configuration says."""
+
+    entries: tuple[EntrySpec, ...] = ()
+    flags: Flags = DEFAULT_FLAGS
+    sharing: SharingSpec | None = None
+    gpu_patterns: tuple[NamePattern, ...] = ()
+    mig_patterns: tuple[NamePattern, ...] = ()
+    faults: FaultSpec = NO_RULES
+    node: NodeSpec = SAYS_NOTHING
+
+    def after(self, before: "Spec") -> "Spec":
+        """The same, of the objects of `before` as far as these say it, so that what follows from them is kept."""
+        known = {entry.name: entry for entry in before.entries}
+        return replace(
+            self,
+            entries=tuple(_kept(known.get(entry.name), entry) for entry in self.entries),
+            flags=_kept(before.flags, self.flags),
+            sharing=_kept(before.sharing, self.sharing),
+            gpu_patterns=_kept(before.gpu_patterns, self.gpu_patterns),
+            mig_patterns=_kept(before.mig_patterns, self.mig_patterns),
+        )
+
+    def on_node(self, node: str) -> tuple[EntrySpec, ...]:
+        """The entries that concern that node."""
+        return tuple(entry for entry in self.entries if entry.is_on(node))
+
+
+def _kept(old: _Part | None, new: _Part) -> _Part:
+    """The old part where the new one says the same, also of its place in the file, which messages name."""
+    return old if old == new and old is not None and _places(old) == _places(new) else new
+
+
+def _places(part: object) -> tuple[str, ...]:
+    match part:
+        case EntrySpec() | SharedResource() | NamePattern():
+            return (part.where,)
+        case SharingSpec():
+            return tuple(each.where for each in part.resources)
+        case tuple():
+            return tuple(chain.from_iterable(map(_places, part)))
+        case _:
+            return ()
