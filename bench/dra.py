@@ -52,7 +52,7 @@ class _Node:
         """Delete all slices, as the kubelet does when it starts."""
         kind = self.server.kind("resourceslices")
         for each in self.server.all(kind.plural):
-            self.server.objects.delete(kind, "", each["metadata"]["name"], "")
+            self.server.objects.delete(kind, "", each["metadata"]["name"])
         await self.server.objects.tell()
 
     def is_labelled(self) -> bool:

@@ -8,11 +8,11 @@ import pytest
 import structlog
 
 from tests.kit.agent_here import AgentHere
-from tests.kit.api_kubelet import DRA_KINDS, ServerObjects
 from tests.kit.api_server import ApiServer
 from tests.kit.dra_scenarios import dra_scenarios
 from tests.kit.manifests import permissions_of
 from vdev.sim import Timings
+from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.plugin_process import VdevRun
@@ -28,7 +28,7 @@ BY_PROCESS = [each for each in dra_scenarios() if os.environ.get("CI") or each.i
 @pytest.fixture
 async def api_server():
     """An API server with a node, where the plugin may do what its manifests let it do."""
-    async with ApiServer(kinds=DRA_KINDS) as server:
+    async with ApiServer() as server:
         await server.add("nodes", {"metadata": {"name": "sim-node"}}, manager="kubelet")
         server.permissions = permissions_of("dra")
         yield server
@@ -46,7 +46,7 @@ def node(monkeypatch, api_server, kubeconfig):
 
         return SimDriver(
             in_a_pod,
-            objects=ServerObjects(api_server),
+            objects=ServerObjects(api_server.objects),
             kubeconfig=kubeconfig,
             timings=Timings(boot=0.01, lead=0.01, sources=0.05),
             strict=True,

@@ -3,15 +3,15 @@
 import contextlib
 
 from tests.kit import quick
-from tests.kit.cluster_objects import ClusterObjects
 from vdev.sim import Kubelet, Phase
+from vdev.sim.api.server_objects import ServerObjects
 
 
 @contextlib.asynccontextmanager
 async def dra_kubelet(directory, api_server, *classes, **options):
     """The kubelet of node-1, in a cluster that has these DeviceClasses."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
-    objects = ClusterObjects(api_server)
+    objects = ServerObjects(api_server.objects)
     options = {"rate_limit": False, "timings": quick.KUBELET, "cdi_dir": directory / "cdi"} | options
     options |= {"node_name": "node-1", "strict": True, "objects": objects}
     async with Kubelet(directory / "kubelet", **options) as running:

@@ -2,20 +2,20 @@
 
 import pytest
 
-from tests.kit.api_kubelet import DRA_KINDS, ServerObjects
 from tests.kit.api_server import ApiServer
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.sim import Kubelet, Phase, Timings
+from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.journal import SlicesDeleted
 
 
 @pytest.fixture
 async def cluster(clock, cdi_dir):
     """A kubelet whose objects are an API server's."""
-    async with ApiServer(kinds=DRA_KINDS) as api:
+    async with ApiServer() as api:
         timings = Timings(boot=0.01, lead=0.01, sources=0.05)
-        objects = ServerObjects(api)
+        objects = ServerObjects(api.objects)
         async with Kubelet(clock=clock, timings=timings, objects=objects, cdi_dir=cdi_dir, strict=True) as kubelet:
             yield kubelet
 

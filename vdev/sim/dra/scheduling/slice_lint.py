@@ -35,6 +35,12 @@ def slices(found: Iterable[Document]) -> Iterator[Finding]:
         yield from _pool(driver, name, members)
 
 
+def of_one(slice_: Document) -> Iterator[Finding]:
+    """Of one slice by itself: what the API server would refuse of it."""
+    spec = slice_["spec"]
+    yield from _slice(str(spec.get("driver", "")), spec, "slice")
+
+
 def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
     if not _SUBDOMAIN.fullmatch(driver) or len(driver) > 63:  # noqa: PLR2004  # the API's limit
         yield _error(

@@ -1,19 +1,21 @@
 """How the API server merges patches: JSON merge patch, strategic merge patch, JSON patch."""
 
 import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tests.kit.api_fields import LIST_KEYS
+from .ownership import LIST_KEYS
 
 
 class PatchRefused(Exception):
     """A patch that cannot be done; `status` is that of HTTP."""
 
-    def __init__(self, status, message):
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-def merge(document, patch):
+def merge(document: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
@@ -26,12 +28,12 @@ def merge(document, patch):
     return found
 
 
-def strategic(document, patch, path=()):
+def strategic(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
     """Lists with keys are merged by them; of the directives there is `$patch: delete` alone."""
     if isinstance(patch, dict):
         unknown = [name for name in patch if name.startswith("$")]
         if unknown:
-            raise PatchRefused(400, f"directives {unknown} are not known to this server for tests")
+            raise PatchRefused(400, f"directives {unknown} are not known to this server")
         found = dict(document) if isinstance(document, dict) else {}
         for name, value in patch.items():
             if value is None:
@@ -54,7 +56,7 @@ def strategic(document, patch, path=()):
     return copy.deepcopy(patch)
 
 
-def operations(document, patch):
+def operations(document: Any, patch: Any) -> Any:
     """RFC 6902."""
     if not isinstance(patch, list):
         raise PatchRefused(400, "json: cannot unmarshal object into Go value of type jsonpatch.Patch")
@@ -64,7 +66,7 @@ def operations(document, patch):
     return found
 
 
-def _operate(document, operation):
+def _operate(document: Any, operation: Mapping[str, Any]) -> None:
     *above, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
     at = _found(document, above, operation)
     if isinstance(at, list):
@@ -88,7 +90,7 @@ def _operate(document, operation):
             raise PatchRefused(400, f"Unexpected kind: {unknown}")
 
 
-def _found(at, path, operation):
+def _found(at: Any, path: Sequence[str], operation: Mapping[str, Any]) -> Any:
     for part in path:
         try:
             at = at[int(part)] if isinstance(at, list) else at[part]
@@ -97,5 +99,5 @@ def _found(at, path, operation):
     return at
 
 
-def _no(operation):
+def _no(operation: Mapping[str, Any]) -> PatchRefused:
     return PatchRefused(422, "the server rejected our request due to an error in our request: " + operation["path"])

@@ -6,9 +6,14 @@ list without keys only the whole is owned. An item of a list with keys is owned 
 
 import copy
 import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
+
+Path: TypeAlias = tuple[str, ...]
+Manager: TypeAlias = tuple[str, str, str]
 
 # The keys of lists whose items are merged; every other list is one value.
-LIST_KEYS = {
+LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("metadata", "ownerReferences"): ("uid",),
     ("status", "conditions"): ("type",),
     ("status", "addresses"): ("type",),
@@ -22,20 +27,20 @@ UNOWNED = {  # of metadata, what the server itself keeps
 } | {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
 
 
-def _keys(path):
+def _keys(path: Path) -> tuple[str, ...] | None:
     return LIST_KEYS.get(tuple(part[2:] for part in path))
 
 
-def _item(keys, item):
+def _item(keys: Iterable[str], item: Mapping[str, Any]) -> str:
     return "k:" + json.dumps({key: item[key] for key in keys if key in item}, separators=(",", ":"))
 
 
-def fields(value, path=()):
+def fields(value: Any, path: Path = ()) -> dict[Path, Any]:
     """The fields of a document, by path; each with its value, or for an item of a list None."""
     if isinstance(value, dict) and value:
         return {at: leaf for name, each in value.items() for at, leaf in fields(each, (*path, f"f:{name}")).items()}
     if isinstance(value, list) and value and (keys := _keys(path)):
-        found = {}
+        found: dict[Path, Any] = {}
         for each in value:
             at = (*path, _item(keys, each))
             found[at] = None
@@ -44,12 +49,12 @@ def fields(value, path=()):
     return {path: value} if path else {}
 
 
-def owned(document):
+def owned(document: Mapping[str, Any]) -> dict[Path, Any]:
     """The fields of a document that somebody can own."""
     return {path: value for path, value in fields(document).items() if path not in UNOWNED}
 
 
-def shown(path):
+def shown(path: Path) -> str:
     """A path as the API server writes it: `.status.conditions[type="Ready"].status`."""
     text = ""
     for part in path:
@@ -61,7 +66,7 @@ def shown(path):
     return text
 
 
-def merged(live, applied, path=()):
+def merged(live: Any, applied: Any, path: Path = ()) -> Any:
     """A document with another one merged into it as an apply does it."""
     if isinstance(live, dict) and isinstance(applied, dict):
         found = dict(live)
@@ -78,7 +83,7 @@ def merged(live, applied, path=()):
     return copy.deepcopy(applied)
 
 
-def without(document, paths):
+def without(document: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
     """A document without those fields; a map or list that becomes empty goes with them."""
     return _without(document, frozenset(paths), ()) or {}
 
@@ -86,9 +91,9 @@ def without(document, paths):
 _GONE = object()
 
 
-def _without(value, paths, path):
+def _without(value: Any, paths: Collection[Path], path: Path) -> Any:
     if isinstance(value, dict) and value:
-        kept = {}
+        kept: dict[str, Any] = {}
         for name, each in value.items():
             at = (*path, f"f:{name}")
             found = None if each is None and at not in paths else _GONE if at in paths else _without(each, paths, at)
@@ -96,21 +101,15 @@ def _without(value, paths, path):
                 kept[name] = found
         return kept or (_GONE if path else {})
     if isinstance(value, list) and value and (keys := _keys(path)):
-        kept = []
-        for each in value:
-            at = (*path, _item(keys, each))
-            if at in paths:
-                continue
-            found = _without(each, paths, at)
-            if found is not _GONE:
-                kept.append(found)
-        return kept or _GONE
+        places = [(each, (*path, _item(keys, each))) for each in value]
+        items = [_without(each, paths, at) for each, at in places if at not in paths]
+        return [each for each in items if each is not _GONE] or _GONE
     return value
 
 
-def encoded(paths):
+def encoded(paths: Iterable[Path]) -> dict[str, Any]:
     """As `fieldsV1` has them."""
-    tree = {}
+    tree: dict[str, Any] = {}
     for path in sorted(paths):
         at = tree
         for part in path:
@@ -123,18 +122,18 @@ def encoded(paths):
 class Owners:
     """The managers of one object. A manager is (name, operation, subresource); operation is Apply or Update."""
 
-    def __init__(self):
-        self.sets = {}
-        self.versions = {}
+    def __init__(self) -> None:
+        self.sets: dict[Manager, set[Path]] = {}
+        self.versions: dict[Manager, str] = {}
 
-    def copy(self):
+    def copy(self) -> "Owners":
         """Another one that changes by itself."""
         new = Owners()
         new.sets = {manager: set(paths) for manager, paths in self.sets.items()}
         new.versions = dict(self.versions)
         return new
 
-    def update(self, manager, version, old, new):
+    def update(self, manager: Manager, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """Whoever writes owns what changed; nobody owns what is gone."""
         changed, removed = _compared(old, new)
         self._take(manager, changed, removed)
@@ -143,7 +142,9 @@ class Owners:
             self.versions[manager] = version
         self._clean()
 
-    def apply(self, manager, version, live, applied, *, force):
+    def apply(
+        self, manager: Manager, version: str, live: Mapping[str, Any], applied: Mapping[str, Any], *, force: bool
+    ) -> tuple[dict[str, Any], list[tuple[Manager, Path]]]:
         """The document after an apply, and the conflicts: (manager, path). With conflicts nothing is to be stored."""
         wanted = set(owned(applied))
         before = self.sets.get(manager, set())
@@ -165,7 +166,7 @@ class Owners:
         self._clean()
         return new, []
 
-    def entries(self):
+    def entries(self) -> list[dict[str, Any]]:
         """As `metadata.managedFields` has them."""
         found = []
         for (name, operation, subresource), paths in sorted(self.sets.items()):
@@ -179,20 +180,20 @@ class Owners:
             found.append(entry | ({"subresource": subresource} if subresource else {}))
         return found
 
-    def _take(self, manager, changed, removed):
+    def _take(self, manager: Manager, changed: set[Path], removed: set[Path]) -> None:
         for other, paths in self.sets.items():
             paths.difference_update(removed if other == manager else removed | changed)
 
-    def _clean(self):
+    def _clean(self) -> None:
         self.sets = {manager: paths for manager, paths in self.sets.items() if paths}
 
 
-def _above(path, others):
+def _above(path: Path, others: Iterable[Path]) -> bool:
     """Whether something that is owned is below an item of a list, or below what was an empty map; then it stays."""
     return any(other[: len(path)] == path for other in others)
 
 
-def _compared(old, new):
+def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[Path], set[Path]]:
     """The paths whose values are new or others, and those that are gone."""
     before, after = owned(old), owned(new)
     changed = {path for path, value in after.items() if path not in before or before[path] != value}

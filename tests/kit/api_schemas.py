@@ -1,0 +1,57 @@
+"""Kubernetes' own schemas, where `kubernetes-validate` is installed: each object that is stored must be one by them."""
+
+import functools
+import json
+from importlib import resources
+
+SCHEMA = "1.36.0"
+
+
+def causes(document):
+    """What is wrong with an object by its schema: (field, message) each."""
+    return [("", text) for text in _by_schema(document)]
+
+
+def _by_schema(document):
+    validator = _validator(document["apiVersion"], document["kind"])
+    return [] if validator is None else [f"{_at(each)}: {each.message}" for each in validator.iter_errors(document)]
+
+
+def _at(error):
+    return ".".join(map(str, error.absolute_path))
+
+
+@functools.cache
+def _validator(api_version, kind):
+    """The schema's; None where there is none, or no package of them."""
+    if not (folder := _schemas()):
+        return None
+    import jsonschema  # with the schemas, only where tests write objects
+    from referencing import Registry, Resource
+
+    group, _, version = api_version.rpartition("/")
+    file = folder / ("-".join(part for part in (kind.lower(), group.partition(".")[0], version) if part) + ".json")
+    if not file.is_file():
+        return None
+    schema = json.loads(file.read_text())
+    registry = Registry().with_resources(
+        [(_definitions().id(), _definitions()), (file.name, Resource.from_contents(schema))]
+    )
+    return jsonschema.Draft202012Validator(schema, registry=registry)
+
+
+@functools.cache
+def _definitions():
+    from referencing import Resource
+
+    return Resource.from_contents(json.loads((_schemas() / "_definitions.json").read_text()))
+
+
+@functools.cache
+def _schemas():
+    try:
+        import kubernetes_validate  # 108 MB, which not everybody has who runs the tests
+    except ImportError:
+        return None
+    folder = resources.files(kubernetes_validate) / "kubernetes-json-schema" / f"v{SCHEMA}-local-strict"
+    return folder if folder.is_dir() else None

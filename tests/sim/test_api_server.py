@@ -1,0 +1,364 @@
+"""The API server of the embedded kubelet, by HTTP: what it stores, what it refuses, and what it tells."""
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import shutil
+
+import pytest
+
+from vdev.errors import UsageError
+from vdev.sim.api.kinds import KINDS, ApiKind
+from vdev.sim.api.rules import Release
+from vdev.sim.api.server import ApiServer
+from vdev.sim.api.store import Objects
+
+SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+COUNTERS = {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "8Gi"}}}]}
+CONSUMING = {"name": "a", "consumesCounters": [{"counterSet": "set", "counters": {"memory": {"value": "4Gi"}}}]}
+TAINT = {"key": "acme.dev/unhealthy", "effect": "NoSchedule"}
+
+
+class Caller:
+    """Speaks HTTP with a server, from a thread."""
+
+    def __init__(self, server):
+        self.server = server
+
+    async def __call__(self, method, path, body=None, content_type="application/json"):
+        """Status and document of an answer."""
+        return await asyncio.to_thread(self._ask, method, path, body, content_type)
+
+    def _ask(self, method, path, body, content_type):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        try:
+            data = None if body is None else json.dumps(body) if not isinstance(body, str) else body
+            connection.request(method, path, data, {"Content-Type": content_type} if data is not None else {})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    async def watch(self, path):
+        """The events of a watch that is over within a second, by type and name."""
+        text = await asyncio.to_thread(self._lines, f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=1")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def _lines(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+async def ask():
+    """A caller of a server of 1.36."""
+    async with ApiServer() as server:
+        yield Caller(server)
+
+
+def slice_(*devices, name="one", **spec):
+    """A ResourceSlice."""
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    content = {"driver": "acme.dev", "nodeName": "n1", "pool": pool, "devices": list(devices)} | spec
+    return of("ResourceSlice", name, content)
+
+
+def of(kind, name, spec, **more):
+    """An object of the group of DRA."""
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec, **more}
+
+
+async def test_a_slice_is_stored_as_the_real_server_does_it(ask):
+    """With a UID, a generation, and the times of its taints; empty lists are left out."""
+    status, made = await ask("POST", SLICES, slice_({"name": "a", "taints": [TAINT], "attributes": {}}))
+    assert 201 == status
+    assert 1 == made["metadata"]["generation"]
+    (device,) = made["spec"]["devices"]
+    assert {"key", "effect", "timeAdded"} == device["taints"][0].keys()
+    assert "attributes" not in device
+    made["spec"]["devices"] = []
+    status, changed = await ask("PUT", f"{SLICES}/one", made)
+    assert (200, 2) == (status, changed["metadata"]["generation"])
+    assert "devices" not in changed["spec"]
+
+
+REFUSED = {
+    "129 devices": (slice_(*({"name": f"d{n}"} for n in range(129))), "129 devices; at most 128"),
+    "65 with a taint": (
+        slice_(*({"name": f"d{n}"} for n in range(64)), {"name": "t", "taints": [TAINT]}),
+        "65 devices .* at most 64",
+    ),
+    "a name": (slice_({"name": "A.b"}), "not a DNS label"),
+    "a version": (slice_({"name": "a", "attributes": {"v": {"version": "580.95.05"}}}), "semver"),
+    "a type": (slice_({"name": "a", "attributes": {"v": {"int": 1, "bool": True}}}), "exactly one of"),
+    "two places": (slice_({"name": "a"}, allNodes=True), "exactly one of nodeName"),
+    "no count": (slice_({"name": "a"}, pool={"name": "n1", "generation": 1}), "the count 1 or more"),
+    "counters and devices": (slice_(CONSUMING, **COUNTERS), "exclude each other since 1.35"),
+    "a driver": (slice_({"name": "a"}, driver="Acme"), "DNS subdomain"),
+    "no pool": (of("ResourceSlice", "one", {"driver": "acme.dev"}), "spec.pool: Required value"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_a_slice_is_refused(ask, case):
+    """As the real server refuses it, and the message says why."""
+    document, why = REFUSED[case]
+    status, answer = await ask("POST", SLICES, document)
+    assert (422, "Invalid") == (status, answer["reason"])
+    assert re.search(why, answer["message"]), answer["message"]
+
+
+async def test_what_is_immutable(ask):
+    """The driver, the pool and the node of a slice; the whole specification of a claim."""
+    await ask("POST", SLICES, slice_({"name": "a"}))
+    for change in ({"driver": "other.dev"}, {"pool": {"name": "n2"}}, {"nodeName": "n2"}):
+        status, answer = await ask("PATCH", f"{SLICES}/one", {"spec": change}, MERGE)
+        assert (422, True) == (status, "field is immutable" in answer["message"])
+    request = {"name": "r", "exactly": {"deviceClassName": "c"}}
+    await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [request]}}))
+    change = {"spec": {"devices": {"requests": []}}}
+    assert 422 == (await ask("PATCH", f"{CLAIMS}/c", change, MERGE))[0]
+    assert 200 == (await ask("PATCH", f"{CLAIMS}/c", {"metadata": {"labels": {"a": "b"}}}, MERGE))[0]
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        ({"name": "r"}, "exactly one of"),
+        ({"name": "R!", "exactly": {"deviceClassName": "c"}}, "RFC 1123 label"),
+        ({"name": "r", "exactly": {}}, "deviceClassName: Required value"),
+        ({"name": "r", "exactly": {"deviceClassName": "c", "count": 0}}, "greater than zero"),
+        ({"name": "r", "exactly": {"deviceClassName": "c", "cuont": 1}}, "cuont: unknown field"),
+        ({"name": "r", "firstAvailable": [{"name": "x"}]}, "deviceClassName: Required value"),
+    ],
+)
+async def test_a_claim_is_refused(ask, request_, why):
+    """A mistake in a request is not found out by a pod that waits."""
+    status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [request_]}}))
+    assert 422 == status
+    assert why in answer["message"]
+
+
+@pytest.mark.parametrize(("version", "alpha"), [((1, 35), False), ((1, 36), False), ((1, 34), True)])
+async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
+    """Without a word, as the real server does it."""
+    async with ApiServer(Objects(release=Release(version, alpha=alpha))) as server:
+        ask = Caller(server)
+        shared = {
+            "allowMultipleAllocations": True,
+            "capacity": {"slots": {"value": "4", "requestPolicy": {"default": "1"}}},
+        }
+        _, made = await ask("POST", SLICES, slice_({"name": "a", "taints": [TAINT], **shared}))
+        (device,) = made["spec"]["devices"]
+        is_there = version >= (1, 36) or alpha
+        assert is_there is ("taints" in device)
+        assert is_there is ("allowMultipleAllocations" in device)
+        assert is_there is ("requestPolicy" in device["capacity"]["slots"])
+
+
+async def test_counters_of_1_34_are_beside_their_devices():
+    """Later ones want a slice for them; 1.34 knows only those of the same slice."""
+    async with ApiServer(Objects(release=Release((1, 34), alpha=True))) as server:
+        ask = Caller(server)
+        assert 201 == (await ask("POST", SLICES, slice_(CONSUMING, **COUNTERS)))[0]
+        status, answer = await ask("POST", SLICES, slice_(CONSUMING, name="two"))
+        assert 422 == status
+        assert "must reference a counterSet in the ResourceSlice" in answer["message"]
+
+
+async def test_a_write_by_an_old_version_is_a_conflict(ask):
+    """Of an update, of a patch, and of a deletion with preconditions."""
+    _, made = await ask("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}})
+    await ask("PATCH", f"{MAPS}/m", {"data": {"a": "b"}}, MERGE)
+    assert (409, "Conflict") == await reason(ask("PUT", f"{MAPS}/m", made))
+    old = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"a": "c"}}
+    assert (409, "Conflict") == await reason(ask("PATCH", f"{MAPS}/m", old, MERGE))
+    gone = {"preconditions": {"uid": "other"}}
+    assert (409, "Conflict") == await reason(ask("DELETE", f"{MAPS}/m", gone))
+    del made["metadata"]["resourceVersion"]
+    assert (422, "Invalid") == await reason(ask("PUT", f"{MAPS}/m", made))
+
+
+async def reason(asked):
+    """Status and reason of an answer."""
+    status, answer = await asked
+    return status, answer.get("reason", "")
+
+
+async def test_what_is_not_there(ask):
+    """Objects, kinds, namespaces, subresources."""
+    for path in (f"{MAPS}/m", "/api/v1/services", f"{MAPS}/m/status", "/apis/apps/v1/daemonsets", f"{PODS}/p/log"):
+        assert (404, "NotFound") == await reason(ask("GET", path))
+    elsewhere = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
+    assert (404, "NotFound") == await reason(ask("POST", "/api/v1/namespaces/none/configmaps", elsewhere))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "content_type", "status"),
+    [
+        ("POST", MAPS, "not JSON", "application/json", 400),
+        ("POST", MAPS, "{}", "text/plain", 415),
+        ("POST", MAPS, {"apiVersion": "v1", "kind": "Pod"}, "application/json", 400),
+        ("POST", MAPS, [1], "application/json", 400),
+        ("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": 5}, "application/json", 400),
+        ("POST", f"{MAPS}?dryRun=All", {"apiVersion": "v1", "kind": "ConfigMap"}, "application/json", 400),
+        ("PATCH", f"{NODES}/n", [{"op": "jump", "path": "/a"}], "application/json-patch+json", 400),
+        ("PATCH", f"{NODES}/n", [{"op": "remove", "path": "/a/b"}], "application/json-patch+json", 422),
+        ("PATCH", f"{NODES}/n", 7, MERGE, 400),
+        ("PATCH", f"{NODES}/n", {"apiVersion": "v1", "kind": "Node"}, APPLY, 422),
+        ("PUT", NODES, {}, "application/json", 405),
+        ("GET", f"{NODES}?limit=many", None, "", 400),
+        ("GET", f"{NODES}?continue=rubbish", None, "", 400),
+        ("GET", f"{NODES}?fieldSelector=spec.podCIDR%3D1", None, "", 400),
+        ("GET", f"{NODES}?watch=true&resourceVersion=99999999", None, "", 504),
+    ],
+)
+async def test_requests_that_are_none(ask, method, path, body, content_type, status):
+    """Each gets an answer of its own, and the server goes on."""
+    await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    got, answer = await ask(method, path, body, content_type)
+    assert (status, "Status") == (got, answer["kind"])
+    assert 200 == (await ask("GET", f"{NODES}/n"))[0]
+
+
+async def test_pages_are_of_one_moment(ask):
+    """What changes between two pages is in none of them; a list that nobody remembers has expired."""
+    for number in range(5):
+        await ask("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{number}"}})
+    _, first = await ask("GET", f"{MAPS}?limit=2")
+    assert 3 == first["metadata"]["remainingItemCount"]
+    await ask("DELETE", f"{MAPS}/m3")
+    await ask("PATCH", f"{MAPS}/m4", {"data": {"a": "b"}}, MERGE)
+    _, second = await ask("GET", f"{MAPS}?limit=2&continue={first['metadata']['continue']}")
+    _, third = await ask("GET", f"{MAPS}?limit=2&continue={second['metadata']['continue']}")
+    found = [each["metadata"]["name"] for page in (first, second, third) for each in page["items"]]
+    assert ["m0", "m1", "m2", "m3", "m4"] == found
+    assert "data" not in third["items"][0]
+    assert "continue" not in third["metadata"]
+    assert 1 == len({page["metadata"]["resourceVersion"] for page in (first, second, third)})
+    for _ in range(100):
+        await ask("GET", f"{MAPS}?limit=2")
+    assert (410, "Expired") == await reason(ask("GET", f"{MAPS}?continue={first['metadata']['continue']}"))
+
+
+async def test_a_watch(ask):
+    """From a version on, by selectors: an object that leaves the selection is deleted, for who watches it."""
+    _, begin = await ask("GET", MAPS)
+    for name in ("a", "b"):
+        meta = {"name": name, "labels": {"x": name}}
+        await ask("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    await ask("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"x": "c"}}}, MERGE)
+    version = begin["metadata"]["resourceVersion"]
+    all_, some, marks = await asyncio.gather(
+        ask.watch(f"{MAPS}?resourceVersion={version}"),
+        ask.watch(f"{MAPS}?resourceVersion={version}&labelSelector=x%20in%20(a,b)"),
+        ask.watch(f"{SLICES}?resourceVersion={version}&allowWatchBookmarks=true"),
+    )
+    assert [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "a")] == [named(each) for each in all_]
+    assert [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")] == [named(each) for each in some]
+    assert ["BOOKMARK"] == [each["type"] for each in marks]
+    ask.server.objects.forgotten = ask.server.objects.version
+    (error,) = await ask.watch(f"{MAPS}?resourceVersion={version}")
+    assert ("ERROR", 410) == (error["type"], error["object"]["code"])
+
+
+def named(event):
+    """Type and name."""
+    return event["type"], event["object"]["metadata"]["name"]
+
+
+async def test_many_at_once_are_deleted(ask):
+    """As a kubelet does it with the slices of its node."""
+    for number, node in enumerate(["n1", "n1", "n2"]):
+        await ask("POST", SLICES, slice_({"name": "a"}, name=f"s{number}", nodeName=node))
+    assert 200 == (await ask("DELETE", f"{SLICES}?fieldSelector=spec.nodeName%3Dn1"))[0]
+    _, rest = await ask("GET", SLICES)
+    assert ["s2"] == [each["metadata"]["name"] for each in rest["items"]]
+
+
+async def test_finalizers_hold_an_object(ask):
+    """Until the last one is taken off."""
+    meta = {"name": "m", "finalizers": ["acme.dev/mine"]}
+    await ask("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    _, marked = await ask("DELETE", f"{MAPS}/m")
+    assert marked["metadata"]["deletionTimestamp"]
+    await ask("PATCH", f"{MAPS}/m", {"metadata": {"finalizers": None}}, MERGE)
+    assert 404 == (await ask("GET", f"{MAPS}/m"))[0]
+
+
+async def test_a_pod_stays_until_its_kubelet_lets_it_go(ask):
+    """With a node it is Terminating; without one, or without grace, it is gone at once."""
+    for name, node in (("bound", "n1"), ("forced", "n1"), ("free", None)):
+        spec = {"containers": [{"name": "c", "image": "i"}]} | ({"nodeName": node} if node else {})
+        await ask("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    _, marked = await ask("DELETE", f"{PODS}/bound")
+    assert marked["metadata"]["deletionTimestamp"]
+    await ask("DELETE", f"{PODS}/forced", {"gracePeriodSeconds": 0})
+    await ask("DELETE", f"{PODS}/free")
+    _, left = await ask("GET", PODS)
+    assert ["bound"] == [each["metadata"]["name"] for each in left["items"]]
+    await ask("DELETE", f"{PODS}/bound?gracePeriodSeconds=0")
+    assert 404 == (await ask("GET", f"{PODS}/bound"))[0]
+
+
+async def test_a_namespace_goes_with_what_is_in_it(ask):
+    """As its controller would see to."""
+    await ask("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
+    inside = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
+    assert 201 == (await ask("POST", "/api/v1/namespaces/x/configmaps", inside))[0]
+    await ask("DELETE", "/api/v1/namespaces/x")
+    _, left = await ask("GET", "/api/v1/configmaps")
+    assert [] == left["items"]
+
+
+async def test_another_kind_is_one_line():
+    """It has everything that the others have."""
+    widgets = ApiKind("acme.dev", "v1", "Widget", "widgets", generation=True, immutable=("spec.size",))
+    async with ApiServer(kinds=(*KINDS, widgets)) as server:
+        ask = Caller(server)
+        path = "/apis/acme.dev/v1/namespaces/default/widgets"
+        document = {"apiVersion": "acme.dev/v1", "kind": "Widget", "spec": {"size": 1}}
+        status, made = await ask("PATCH", f"{path}/w?fieldManager=me", document, APPLY)
+        assert (201, "me") == (status, made["metadata"]["managedFields"][0]["manager"])
+        assert 422 == (await ask("PATCH", f"{path}/w", {"spec": {"size": 2}}, MERGE))[0]
+        _, found = await ask("GET", "/apis/acme.dev/v1")
+        assert ["widgets"] == [each["name"] for each in found["resources"]]
+
+
+def test_it_listens_on_loopback_alone():
+    """It knows no users."""
+    with pytest.raises(UsageError, match=r"0\.0\.0\.0: the API server knows no users"):
+        ApiServer(host="0.0.0.0")  # which is refused
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+async def test_kubectl_speaks_with_it(ask, tmp_path):
+    """It finds the kinds, applies, reads, labels and deletes."""
+    config = tmp_path / "kubeconfig"
+    config.write_text(ask.server.kubeconfig())
+    claim = of("ResourceClaim", "c", {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "x"}}]}})
+
+    async def kubectl(*words, stdin=None):
+        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(config)}
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            "kubectl", *words, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=environ
+        )
+        out, _ = await process.communicate(json.dumps(stdin).encode() if stdin else b"")
+        return out.decode()
+
+    assert "resourceclaim.resource.k8s.io/c created" in await kubectl("apply", "-f", "-", stdin=claim)
+    assert "resourceclaim.resource.k8s.io/c unchanged" in await kubectl("apply", "-f", "-", stdin=claim)
+    wrong = {**claim, "metadata": {"name": "d"}, "spec": {"devices": {"requests": [{"name": "r"}]}}}
+    assert "exactly one of" in await kubectl("apply", "--server-side", "-f", "-", stdin=wrong)
+    assert "labeled" in await kubectl("label", "resourceclaim", "c", "a=b")
+    assert "c" in (await kubectl("get", "resourceclaims", "--selector=a=b", "--output=name"))
+    assert '"c" deleted' in await kubectl("delete", "resourceclaim", "c")

@@ -1,0 +1,163 @@
+"""Lists, in pages that all show the same moment, and watches, from a version on."""
+
+import asyncio
+import base64
+import binascii
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from .kinds import ApiKind, Document, Refused
+from .selectors import Chosen, selection
+from .store import Happened, Objects, Stored
+
+_KEPT_LISTS = 100  # whose next page may still be asked for
+_LONGEST_WATCH = 1800.0  # seconds
+
+
+class Lists:
+    """Lists of objects. One of which not all pages are fetched is kept: the next is of the same moment."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._begun: OrderedDict[str, tuple[int, list[Stored]]] = OrderedDict()
+        self._serial = 0
+
+    def answer(self, kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Document:
+        """The list, or its next page. Raises Refused."""
+        limit = _number(params, "limit")
+        if token := params.get("continue"):
+            if "resourceVersion" in params or "resourceVersionMatch" in params:
+                raise Refused(400, "BadRequest", "resourceVersion is forbidden with continue")
+            key, start = _decoded(token)
+            version, found = self._begun.get(key, (-1, []))
+            if version < self._objects.forgotten:
+                text = "The provided continue parameter is too old to display a consistent list result."
+                raise Refused(410, "Expired", text)
+        else:
+            version_of(self._objects, params, watch=False)
+            chosen = selection(kind, namespace, params)
+            version, start = self._objects.version, 0
+            found = [each for each in self._objects.all(kind, namespace) if chosen(each)]
+            key = ""
+        end = start + limit if limit else len(found)
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if end < len(found):
+            key = key or self._keep(version, found)
+            metadata |= {"continue": _encoded(key, end), "remainingItemCount": len(found) - end}
+        items = [_bare(each) for each in found[start:end]]
+        return {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata, "items": items}
+
+    def _keep(self, version: int, found: list[Stored]) -> str:
+        self._serial += 1
+        self._begun[str(self._serial)] = version, found
+        if len(self._begun) > _KEPT_LISTS:
+            self._begun.popitem(last=False)
+        return str(self._serial)
+
+
+class Watch:
+    """One watch, written line by line in chunks; without a version it begins with what there is."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        kind: ApiKind,
+        namespace: str,
+        params: Mapping[str, str],
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._objects = objects
+        self._kind = kind
+        self._namespace = namespace
+        self._chosen = selection(kind, namespace, params)
+        self._seen = version_of(objects, params, watch=True)
+        self._bookmarks = params.get("allowWatchBookmarks") == "true"
+        self._writer = writer
+        self.seconds = float(_number(params, "timeoutSeconds") or _LONGEST_WATCH)
+        self.current = asyncio.Event()  # once all that was there is told, so that it is known from where it goes on
+
+    async def run(self) -> None:
+        """Tell what happens, until cancelled, or until what it asks for is forgotten."""
+        if self._seen == 0:
+            for each in self._objects.all(self._kind, self._namespace):
+                if self._chosen(each):
+                    self._write("ADDED", each)
+            self._seen = self._objects.version
+        while True:
+            try:
+                happened = self._objects.since(self._kind, self._seen)
+            except Refused as refused:
+                self._write("ERROR", refused.document)
+                await self._writer.drain()
+                return
+            for change in happened:
+                self._tell(change, self._chosen)
+            if self._bookmarks and self._objects.version > self._seen:
+                mark = {"resourceVersion": str(self._objects.version), "creationTimestamp": None}
+                self._write(
+                    "BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": mark}
+                )
+            self._seen = self._objects.version
+            await self._writer.drain()
+            self.current.set()
+            await self._objects.newer(self._seen)
+
+    def _tell(self, happened: Happened, chosen: Chosen) -> None:
+        old, new = happened.old, happened.new
+        before, after = old is not None and chosen(old), new is not None and chosen(new)
+        if after and new is not None:
+            self._write("MODIFIED" if before else "ADDED", new)
+        elif before and old is not None:
+            gone = new or old
+            metadata = {**gone["metadata"], "resourceVersion": str(happened.version)}
+            self._write("DELETED", {**gone, "metadata": metadata})
+
+    def _write(self, kind: str, document: Document) -> None:
+        line = json.dumps({"type": kind, "object": document}, ensure_ascii=False).encode() + b"\n"
+        self._writer.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+
+
+def version_of(objects: Objects, params: Mapping[str, str], *, watch: bool) -> int:
+    """The version that a list or watch asks for; 0: any. Raises Refused."""
+    given, match = params.get("resourceVersion", ""), params.get("resourceVersionMatch", "")
+    if given and not given.isdecimal():
+        raise Refused(400, "BadRequest", f'resourceVersion: Invalid value: "{given}"')
+    if match and (watch or not given):
+        why = "for watch" if watch else "unless resourceVersion is provided"
+        text = f"ListOptions.meta.k8s.io is invalid: resourceVersionMatch: Forbidden: is forbidden {why}"
+        raise Refused(422, "Invalid", text)
+    if params.get("sendInitialEvents"):
+        text = "ListOptions.meta.k8s.io is invalid: sendInitialEvents: Forbidden: is forbidden for watch unless the "
+        raise Refused(422, "Invalid", text + "WatchList feature gate is enabled")
+    if match not in ("", "NotOlderThan") or (given not in ("", "0") and not watch and not match):
+        raise Refused(400, "BadRequest", "this server lists no state of the past")
+    if given and int(given) > objects.version:
+        text = f"Too large resource version: {given}, current: {objects.version}"
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        raise Refused(504, "Timeout", text, causes=[cause])
+    return int(given or 0)
+
+
+def _number(params: Mapping[str, str], name: str) -> int:
+    text = params.get(name, "0")
+    if not text.isdecimal():
+        raise Refused(400, "BadRequest", f'{name}: Invalid value: "{text}"')
+    return int(text)
+
+
+def _encoded(key: str, start: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([key, start]).encode()).decode()
+
+
+def _decoded(token: str) -> tuple[str, int]:
+    try:
+        key, start = json.loads(base64.urlsafe_b64decode(token))
+        return str(key), int(start)
+    except (ValueError, TypeError, binascii.Error):
+        raise Refused(400, "BadRequest", "continue key is not valid") from None
+
+
+def _bare(document: Document) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}

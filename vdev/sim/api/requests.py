@@ -1,0 +1,186 @@
+"""What a request is about, by its path and method, and what it does to objects."""
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import yaml
+
+from . import patches
+from .kinds import ApiKind, Document, Refused
+from .selectors import selection
+from .store import Check, Objects, anything
+
+_PATCHES = {
+    "application/merge-patch+json": patches.merge,
+    "application/strategic-merge-patch+json": patches.strategic,
+    "application/json-patch+json": patches.operations,
+}
+_APPLY = "application/apply-patch+yaml"
+_BODIES = ("", "application/json", "application/yaml", *_PATCHES, _APPLY)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for objects. `verb` is RBAC's, `resource` has the subresource: nodes/status."""
+
+    verb: str
+    kind: ApiKind
+    namespace: str
+    name: str
+    subresource: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def resource(self) -> str:
+        """As RBAC names it."""
+        return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
+
+    @property
+    def content_type(self) -> str:
+        """Of the body."""
+        return self.headers.get("content-type", "").partition(";")[0].strip()
+
+    @property
+    def manager(self) -> str:
+        """Who writes, for the fields' ownership."""
+        agent = self.headers.get("user-agent", "").partition("/")[0] or "unknown"
+        return self.params.get("fieldManager") or agent
+
+
+def read(
+    kinds: Mapping[tuple[str, str, str], ApiKind], method: str, target: str, headers: Mapping[str, str], body: bytes
+) -> Request:
+    """The request. Raises Refused."""
+    url = urlsplit(target)
+    params = dict(parse_qsl(url.query, keep_blank_values=True))
+    kind, namespace, name, subresource = _place(kinds, url.path)
+    verb = _verb(method, name, params)
+    return Request(verb, kind, namespace, name, subresource, params, headers, _body(headers, body))
+
+
+def _body(headers: Mapping[str, str], body: bytes) -> Any:
+    if not body:
+        return None
+    content_type = headers.get("content-type", "").partition(";")[0].strip()
+    if content_type not in _BODIES:
+        text = f"the body of the request was in an unknown format - accepted media types include: {list(_BODIES[1:])}"
+        raise Refused(415, "UnsupportedMediaType", text)
+    try:
+        return yaml.safe_load(body) if content_type.endswith("yaml") and body[:1] != b"{" else json.loads(body)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise Refused(400, "BadRequest", f"error decoding the body: {error}") from None
+
+
+def _place(kinds: Mapping[tuple[str, str, str], ApiKind], path: str) -> tuple[ApiKind, str, str, str]:
+    parts = [unquote(part) for part in path.split("/")[1:]]
+    group, parts = ("", parts[1:]) if parts[0] == "api" else (parts[1] if parts[1:] else "", parts[2:])
+    version, *parts = parts or [""]
+    namespace = ""
+    if parts[:1] == ["namespaces"] and len(parts) > 2 and parts[2] != "status":  # noqa: PLR2004  # a resource follows
+        namespace, parts = parts[1], parts[2:]
+    kind = kinds.get((group, version, parts[0] if parts else ""))
+    name = parts[1] if len(parts) > 1 else ""
+    subresource = parts[2] if len(parts) > 2 else ""  # noqa: PLR2004  # resource, name, subresource
+    if (
+        kind is None
+        or len(parts) > 3  # noqa: PLR2004  # resource, name, subresource
+        or (namespace and not kind.namespaced)
+        or (subresource and not (kind.status and subresource == "status"))
+        or (kind.namespaced and name and not namespace)
+    ):
+        raise Refused(404, "NotFound", "the server could not find the requested resource")
+    return kind, namespace, name, subresource
+
+
+def _verb(method: str, name: str, params: Mapping[str, str]) -> str:
+    if method == "GET":
+        return "get" if name else "watch" if params.get("watch") in ("true", "1") else "list"
+    found = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
+    if found == "delete" and not name:
+        return "deletecollection"
+    if not found or bool(name) != (found != "create"):
+        raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return found
+
+
+def write(objects: Objects, request: Request, *, check: Check = anything) -> tuple[int, Document]:
+    """Do what a request wants; the status of HTTP, and the object. Raises Refused, PatchRefused."""
+    if "dryRun" in request.params:
+        raise Refused(400, "BadRequest", "this server does everything that it is asked to: dryRun is not known to it")
+    kind, namespace, name, body = request.kind, request.namespace, request.name, request.body
+    match request.verb:
+        case "create":
+            _typed(kind, body)
+            return 201, objects.create(kind, namespace, body, request.manager)
+        case "update":
+            _typed(kind, body)
+            put = functools.partial(objects.replace, kind, namespace, name, body)
+            return 200, put(manager=request.manager, subresource=request.subresource, check=check)
+        case "delete":
+            return 200, _delete(objects, kind, namespace, name, request)
+        case "deletecollection":
+            chosen = selection(kind, namespace, request.params)
+            for each in [each for each in objects.all(kind, namespace) if chosen(each)]:
+                _delete(objects, kind, each["metadata"].get("namespace", ""), each["metadata"]["name"], request)
+            return 200, {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+        case _:
+            return _patch(objects, request, check)
+
+
+def _delete(objects: Objects, kind: ApiKind, namespace: str, name: str, request: Request) -> Document:
+    options = request.body or {}
+    grace = request.params.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
+    now = grace is not None and str(grace) == "0"
+    gone = objects.delete(kind, namespace, name, options.get("preconditions"), now=now)
+    if objects.has(kind, namespace, name):
+        return gone
+    details = {"name": name, "kind": kind.plural, "uid": gone["metadata"]["uid"]}
+    return {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details}
+
+
+def _patch(objects: Objects, request: Request, check: Check) -> tuple[int, Document]:
+    kind, namespace, name = request.kind, request.namespace, request.name
+    if request.content_type == _APPLY:
+        return _apply(objects, request, check)
+    patched = _PATCHES.get(request.content_type)
+    if patched is None:
+        text = f"the body of the request was in an unknown format - accepted media types include: {[*_PATCHES, _APPLY]}"
+        raise Refused(415, "UnsupportedMediaType", text)
+    if "force" in request.params:
+        raise _invalid_option("force", "may not be specified for non-apply patch")
+    new = patched(objects.get(kind, namespace, name), request.body)
+    if not isinstance(new, dict):
+        raise Refused(400, "BadRequest", "the patch makes something of the object that is none")
+    change = functools.partial(objects.change, kind, namespace, name, new)
+    return 200, change(manager=request.manager, subresource=request.subresource, check=check)
+
+
+def _apply(objects: Objects, request: Request, check: Check) -> tuple[int, Document]:
+    kind, namespace, name = request.kind, request.namespace, request.name
+    if not request.params.get("fieldManager"):
+        raise _invalid_option("fieldManager", "is required for apply patch")
+    _typed(kind, request.body)
+    metadata = request.body.get("metadata") or {}
+    if metadata.get("name", name) != name:
+        raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
+    there = objects.has(kind, namespace, name)
+    body = request.body if metadata.get("name") else {**request.body, "metadata": {**metadata, "name": name}}
+    force = request.params.get("force") == "true"
+    apply = functools.partial(objects.apply, kind, namespace, name, body, force=force)
+    return (200 if there else 201), apply(manager=request.manager, subresource=request.subresource, check=check)
+
+
+def _typed(kind: ApiKind, document: Any) -> None:
+    found = (document.get("apiVersion"), document.get("kind")) if isinstance(document, dict) else (None, None)
+    if found != (kind.api_version, kind.kind):
+        raise Refused(400, "BadRequest", f"apiVersion and kind must be {kind.api_version} and {kind.kind}")
+
+
+def _invalid_option(option: str, text: str) -> Refused:
+    return Refused(422, "Invalid", f"PatchOptions.meta.k8s.io is invalid: {option}: {text}")

@@ -1,0 +1,282 @@
+"""What Kubernetes refuses of objects, and what it fills in or leaves out. Where it is lenient, this is not."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..dra.scheduling import slice_lint
+from .kinds import ApiKind, Document
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_QUANTITY = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
+_CONDITION = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_ALPHABET = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_PART = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_LONGEST, _LONGEST_PREFIX, _LONGEST_MESSAGE = 63, 253, 1024
+_MOST_CONDITIONS = 8  # of a device in a claim's status
+_STANDARD = {"cpu", "memory", "pods", "ephemeral-storage", "storage"}
+_SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
+_GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
+_GATED = ("taints", "consumesCounters", "allowMultipleAllocations", "bindsToNode", "bindingConditions")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version of Kubernetes, and whether the gates of partitions, taints and shares are on though they are alpha."""
+
+    version: tuple[int, int] = (1, 36)
+    alpha: bool = False
+
+    @property
+    def gates(self) -> bool:
+        """Whether those gates are on."""
+        return self.alpha or self.version >= _GATES
+
+
+def complete(kind: ApiKind, new: dict[str, Any], *, release: Release, now: str) -> None:
+    """Make of what was sent what is stored: of a slice, fields of gates that are off and empty lists go, times come."""
+    spec = new.get("spec")
+    if kind.kind != "ResourceSlice" or not isinstance(spec, dict):
+        return
+    if not release.gates:
+        spec.pop("sharedCounters", None)
+    _without_empty(spec, ("devices", "sharedCounters"))
+    for device in spec.get("devices") or ():
+        if not release.gates:
+            _without_gated(device)
+        _without_empty(device, ("attributes", "capacity", "taints", "consumesCounters"))
+        for taint in device.get("taints") or ():
+            taint.setdefault("timeAdded", now)
+
+
+def _without_gated(device: dict[str, Any]) -> None:
+    for name in _GATED:
+        device.pop(name, None)
+    for each in (device.get("capacity") or {}).values():
+        each.pop("requestPolicy", None)
+
+
+def _without_empty(document: dict[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name in document and not document[name]:
+            del document[name]
+
+
+def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[str, str]]:
+    """What is wrong with an object: field and message each."""
+    metadata = new.get("metadata") or {}
+    yield from _labels("metadata.labels", metadata.get("labels") or {})
+    for key in metadata.get("annotations") or {}:
+        yield from (("metadata.annotations", text) for text in _key(key, key))
+    name = metadata.get("name", "")
+    if len(name) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(name):
+        yield "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of …'
+    match kind.kind:
+        case "Node":
+            yield from _node(new)
+        case "Event":
+            yield from _event(new)
+        case "ResourceSlice":
+            yield from _slice(new, release)
+        case "ResourceClaim":
+            yield from _requests("spec", new.get("spec"))
+            yield from _claim(new)
+        case "ResourceClaimTemplate":
+            yield from _requests("spec.spec", (new.get("spec") or {}).get("spec"))
+        case "DeviceClass":
+            yield from _class(new.get("spec") or {})
+
+
+def _labels(field: str, labels: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in labels.items():
+        yield from ((field, text) for text in _key(key, key))
+        if not isinstance(value, str):
+            yield field, f"Invalid value: {json.dumps(value)}: must be a string"
+        elif len(value) > _LONGEST:
+            yield field, f'Invalid value: "{value}": must be no more than 63 bytes'
+        elif value and not _NAME.fullmatch(value):
+            yield field, f'Invalid value: "{value}": {_ALPHABET}'
+
+
+def _key(key: str, shown: str) -> Iterator[str]:
+    prefix, slash, name = key.rpartition("/")
+    if slash and not prefix:
+        yield f'Invalid value: "{shown}": prefix part must be non-empty'
+    elif slash and (len(prefix) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(prefix)):
+        yield f'Invalid value: "{shown}": prefix part a lowercase RFC 1123 subdomain must consist of …'
+    if not name:
+        yield f'Invalid value: "{shown}": name part must be non-empty'
+    elif len(name) > _LONGEST:
+        yield f'Invalid value: "{shown}": name part must be no more than 63 bytes'
+    elif not _NAME.fullmatch(name):
+        yield f'Invalid value: "{shown}": {_PART}'
+
+
+def _node(document: Document) -> Iterator[tuple[str, str]]:
+    status = document.get("status") or {}
+    for field in ("capacity", "allocatable"):
+        for name, quantity in (status.get(field) or {}).items():
+            yield from ((f"status.{field}.{name}", text) for text in _resource(name, quantity))
+    seen: set[str] = set()
+    for index, each in enumerate(status.get("conditions") or ()):
+        at = f"status.conditions[{index}]"
+        kind = each.get("type", "")
+        if not _CONDITION.fullmatch(kind):
+            yield f"{at}.type", f'Invalid value: "{kind}": must be a name'
+        if kind in seen:
+            yield f"{at}.type", f'Duplicate value: "{kind}"'
+        seen.add(kind)
+        if each.get("status") not in ("True", "False", "Unknown"):
+            yield f"{at}.status", 'Unsupported value: supported values: "False", "True", "Unknown"'
+
+
+def _resource(name: str, quantity: Any) -> Iterator[str]:
+    own = name in _STANDARD or name.startswith(("hugepages-", "attachable-volumes-"))
+    if not isinstance(quantity, str) or not _QUANTITY.fullmatch(quantity):
+        yield f"Invalid value: {json.dumps(quantity)}: quantities must match the regular expression …"
+    elif not own and not quantity.isdigit():
+        yield f'Invalid value: "{quantity}": must be an integer'
+    if not own:
+        if "/" not in name:
+            yield f'Invalid value: "{name}": must be a standard resource type or fully qualified'
+        yield from _key(name, name)
+
+
+def _event(document: Document) -> Iterator[tuple[str, str]]:
+    about = document.get("involvedObject") or {}
+    namespace = (document.get("metadata") or {}).get("namespace", "")
+    inside = about.get("namespace", "") or "default"
+    if inside != namespace:
+        yield "involvedObject.namespace", f'Invalid value: "{inside}": does not match event.namespace'
+    for field in ("reason", "message"):
+        if not document.get(field):
+            yield field, "Required value"
+    if len(document.get("message") or "") > _LONGEST_MESSAGE:
+        yield "message", "Too long: may not be more than 1024 bytes"
+    if document.get("type") not in ("Normal", "Warning"):
+        yield "type", 'Invalid value: must be "Normal" or "Warning"'
+    if not about.get("kind") or not about.get("name"):
+        yield "involvedObject", "Required value: kind and name"
+    if not (document.get("source") or {}).get("component") and not document.get("reportingComponent"):
+        yield "reportingController", "Required value"
+    if document.get("eventTime") and not all(document.get(each) for each in ("action", "reportingInstance")):
+        yield "action", "Required value: with eventTime, action and reportingInstance as well"
+
+
+def _claim(document: Document) -> Iterator[tuple[str, str]]:
+    status = document.get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    names = ("driver", "pool", "device", "shareID")
+    allocated = [tuple(each.get(name) for name in names) for each in results]
+    seen: set[tuple[Any, ...]] = set()
+    for index, each in enumerate(status.get("devices") or ()):
+        at, key = f"status.devices[{index}]", tuple(each.get(name) for name in names)
+        if key not in allocated:
+            yield at, f'Invalid value: "{"/".join(map(str, key[:3]))}": must be an allocated device in the claim'
+        if key in seen:
+            yield at, f'Duplicate value: "{"/".join(map(str, key[:3]))}"'
+        seen.add(key)
+        if len(each.get("conditions") or ()) > _MOST_CONDITIONS:
+            yield f"{at}.conditions", f"Too many: must have at most {_MOST_CONDITIONS} items"
+        for number, condition in enumerate(each.get("conditions") or ()):
+            for name in ("type", "status", "reason", "lastTransitionTime"):
+                if not condition.get(name):
+                    yield f"{at}.conditions[{number}].{name}", "Required value"
+
+
+def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
+    spec = document.get("spec")
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("pool"), Mapping):
+        yield "spec.pool", "Required value"
+        return
+    splits = release.version >= _SPLIT_COUNTERS
+    for finding in slice_lint.of_one(document):
+        if finding.code != "slice-mixed" or splits:
+            yield "spec", finding.message
+    if not splits:
+        sets = {each.get("name") for each in spec.get("sharedCounters") or ()}
+        for index, device in enumerate(spec.get("devices") or ()):
+            for use in device.get("consumesCounters") or ():
+                if use.get("counterSet") not in sets:
+                    at = f"spec.devices[{index}].consumesCounters"
+                    yield at, f'Not found: "{use.get("counterSet")}": must reference a counterSet in the ResourceSlice'
+
+
+_REQUEST = {"name", "exactly", "firstAvailable"}
+_ASKED = {"deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity", "name"}
+_MOST_REQUESTS, _MOST_SUBREQUESTS = 32, 8
+
+
+def _requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
+    """Of a claim's requests: exactly one form each, known fields, names that are labels and different."""
+    if not isinstance(spec, Mapping):
+        yield at, "Required value"
+        return
+    devices = spec.get("devices") or {}
+    requests = devices.get("requests") or ()
+    if len(requests) > _MOST_REQUESTS:
+        yield f"{at}.devices.requests", f"Too many: {len(requests)}: must have at most {_MOST_REQUESTS} items"
+    for unknown in sorted(devices.keys() - {"requests", "constraints", "config"}):
+        yield f"{at}.devices.{unknown}", "unknown field"
+    seen: set[str] = set()
+    for index, each in enumerate(requests):
+        yield from _request(f"{at}.devices.requests[{index}]", each, seen)
+
+
+def _request(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tuple[str, str]]:
+    yield from _dns_label(f"{at}.name", request.get("name"))
+    if request.get("name") in seen:
+        yield f"{at}.name", f'Duplicate value: "{request["name"]}"'
+    seen.add(str(request.get("name")))
+    for unknown in sorted(request.keys() - _REQUEST):
+        yield f"{at}.{unknown}", "unknown field"
+    forms = [name for name in ("exactly", "firstAvailable") if request.get(name) not in (None, [])]
+    if len(forms) != 1:
+        yield at, "Required value: exactly one of `exactly` or `firstAvailable` is required"
+        return
+    if forms == ["exactly"]:
+        yield from _asked(f"{at}.exactly", request["exactly"])
+        return
+    subrequests = request["firstAvailable"]
+    if len(subrequests) > _MOST_SUBREQUESTS:
+        yield f"{at}.firstAvailable", f"Too many: {len(subrequests)}: must have at most {_MOST_SUBREQUESTS} items"
+    for index, each in enumerate(subrequests):
+        yield from _dns_label(f"{at}.firstAvailable[{index}].name", each.get("name"))
+        yield from _asked(f"{at}.firstAvailable[{index}]", each)
+
+
+def _asked(at: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for unknown in sorted(asked.keys() - _ASKED):
+        yield f"{at}.{unknown}", "unknown field"
+    if not asked.get("deviceClassName"):
+        yield f"{at}.deviceClassName", "Required value"
+    mode = asked.get("allocationMode", "ExactCount")
+    if mode not in ("ExactCount", "All"):
+        yield f"{at}.allocationMode", f'Unsupported value: "{mode}": supported values: "All", "ExactCount"'
+    count = asked.get("count", 1)
+    if type(count) is not int or count < 1 or (mode == "All" and "count" in asked):
+        yield f"{at}.count", f"Invalid value: {json.dumps(count)}: must be greater than zero, and only for ExactCount"
+
+
+def _class(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for unknown in sorted(spec.keys() - {"selectors", "config", "extendedResourceName"}):
+        yield f"spec.{unknown}", "unknown field"
+    if name := spec.get("extendedResourceName"):
+        yield from (("spec.extendedResourceName", text) for text in _resource(name, "1"))
+
+
+def _dns_label(at: str, name: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(name, str) or not _DNS_LABEL.fullmatch(name):
+        yield at, f"Invalid value: {json.dumps(name)}: a lowercase RFC 1123 label must consist of …"

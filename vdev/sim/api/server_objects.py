@@ -1,0 +1,97 @@
+"""The API server's objects as the embedded kubelet, its controllers and its scheduler use them.
+
+    async with ApiServer() as api, Kubelet(objects=ServerObjects(api.objects)) as kubelet:
+        ...
+
+A driver then talks HTTP to the server, and the kubelet sees what it writes.
+"""
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..dra.api_objects import ApiObjectError
+from .kinds import KINDS, ApiKind, Document, Refused
+from .store import Objects
+
+MANAGER = "cluster"
+_GONE = 404
+
+
+class ServerObjects:
+    """The objects of one store, by the names of their kinds; what fails there with HTTP does not fail here."""
+
+    def __init__(self, objects: Objects, *, kinds: Iterable[ApiKind] = KINDS) -> None:
+        self.store = objects
+        self.fails = False
+        self._kinds = {each.kind: each for each in kinds}
+
+    async def list(self, kind: str) -> list[Document]:
+        """All objects of a kind."""
+        self._reachable()
+        return [copy.deepcopy(each) for each in self.store.all(self._kinds[kind])]
+
+    async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
+        """An object, None if there is none."""
+        self._reachable()
+        try:
+            return copy.deepcopy(self.store.get(self._kinds[kind], self._home(kind, namespace), name))
+        except Refused:
+            return None
+
+    async def create(self, kind: str, document: Document) -> Document:
+        """Create an object, with its status."""
+        self._reachable()
+        namespace = self._home(kind, document["metadata"].get("namespace", ""))
+        stored = self._kinds[kind]
+        try:
+            found = self.store.create(stored, namespace, document, MANAGER)
+            if stored.status and (status := document.get("status")):
+                name = found["metadata"]["name"]
+                new = {**found, "status": status}
+                found = self.store.change(stored, namespace, name, new, manager=MANAGER, subresource="status")
+        except Refused as refused:
+            raise ApiObjectError(str(refused)) from refused
+        await self.store.tell()
+        return copy.deepcopy(found)
+
+    async def edit(
+        self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
+    ) -> Document | None:
+        """Change an object and its status; None if it is gone."""
+        old = await self.get(kind, name, namespace)
+        if old is None:
+            return None
+        new = copy.deepcopy(dict(old))
+        change(new)
+        stored, home = self._kinds[kind], self._home(kind, namespace)
+        try:
+            found = self.store.change(stored, home, name, new, manager=MANAGER)
+            if stored.status and new.get("status", {}) != old.get("status", {}):
+                status = {**found, "status": new.get("status", {})}
+                found = self.store.change(stored, home, name, status, manager=MANAGER, subresource="status")
+        except Refused as refused:
+            raise ApiObjectError(str(refused)) from refused
+        await self.store.tell()
+        return copy.deepcopy(found)
+
+    async def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object; no effect if it is gone."""
+        self._reachable()
+        try:
+            self.store.delete(self._kinds[kind], self._home(kind, namespace), name)
+        except Refused as refused:
+            if refused.status != _GONE:
+                raise ApiObjectError(str(refused)) from refused
+        await self.store.tell()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each change; returns what ends that."""
+        return self.store.listen(listener)
+
+    def _home(self, kind: str, namespace: str) -> str:
+        return (namespace or "default") if self._kinds[kind].namespaced else ""
+
+    def _reachable(self) -> None:
+        if self.fails:
+            raise ApiObjectError("dial tcp: connection refused")

@@ -1,0 +1,369 @@
+"""What the API server stores: objects with versions, their owners, and what happened to them lately.
+
+Stored objects are never changed, only replaced, so that whoever has one may keep it.
+"""
+
+import asyncio
+import bisect
+import copy
+import datetime as dt
+import secrets
+import uuid
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from . import rules
+from .kinds import KINDS, ApiKind, Document, Refused, conflict, invalid, not_found, value_at
+from .ownership import Manager, Owners, shown
+from .rules import Release
+
+Stored: TypeAlias = dict[str, Any]
+_Key: TypeAlias = tuple[str, str]  # namespace and name
+Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
+Check: TypeAlias = Callable[[Document, Document], None]
+NAMESPACES = ("default", "kube-system")
+_KEPT = 20_000  # changes of a kind that a watch can still ask for
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has it behind generated names
+_NAMESPACE = next(each for each in KINDS if each.kind == "Namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One change: `old` None for a new object, `new` None for one that is gone."""
+
+    version: int
+    old: Stored | None
+    new: Stored | None
+
+
+def anything(_old: Document, _new: Document) -> None:
+    """Whatever changes is allowed."""
+
+
+class Objects:
+    """All objects, by the rules of a release, and by `more`."""
+
+    def __init__(self, *, release: Release | None = None, more: Rules = lambda _document: ()) -> None:
+        self.release = release or Release()
+        self._more = more
+        self.version = 1000
+        self.forgotten = 0  # versions below this one
+        self.changes = 0
+        self.news = asyncio.Condition()
+        self._listeners: list[Callable[[], None]] = []
+        self._found: defaultdict[ApiKind, dict[tuple[str, str], Stored]] = defaultdict(dict)
+        self._owners: dict[tuple[ApiKind, str, str], Owners] = {}
+        self._history: defaultdict[ApiKind, deque[Happened]] = defaultdict(lambda: deque(maxlen=_KEPT))
+        for name in NAMESPACES:
+            self.create(_NAMESPACE, "", {"metadata": {"name": name}}, "kube-apiserver")
+        self._history.clear()
+        self.changes = 0
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, kind: ApiKind, namespace: str, name: str) -> Stored:
+        """The object. Raises Refused."""
+        found = self._found[kind].get((namespace, name))
+        if found is None:
+            raise not_found(kind, name)
+        return found
+
+    def has(self, kind: ApiKind, namespace: str, name: str) -> bool:
+        """Whether there is such an object."""
+        return (namespace, name) in self._found[kind]
+
+    def all(self, kind: ApiKind, namespace: str = "") -> list[Stored]:
+        """The objects of a kind, by namespace and name."""
+        found = sorted(self._found[kind].items(), key=lambda row: row[0])
+        return [each for key, each in found if not namespace or key[0] == namespace]
+
+    def since(self, kind: ApiKind, version: int) -> list[Happened]:
+        """What happened to objects of a kind after a version. Raises Refused if that is forgotten."""
+        history = self._history[kind]
+        oldest = history[0].version - 1 if len(history) == _KEPT else 0
+        if version < max(oldest, self.forgotten):
+            text = f"too old resource version: {version} ({max(oldest, self.forgotten)})"
+            raise Refused(410, "Expired", text)
+        if not history or history[-1].version <= version:
+            return []
+        start = bisect.bisect_right(history, version, key=lambda each: each.version)
+        return [history[index] for index in range(start, len(history))]
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
+        """A new object. Raises Refused."""
+        new = copy.deepcopy(dict(document))
+        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        if metadata.get("resourceVersion"):
+            raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+        name = metadata.get("name", "")
+        if not isinstance(name, str) or not name:
+            raise invalid(kind, "", [("metadata.name", "Required value: name or generateName is required")])
+        if self.has(kind, namespace, name):
+            raise Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', name=name, kind=kind.plural)
+        self._home(kind, namespace, metadata)
+        if kind.status:
+            new.pop("status", None)
+        owners = Owners()
+        owners.update((manager, "Update", ""), kind.api_version, {}, new)
+        return self._store(kind, (namespace, name), {}, new, owners)
+
+    def change(
+        self,
+        kind: ApiKind,
+        namespace: str,
+        name: str,
+        new: Document,
+        *,
+        manager: str,
+        subresource: str = "",
+        check: Check = anything,
+    ) -> Stored:
+        """An object after a patch or a PUT, of which the part counts that the subresource is for.
+
+        `check` is given the object before and after, and raises Refused.
+        """
+        old = self.get(kind, namespace, name)
+        new = _part(kind, old, new, subresource)
+        if kind.kind == "ResourceClaim" and subresource == "status":
+            new = _without_deallocated(old, new)
+        check(old, new)
+        owners = self._owners[kind, namespace, name].copy()
+        owners.update((manager, "Update", subresource), kind.api_version, old, new)
+        return self._store(kind, (namespace, name), old, new, owners)
+
+    def replace(
+        self,
+        kind: ApiKind,
+        namespace: str,
+        name: str,
+        document: Document,
+        *,
+        manager: str,
+        subresource: str = "",
+        check: Check = anything,
+    ) -> Stored:
+        """An object after a PUT, which must say which version of it was read."""
+        self.get(kind, namespace, name)
+        metadata = document.get("metadata") or {}
+        if metadata.get("name") != name:
+            raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
+        if not metadata.get("resourceVersion"):
+            text = "Invalid value: 0: must be specified for an update"
+            raise invalid(kind, name, [("metadata.resourceVersion", text)])
+        new = copy.deepcopy(document)
+        return self.change(kind, namespace, name, new, manager=manager, subresource=subresource, check=check)
+
+    def apply(
+        self,
+        kind: ApiKind,
+        namespace: str,
+        name: str,
+        document: Document,
+        *,
+        manager: str,
+        subresource: str = "",
+        force: bool,
+        check: Check = anything,
+    ) -> Stored:
+        """An object after a server-side apply."""
+        if (document.get("metadata") or {}).get("managedFields"):
+            raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
+        old: Stored = {}
+        owners = Owners()
+        if subresource or self.has(kind, namespace, name):
+            old = self.get(kind, namespace, name)
+            owners = self._owners[kind, namespace, name].copy()
+        applied = _applied(kind, document, subresource)
+        whole: Manager = (manager, "Apply", subresource)
+        new, clashes = owners.apply(whole, kind.api_version, old, applied, force=force)
+        if clashes:
+            raise _clash(clashes, kind.api_version)
+        if old:
+            _same(kind, old, new)
+        check(old, new)
+        if not old:
+            self._home(kind, namespace, new.setdefault("metadata", {}))
+        return self._store(kind, (namespace, name), old, new, owners)
+
+    def delete(
+        self,
+        kind: ApiKind,
+        namespace: str,
+        name: str,
+        preconditions: Mapping[str, str] | None = None,
+        *,
+        now: bool = True,
+    ) -> Stored:
+        """The object that is deleted; or one that stays until its node, or who put a finalizer on it, lets it go."""
+        found = self.get(kind, namespace, name)
+        for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            wanted, is_so = (preconditions or {}).get(field), found["metadata"][field]
+            if wanted and wanted != is_so:
+                text = f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {is_so}"
+                raise conflict(kind, name, text)
+        waits = kind.graceful and not now and value_at(found, "spec.nodeName")
+        if waits or found["metadata"].get("finalizers"):
+            if found["metadata"].get("deletionTimestamp"):
+                return found
+            marked = {**found, "metadata": {**found["metadata"], "deletionTimestamp": _now()}}
+            return self._store(kind, (namespace, name), found, marked, self._owners[kind, namespace, name])
+        return self._remove(kind, namespace, name)
+
+    def _remove(self, kind: ApiKind, namespace: str, name: str) -> Stored:
+        found = self._found[kind].pop((namespace, name))
+        del self._owners[kind, namespace, name]
+        self._happened(kind, found, None)
+        if kind == _NAMESPACE:
+            inside = [(other, key) for other, found_ in self._found.items() for key in found_ if key[0] == name]
+            for other, key in inside:
+                self._remove(other, *key)
+        return {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.version)}}
+
+    # --- what is stored -----------------------------------------------------------------------------------------------
+
+    def _home(self, kind: ApiKind, namespace: str, metadata: dict[str, Any]) -> None:
+        if kind.namespaced:
+            if not self.has(_NAMESPACE, "", namespace):
+                raise not_found(_NAMESPACE, namespace)
+            if metadata.setdefault("namespace", namespace) != namespace:
+                raise Refused(400, "BadRequest", "the namespace of the provided object does not match the request")
+        elif metadata.get("namespace"):
+            raise Refused(400, "BadRequest", "namespace may not be set on objects that are in none")
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = _now()
+        for field in ("deletionTimestamp", "generation", "selfLink"):
+            metadata.pop(field, None)
+
+    def _store(self, kind: ApiKind, key: _Key, old: Stored, new: Document, owners: Owners) -> Stored:
+        stored = copy.deepcopy({**new, "apiVersion": kind.api_version, "kind": kind.kind})
+        rules.complete(kind, stored, release=self.release, now=_now())
+        metadata = stored["metadata"]
+        metadata["managedFields"] = owners.entries()
+        if kind.generation:
+            before = old["metadata"]["generation"] if old else 0
+            metadata["generation"] = before + (not old or old.get("spec") != stored.get("spec"))
+        if old and _content(stored) == _content(old):
+            return old
+        if wrong := [*rules.causes(kind, stored, release=self.release), *self._more(stored)]:
+            raise invalid(kind, metadata["name"], wrong)
+        metadata["resourceVersion"] = str(self.version + 1)
+        self._found[kind][key] = stored
+        self._owners[kind, *key] = owners
+        self._happened(kind, old or None, stored)
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and not kind.graceful:
+            return self._remove(kind, *key)
+        return stored
+
+    def _happened(self, kind: ApiKind, old: Stored | None, new: Stored | None) -> None:
+        self.version += 1
+        self.changes += 1
+        self._history[kind].append(Happened(self.version, old, new))
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    async def newer(self, version: int) -> None:
+        """Wait until there is a newer version."""
+        async with self.news:
+            await self.news.wait_for(lambda: self.version > version)
+
+    async def tell(self) -> None:
+        """Wake those who watch or listen: after one change, or after several."""
+        async with self.news:
+            self.news.notify_all()
+        for listener in self._listeners[:]:
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` on the event loop after each change; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+
+def _part(kind: ApiKind, old: Stored, new: Document, subresource: str) -> Document:
+    """A changed object with only those changes that go through this door."""
+    _same(kind, old, new)
+    if subresource:
+        return {**old, "status": new["status"]} if "status" in new else _without_status(old)
+    if not kind.status:
+        return new
+    return {**_without_status(new), **({"status": old["status"]} if "status" in old else {})}
+
+
+def _applied(kind: ApiKind, document: Document, subresource: str) -> Stored:
+    if subresource:
+        return {"status": document["status"]} if "status" in document else {}
+    kept = {name: value for name, value in document.items() if name != "status" or not kind.status}
+    return kept if kept.get("metadata") else {name: value for name, value in kept.items() if name != "metadata"}
+
+
+def _same(kind: ApiKind, old: Stored, new: Document) -> None:
+    """What a change must leave as it is. Raises Refused."""
+    was, now = old["metadata"], new.get("metadata") or {}
+    name = was["name"]
+    if now.get("resourceVersion") not in (None, was["resourceVersion"]):
+        why = "the object has been modified; please apply your changes to the latest version and try again"
+        raise conflict(kind, name, why)
+    kept = [(f"metadata.{field}", now.get(field), was.get(field)) for field in ("name", "uid", "namespace")]
+    kept += [(path, value_at(new, path), value_at(old, path)) for path in kind.immutable]
+    if wrong := [(path, f"Invalid value: {is_so!r}: field is immutable") for path, is_so, so in kept if is_so != so]:
+        raise invalid(kind, name, wrong)
+
+
+def _without_deallocated(old: Stored, new: Document) -> Document:
+    """A claim without the status of devices that it was allocated before and is not now: that goes by itself."""
+    was, now = _allocated(old), _allocated(new)
+    status = new.get("status") or {}
+    kept = [each for each in status.get("devices") or () if _device(each) in now or _device(each) not in was]
+    if kept == (status.get("devices") or []):
+        return new
+    return {**new, "status": {**status, "devices": kept}}
+
+
+def _allocated(claim: Document) -> set[tuple[Any, ...]]:
+    return {_device(each) for each in value_at(claim, "status.allocation.devices.results") or ()}
+
+
+def _device(each: Document) -> tuple[Any, ...]:
+    return tuple(each.get(name) for name in ("driver", "pool", "device", "shareID"))
+
+
+def _without_status(document: Document) -> Stored:
+    return {name: value for name, value in document.items() if name != "status"}
+
+
+def _content(document: Stored) -> Stored:
+    return {**document, "metadata": {**document["metadata"], "resourceVersion": ""}}
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _clash(clashes: list[tuple[Manager, tuple[str, ...]]], version: str) -> Refused:
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(each, version)}", "field": shown(path)}
+        for each, path in clashes
+    ]
+    if len(clashes) == 1:
+        said = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        said = f"{len(clashes)} conflicts: " + "\n".join(_lines(clashes, version))
+    return Refused(409, "Conflict", f"Apply failed with {said}", causes=causes)
+
+
+def _lines(clashes: list[tuple[Manager, tuple[str, ...]]], version: str) -> Iterator[str]:
+    for each in dict.fromkeys(manager for manager, _ in clashes):
+        yield f"conflicts with {_named(each, version)}:"
+        yield from (f"- {shown(path)}" for manager, path in clashes if manager == each)
+
+
+def _named(manager: Manager, version: str) -> str:
+    name, operation, subresource = manager
+    text = f'"{name}"' + (f' with subresource "{subresource}"' if subresource else "")
+    return text if operation == "Apply" else f"{text} using {version}"
