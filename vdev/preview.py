@@ -142,7 +142,7 @@ def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy 
 
 @dataclass(frozen=True, slots=True)
 class ClaimAnswer:
-    """What a driver answers for a claim, with the names of `v1.NodePrepareResourceResponse`, and the CDI specification.
+    """What a driver answers for a claim, as `v1.NodePrepareResourceResponse` is in JSON, and the CDI specification.
 
     `cdi` has what the runtime finds under each name.
     """
@@ -174,11 +174,11 @@ def _claim_answer(seen: Preview, claim: Mapping[str, Any], driver: str) -> Claim
     got = prepare(read_claim(claim, driver, uid=str(claim["metadata"].get("uid"))), driver, find)
     devices = [
         {
-            "request_names": list(each.requests),
-            "pool_name": each.pool,
-            "device_name": each.device,
-            "cdi_device_ids": list(each.cdi),
-            "share_id": each.share_id,
+            "requestNames": list(each.requests),
+            "poolName": each.pool,
+            "deviceName": each.device,
+            "cdiDeviceIds": list(each.cdi),
+            "shareId": each.share_id,
         }
         for each in got.devices
     ]

@@ -5,7 +5,7 @@ import pytest
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.agent.reports import status
-from vdev.cli.control import status as status_command
+from vdev.cli.control import status_text
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -59,7 +59,7 @@ def start(start_agent, account, api_server, kubelet):
     return start
 
 
-async def test_a_claim_of_a_template(kubelet, start, api_server, capsys):
+async def test_a_claim_of_a_template(kubelet, start, api_server):
     """A pod gets what Allocate would give it, and the claim goes with it."""
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
@@ -69,8 +69,7 @@ async def test_a_claim_of_a_template(kubelet, start, api_server, capsys):
     assert "npu-0" == edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
     assert ["/dev/acme0"] == [each.container_path for each in edits.devices]
     await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
-    status_command._print(status.status(agent.agent))
-    shown = capsys.readouterr().out
+    shown = "\n".join(status_text.lines(status.status(agent.agent)))
     assert "DRA driver acme.dev: registered, 2 devices in 1 ResourceSlice\n  claim default/one-npu-" in shown
     assert ": npu-0\n" in shown
     await kubelet.delete_pod("one")

@@ -191,8 +191,7 @@ class FaultControl:
         return {"triggered": name}
 
     def _set_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device = _text(request, "id")
-        self._must_exist(device)
+        device = self._device(_text(request, "id"))
         name = self.store.set_device(
             device,
             health=_text(request, "health"),
@@ -202,22 +201,23 @@ class FaultControl:
         return {"added": [name]}
 
     def _clear_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device = _text(request, "id")
-        self._must_exist(device)
+        device = self._device(_text(request, "id"))
         if name_of(device) not in self.engine.runs:
             raise UsageError(f"nothing is set on device {device}; vdev fault list shows the rules in force")
         self.store.clear(name_of(device))
         return {"cleared": [name_of(device)]}
 
-    def _must_exist(self, device: str) -> None:
-        known = {
-            each
-            for resource in self._inventory.everything.values()
-            for slot in resource.slots
-            for each in (slot.id, slot.device.id, slot.device.raw.id)
-        }
-        if device not in known:
-            raise UsageError(f"there is no device {device!r} on this node; vdev status lists them")
+    def _device(self, name: str) -> str:
+        """The id of the device that is called so: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
+        known: dict[str, str] = {}
+        for resource in self._inventory.everything.values():
+            for slot in resource.slots:
+                device, raw = slot.device, slot.device.raw
+                known |= {f"{raw.entry}/{raw.index}": raw.id, device.selector: device.id}
+                known |= {each: each for each in (slot.id, device.id, raw.id)}
+        if name not in known:
+            raise UsageError(f"there is no device {name!r} on this node; vdev status lists them")
+        return known[name]
 
     def _parse(self, text: str, name: str) -> FaultSpec:
         return config.load_rules(text, name, self.spec)

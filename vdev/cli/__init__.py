@@ -174,7 +174,7 @@ def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]
         name, equals, _ = argument.partition("=")
         if argument.startswith("-") and name not in actions and f"-{name}" in actions:
             argument, name = f"-{argument}", f"-{name}"
-        if name in actions and actions[name].nargs == "?" and not equals:
+        if name in actions and actions[name].metavar == "BOOL" and not equals:
             is_given = bool(rest) and rest[0].lower() in ("true", "false")
             argument += f"={rest.popleft() if is_given else actions[name].const}"
         result.append(argument)

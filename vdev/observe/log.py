@@ -56,6 +56,6 @@ class Seldom:
         if now < self._next:
             self._left_out += 1
             return
-        more = {"not_logged": self._left_out} if self._left_out else {}
+        more = {"notLogged": self._left_out} if self._left_out else {}
         self._next, self._left_out = now + self._period, 0
         self._log.warning(event, **keys, **more)

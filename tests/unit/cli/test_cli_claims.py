@@ -117,7 +117,7 @@ def test_an_allocation_is_taken_as_it_is(allocate):
     assert ("team", "given") == (document["namespace"], document["name"])
     assert document["drivers"]["net.example.com"] is None
     (device,) = document["drivers"]["acme.dev"]["devices"]
-    assert ["k8s.acme.dev/claim=42-npu-1", "k8s.acme.dev/claim=42_main"] == device["cdi_device_ids"]
+    assert ["k8s.acme.dev/claim=42-npu-1", "k8s.acme.dev/claim=42_main"] == device["cdiDeviceIds"]
     assert "k8s.acme.dev/claim" == document["drivers"]["acme.dev"]["cdi"]["kind"]
     _, out, _ = allocate(ALLOCATED)
     assert "net.example.com: another driver prepares its devices" in out

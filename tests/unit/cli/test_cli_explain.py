@@ -30,9 +30,9 @@ def test_each_strategy_has_its_answer(vdev):
     assert 0 == code
     assert ["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"] == list(answers)
     assert {"ACME_DEV_NPU_VISIBLE_DEVICES": "0"} == answers["envvar"]["envs"]
-    assert ["/dev/null"] == [node["host_path"] for node in answers["envvar"]["devices"]]
-    assert ["/dev/null", "/etc"] == sorted(mount["host_path"] for mount in answers["volume-mounts"]["mounts"])
-    assert [{"name": "k8s.device-plugin.acme.dev/npu=0"}] == answers["cdi-cri"]["cdi_devices"]
+    assert ["/dev/null"] == [node["hostPath"] for node in answers["envvar"]["devices"]]
+    assert ["/dev/null", "/etc"] == sorted(mount["hostPath"] for mount in answers["volume-mounts"]["mounts"])
+    assert [{"name": "k8s.device-plugin.acme.dev/npu=0"}] == answers["cdi-cri"]["cdiDevices"]
     (annotation,) = answers["cdi-annotations"]["annotations"].values()
     assert "k8s.device-plugin.acme.dev/npu=0" == annotation
     _, text, _ = vdev(*request)

@@ -151,6 +151,8 @@ def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
         "devices": [
             device_document(slot)
             | {
+                "entry": slot.device.raw.entry,
+                "selector": slot.device.selector,
                 "reason": slot.health.reason,
                 "injected": slot.health.injected or agent.faults.engine.removed_by((resource.name, slot.id)),
                 "xids": [

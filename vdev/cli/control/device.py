@@ -14,9 +14,10 @@ DESCRIPTION = "Set the health of a device in the running plugin."
 EPILOG = """examples:
   vdev device set acme-0 --health Unhealthy --reason "XID 79" --for 30s
   vdev device clear acme-0
+  vdev device set a100/2:0 --health Unhealthy    the first partition of the third device of the entry a100
 
-An ID is one that vdev status shows, or that of a physical device, which includes its replicas and partitions. The
-plugin accepts this only if it runs with --enable-fault-injection.
+An ID is one that vdev status shows, or as rules call it: <entry>/<index>, which includes replicas and partitions.
+The plugin accepts this only if it runs with --enable-fault-injection.
 """
 
 
@@ -24,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     put = actions.add_parser("set", help="set a device's health", description="Set a device's health.")
-    put.add_argument("id", metavar="ID", help="the device")
+    put.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
     put.add_argument("--health", choices=("Healthy", "Unhealthy"), required=True, help="what to tell the kubelet")
     put.add_argument("--reason", default="", metavar="TEXT", help="the reason to show in status and logs")
     put.add_argument("--for", dest="lasts", metavar="TIME", help="for how long, such as 30s [default: until cleared]")
     clear = actions.add_parser("clear", help="end what was set", description="Let a device have its own health again.")
-    clear.add_argument("id", metavar="ID", help="the device")
+    clear.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
     for each in (put, clear):
         options.add_one(each, "run_dir")
         common.add_output(each)

@@ -124,22 +124,22 @@ def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
 
 
 def _document(resource: str, ids: list[str], answer: Answer) -> dict[str, Any]:
-    """The answer with the names of `v1beta1.ContainerAllocateResponse`, and what is behind its CDI names."""
+    """The answer as `v1beta1.ContainerAllocateResponse` is in JSON, and what is behind its CDI names."""
     edits = answer.edits
     return {
         "resource": resource,
-        "devices_ids": ids,
+        "devicesIds": ids,
         "envs": edits.env,
         "mounts": [
-            {"container_path": each.container_path, "host_path": each.host_path, "read_only": each.read_only}
+            {"containerPath": each.container_path, "hostPath": each.host_path, "readOnly": each.read_only}
             for each in edits.mounts.values()
         ],
         "devices": [
-            {"container_path": each.container_path, "host_path": each.host_path, "permissions": each.permissions}
+            {"containerPath": each.container_path, "hostPath": each.host_path, "permissions": each.permissions}
             for each in edits.nodes.values()
         ],
         "annotations": edits.annotations,
-        "cdi_devices": [{"name": each} for each in edits.cdi_devices],
+        "cdiDevices": [{"name": each} for each in edits.cdi_devices],
         "cdi": answer.cdi,
     }
 
@@ -148,12 +148,12 @@ def _print(document: dict[str, Any]) -> None:
     for key, value in document["envs"].items():
         print(f"  env         {key}={value}")
     for each in document["devices"]:
-        print(f"  device      {each['host_path']} -> {each['container_path']} ({each['permissions']})")
+        print(f"  device      {each['hostPath']} -> {each['containerPath']} ({each['permissions']})")
     for each in document["mounts"]:
-        print(f"  mount       {each['host_path']} -> {each['container_path']} ({'ro' if each['read_only'] else 'rw'})")
+        print(f"  mount       {each['hostPath']} -> {each['containerPath']} ({'ro' if each['readOnly'] else 'rw'})")
     for key, value in document["annotations"].items():
         print(f"  annotation  {key}={value}")
-    for each in document["cdi_devices"]:
+    for each in document["cdiDevices"]:
         print(f"  cdi         {each['name']}")
     for name, edits in document["cdi"].items():
         common.print_cdi(name, edits)

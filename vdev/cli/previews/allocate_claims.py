@@ -183,8 +183,8 @@ def _print(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]) -
             print(f"  {driver}: another driver prepares its devices")
             continue
         for each in answer.devices:
-            print(f"  device      {each['device_name']} of {driver} for {' '.join(each['request_names'])}")
-            for name in each["cdi_device_ids"]:
+            print(f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}")
+            for name in each["cdiDeviceIds"]:
                 print(f"    cdi       {name}")
         for name, edits in answer.cdi.items():
             common.print_cdi(name, edits)

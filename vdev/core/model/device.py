@@ -126,6 +126,15 @@ class Device:
         return bool(self.profile)
 
     @property
+    def selector(self) -> str:
+        """How rules and commands name it: `a100/2` for the third of the entry, `a100/2:0` for its first partition.
+
+        Empty for what no entry of the configuration has.
+        """
+        part = f":{self.sort_key[-1]}" if self.is_partition else ""
+        return f"{self.raw.entry}/{self.raw.index}{part}" if self.raw.entry else ""
+
+    @property
     def sort_key(self) -> tuple[int, ...]:
         """Numeric order of the ordinals."""
         return tuple(int(part) for part in self.ordinal.split(":"))

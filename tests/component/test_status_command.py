@@ -1,0 +1,154 @@
+"""`vdev status` and `vdev device` as people use them: what is wrong first, and names that can be typed."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from vdev import cli
+from vdev.cli import terminal
+from vdev.core.model.device import HEALTHY, Device, RawDevice
+from vdev.errors import HostError
+
+CONFIG = """version: v1
+flags: {migStrategy: mixed}
+devices:
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 50}}
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {preset: a100-sxm4-40gb, count: 3}
+    partitions: {"0": [1g.5gb, 1g.5gb, 2g.10gb]}
+"""
+
+
+@pytest.fixture
+async def vdev(start_agent, shows, directory, capsys):
+    """Run a command against a plugin whose devices are listed; its exit code, and its lines."""
+    await start_agent(CONFIG, run_dir=directory / "run", fault_injection=True)
+    await shows("acme.dev/npu", 50)
+
+    async def run(*arguments):
+        code = await asyncio.to_thread(cli.main, [*arguments, "--run-dir", str(directory / "run")])
+        captured = capsys.readouterr()
+        return code, (captured.out + captured.err).splitlines()
+
+    return run
+
+
+def rows(lines, resource):
+    """The rows of a resource's table."""
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"{resource}:"))
+    return [
+        re.split(r"  +", line.strip())
+        for line in lines[start + 2 : lines.index("", start) if "" in lines[start:] else None]
+    ]
+
+
+async def test_what_is_unhealthy_comes_first(vdev):
+    """The resource, and in it the device, though there are more than are shown."""
+    _, well = await vdev("status")
+    assert "4 resources, 55 devices: all healthy, 0 held by pods" in well
+    assert 0 == (await vdev("device", "set", "npu/47", "--health", "Unhealthy", "--reason", "too hot"))[0]
+    code, lines = await vdev("status")
+    assert "4 resources, 55 devices: 1 unhealthy, 0 held by pods" in lines
+    first = next(line for line in lines[lines.index("") :] if line)
+    assert (0, "acme.dev/npu: 49/50 allocatable, registered") == (code, first)
+    assert ["npu-47", "npu/47", "-", "Unhealthy", "too hot; injected by device:npu-47", "-"] == rows(
+        lines, "acme.dev/npu"
+    )[0][:6]
+
+
+async def test_devices_are_named_as_rules_name_them(vdev):
+    """A whole device by entry and index, a partition by its number on it; and what is shown can be typed."""
+    _, lines = await vdev("status")
+    assert ["a100/1", "a100/2"] == [row[1] for row in rows(lines, "nvidia.com/gpu")]
+    shown = {row[1]: row[0] for row in rows(lines, "nvidia.com/mig-1g.5gb")}
+    assert ["a100/0:0", "a100/0:1"] == sorted(shown)
+    assert (0, [f"added: device:{shown['a100/0:1']}"]) == await vdev(
+        "device", "set", "a100/0:1", "--health", "Unhealthy"
+    )
+    assert (0, [f"cleared: device:{shown['a100/0:1']}"]) == await vdev("device", "clear", "a100/0:1")
+
+
+async def test_a_device_by_its_index_has_its_partitions(vdev):
+    """As a rule that names it so."""
+    await vdev("device", "set", "a100/0", "--health", "Unhealthy")
+    _, lines = await vdev("status")
+    assert ["Unhealthy"] * 2 == [row[3] for row in rows(lines, "nvidia.com/mig-1g.5gb")]
+    assert ["Healthy"] * 2 == [row[3] for row in rows(lines, "nvidia.com/gpu")]
+
+
+async def test_an_index_that_no_device_has(vdev):
+    """It is said, with where the names are."""
+    said = ["vdev: there is no device 'npu/50' on this node; vdev status lists them"]
+    assert (2, said) == await vdev("device", "set", "npu/50", "--health", "Unhealthy")
+
+
+async def test_json_has_entry_and_selector(vdev):
+    """For programs, under the names that rules use."""
+    _, lines = await vdev("status", "--output", "json")
+    devices = [device for resource in json.loads("\n".join(lines))["resources"] for device in resource["devices"]]
+    assert {("a100", "a100/0:2"), ("npu", "npu/49")} <= {(each["entry"], each["selector"]) for each in devices}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fine"), [("0.1", True), ("0", False), ("x", False), ("nan", False), ("1e9", False)]
+)
+def test_how_often_is_checked(seconds, fine, capsys, monkeypatch):
+    """Before anything is shown."""
+
+    async def ended(_frame, _every):
+        return None
+
+    async def asked(*_):
+        raise HostError("nobody answers")
+
+    monkeypatch.setattr(terminal, "watch", ended)
+    monkeypatch.setattr("vdev.control.command_socket.ask", asked)
+    assert (1 if fine else 2) == cli.main(["status", "--watch", seconds])
+    assert fine is not ("--watch: expected seconds" in capsys.readouterr().err)
+
+
+async def test_a_view_is_shown_again_and_outlives_a_failure(capsys):
+    """The plugin may restart while somebody watches."""
+    frames = iter([["one"], HostError("nobody answers"), ["two"]])
+
+    async def frame():
+        match next(frames, None):
+            case None:
+                raise asyncio.CancelledError
+            case HostError() as failed:
+                raise failed
+            case lines:
+                return lines
+
+    with pytest.raises(asyncio.CancelledError):
+        await terminal.watch(frame, 0.0)
+    assert "one\n\nvdev: nobody answers\n\ntwo\n\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("environ", "colours"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_colours_are_for_terminals_that_want_them(environ, colours, monkeypatch):
+    """See https://no-color.org; and never in a file."""
+    assert not terminal.has_colours(environ)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert colours is terminal.has_colours(environ)
+
+
+def test_a_terminal_gets_no_more_lines_than_it_has(monkeypatch, capsys):
+    """The first ones, which say what is wrong."""
+    monkeypatch.setenv("LINES", "5")
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = terminal._screen([str(number) for number in range(9)])
+    assert ["0", "1", "2"] == re.findall(r"^(?:\x1b\[H\x1b\[\?7l)?(\d)\x1b\[K$", screen, re.MULTILINE)
+    assert "… and 6 more lines" in screen
+
+
+def test_what_no_entry_has_has_no_name_for_rules():
+    """Devices that pods hold and that the configuration does not know."""
+    raw = RawDevice(id="x", entry="", index=0)
+    assert ("", HEALTHY) == (Device(id="x", raw=raw, ordinal="0").selector, raw.health)

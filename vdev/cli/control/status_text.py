@@ -1,0 +1,166 @@
+"""The status of the running plugin as lines for people: what is wrong before what is well."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from .. import common
+from ..terminal import Colour, painted
+
+
+def lines(status: dict[str, Any]) -> Iterator[str]:
+    """The lines, of the document that `vdev status --output json` prints."""
+    yield from _state(status)
+    yield from _devices_in_short(status["resources"])
+    yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * (not status["kubelet"]["present"])
+    yield from _holders(status["podResources"], status["record"])
+    yield from _node(status["nodeApi"])
+    yield from _drivers(status["dra"])
+    yield from _config(status["config"])
+    yield from _drill(status["faults"])
+    for problem in status["problems"]:
+        hint = f"; {problem['hint']}" if problem["hint"] else ""
+        colour = Colour.BAD if problem["severity"] == "error" else Colour.DOUBT
+        yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", colour)
+    for resource in sorted(status["resources"], key=lambda each: each["allocatable"] == each["capacity"]):
+        yield from _resource(resource)
+
+
+def _state(status: dict[str, Any]) -> Iterator[str]:
+    well = "stand-by" if status["standBy"] else "ready"
+    state = painted(well, Colour.GOOD) if status["ready"] else painted("NOT READY", Colour.BAD)
+    yield f"node {status['node']}, vdev {status['version']}, {state}"
+    if status["standBy"]:
+        yield f"  {status['standBy']}"
+    for reason in status["notReady"]:
+        yield painted(f"  {reason}", Colour.BAD)
+
+
+def _devices_in_short(resources: list[dict[str, Any]]) -> Iterator[str]:
+    devices = [device for resource in resources for device in resource["devices"]]
+    if not devices:
+        yield "no devices; vdev plan FILE --explain says why none is found"
+        return
+    bad = sum(each["health"] != "Healthy" for each in devices)
+    held = sum(bool(each["holder"]) for each in devices)
+    unhealthy = painted(f"{bad} unhealthy", Colour.BAD) if bad else "all healthy"
+    offered = f"{_counted(len(resources), 'resource')}, {_counted(len(devices), 'device')}"
+    yield f"{offered}: {unhealthy}, {held} held by pods"
+
+
+def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
+    """How the plugin knows which pod holds which device."""
+    doubted = f"; {_counted(source['doubted'], 'device')} may be held by pods that are not listed there"
+    since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
+    yield since + doubted * bool(source["doubted"])
+    if source["checkpointProblem"]:
+        yield f"  not used: {source['checkpointProblem']}"
+    yield f"record {record['file'] or 'off'}" + f": {record['problem']}" * bool(record["problem"])
+
+
+def _node(node: dict[str, Any]) -> Iterator[str]:
+    """What the Node has from here; nothing where nothing is asked for."""
+    labels, status, features = node["labels"], node["status"], node["features"]["file"]
+    if features:
+        yield f"labels in {features}"
+    if labels["wanted"] or labels["written"]:
+        kept = f", {len(labels['keptBy'])} kept by others" if labels["keptBy"] else ""
+        yield f"labels of the Node: {len(labels['written'])} of {len(labels['wanted'])} written{kept}"
+    if status["capacity"] or status["conditions"]:
+        written = "written" if status["written"] else "NOT WRITTEN yet"
+        parts = ((len(status["capacity"]), "resource"), (len(status["conditions"]), "condition"))
+        what = ", ".join(_counted(number, each) for number, each in parts if number)
+        yield f"status of the Node: {what}, {written}"
+    if status["capacity"] and status["kubeletDecidesAllocatable"]:
+        yield "  the kubelet computes what is allocatable; unhealthy devices stay in it"
+    for each in status["conditions"]:
+        yield f"  {each['type']} {each['status']}: {each['message']}"
+    events = node["events"]
+    if events["written"] or events["dropped"]:
+        yield f"events: {events['written']} written" + (f", {events['dropped']} lost" if events["dropped"] else "")
+    if node["problem"]:
+        yield painted(f"  {node['problem']}", Colour.BAD)
+
+
+def _drivers(drivers: list[dict[str, Any]]) -> Iterator[str]:
+    """The drivers of Dynamic Resource Allocation, and the claims that they prepared."""
+    for each in drivers:
+        slices, claims = each["slices"], each["claims"]
+        published = _counted(slices, "ResourceSlice") if slices else "no slice: NOT PUBLISHED"
+        devices = _counted(each["devices"], "device")
+        yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}"
+        for claim in claims[: common.SHOWN]:
+            yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
+        if len(claims) > common.SHOWN:
+            yield f"  … and {len(claims) - common.SHOWN} more claims; --output json lists all"
+
+
+def _config(config: dict[str, Any]) -> Iterator[str]:
+    files = ", ".join(config["files"])
+    applied = f"configuration {files}: applied {_ago(config['appliedAt'])}"
+    if config["lastReloadSuccessful"]:
+        yield applied
+    else:
+        refused = f"a later one was REFUSED {_ago(config['failedAt'])}, this one stays in force"
+        yield f"{applied}; {painted(refused, Colour.BAD)}"
+        yield f"  vdev validate {files} shows what is wrong with it"
+    if config["keptAt"]:
+        yield f"  it is not what the files say: they are bad since the start, and it was kept in {config['keptFile']}"
+    if config["choice"]:
+        yield f"  chosen: {config['choice']}"
+
+
+def _drill(faults: dict[str, Any]) -> Iterator[str]:
+    if faults["active"]:
+        names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
+        active = f"DRILL: {_counted(faults['active'], 'injected fault')} active ({names})"
+        yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Colour.DOUBT)
+
+
+def _resource(resource: dict[str, Any]) -> Iterator[str]:
+    trouble = f" ({resource['problem']})" if resource["problem"] else ""
+    drain = ", draining" if resource["draining"] else ""
+    yield ""
+    yield painted(
+        f"{resource['name']}: {resource['allocatable']}/{resource['capacity']} allocatable, "
+        f"{resource['state']}{trouble}{drain}",
+        Colour.BOLD,
+    )
+    devices = sorted(resource["devices"], key=lambda each: each["health"] == "Healthy")[: common.SHOWN]
+    if devices:
+        head, *rows = common.table_lines(_HEAD, [_row(each) for each in devices])
+        yield painted(f"  {head}", Colour.FAINT)
+        for device, row in zip(devices, rows, strict=True):
+            yield painted(f"  {row}", *([Colour.BAD] if device["health"] != "Healthy" else []))
+    if len(resource["devices"]) > common.SHOWN:
+        yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
+
+
+_HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "REASON", "HELD BY", "CHANGED")
+
+
+def _row(device: dict[str, Any]) -> tuple[str, ...]:
+    injected = f"injected by {device['injected']}" if device["injected"] else ""
+    return (
+        device["id"],
+        device["selector"] or "-",
+        device["profile"] or "-",
+        device["health"],
+        "; ".join(filter(None, (device["reason"], injected))) or "-",
+        device["holder"] or "-",
+        _ago(device["changedAt"]),
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _ago(moment: float | None) -> str:
+    if moment is None:
+        return "never"
+    seconds = max(0, int(time.time() - moment))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

@@ -1,0 +1,52 @@
+"""What commands for people do on a terminal: colours, and a view that refreshes."""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
+
+from ..errors import VdevError
+
+
+class Colour(StrEnum):
+    """What a colour says."""
+
+    BAD = "31"
+    DOUBT = "33"
+    GOOD = "32"
+    FAINT = "2"
+    BOLD = "1"
+
+
+def has_colours(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the standard output is a terminal that shows colours, and nobody asked for none (https://no-color.org)."""
+    return sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def painted(text: str, *colours: Colour) -> str:
+    """The text in these colours, on a terminal; else as it is."""
+    return f"\x1b[{';'.join(colours)}m{text}\x1b[0m" if colours and has_colours() else text
+
+
+async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float) -> None:
+    """Show the lines again and again, every so many seconds, until cancelled. A failure is shown, and outlived.
+
+    On a terminal each view takes the place of the one before, cut to its height; else an empty line is between them.
+    """
+    while True:
+        try:
+            lines = list(await frame())
+        except VdevError as failed:
+            lines = [painted(f"vdev: {failed}", Colour.BAD)]
+        print(_screen(lines) if sys.stdout.isatty() else "\n".join([*lines, ""]), flush=True)
+        await asyncio.sleep(every)
+
+
+def _screen(lines: Sequence[str]) -> str:
+    height = shutil.get_terminal_size().lines - 1
+    if len(lines) > height:
+        lines = [*lines[: height - 1], painted(f"… and {len(lines) - height + 1} more lines", Colour.FAINT)]
+    shown = "".join(f"{line}\x1b[K\n" for line in lines)
+    return f"\x1b[H\x1b[?7l{shown}\x1b[?7h\x1b[J"  # long lines are cut, not wrapped, so that all have their place
