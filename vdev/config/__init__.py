@@ -29,6 +29,7 @@ from .origins import render
 from .pipeline import Loaded, built, built_rules
 from .presets.library import Preset, load_preset
 from .presets.preset_texts import PresetTexts
+from .replay_file import replay
 from .schema.scalars import Duration
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "preset",
     "preset_names",
     "render",
+    "replay",
 ]
 
 DURATION: TypeAdapter[float] = TypeAdapter(Duration)

@@ -20,7 +20,8 @@ from .checks.entries import check_entries, check_entry
 from .checks.fault_rule import check_rule
 from .checks.node_section import check_node
 from .checks.sharing_block import check_sharing
-from .compile import whole_spec
+from .checks.telemetry import check_telemetry
+from .compile import telemetry_spec, whole_spec
 from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
 from .document.loader import Document, overlaid
@@ -84,13 +85,15 @@ def built(
     for path, model in entries:
         check_entry(model, path, report)
         check_dra(model, path, report)
+        check_telemetry(model, path, report, read=known is None)
     check_entries(entries, report)
     if known is None:
         presets = PresetTexts([*preset_dirs, *_presets_dir(validated.file.presets_dir, report)])
         layouts = LayoutFiles()
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
-    compiled = {path: entry_spec(model, path, presets, layouts, report) for path, model in entries}
+    on = telemetry_spec.is_on(validated.file)
+    compiled = {path: entry_spec(model, path, presets, layouts, report, measured=on) for path, model in entries}
     flags = whole_spec.flags(validated.file.flags)
     whole_file.check_flags(validated, entries, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
@@ -107,6 +110,7 @@ def built(
             gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
             node=whole_spec.node(validated.file),
+            telemetry=telemetry_spec.telemetry(validated.file),
         )
 
     faults = _faults(validated, spec(frozenset()), report)

@@ -27,8 +27,9 @@ from .labels.values import NO_LABELS, Labels, Machine
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
 from .model.faults.fault_answers import XidError
-from .model.faults.fault_effects import CdiFault
+from .model.faults.fault_effects import CdiFault, SensorFault
 from .model.problem import Problem
+from .model.telemetry import UNMEASURED, EntryTelemetry, TelemetrySpec
 from .node import capacity, conditions
 from .node.capacity import Amount
 from .node.conditions import NodeCondition
@@ -98,6 +99,9 @@ class Plan:
     while nothing that they depend on changes. So do `pools`, which are what Dynamic Resource Allocation publishes, by
     driver. `choices` is what became of the layouts that labels of the node chose. `problems` are those of the decision
     itself.
+
+    `telemetry` is what is told of the devices' sensors, `loads` how those of each entry are loaded, and `sensors` what
+    faults do to them, by resource and device.
     """
 
     base: Inventory
@@ -119,6 +123,9 @@ class Plan:
     choices: Progresses = field(default_factory=dict)
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     problems: tuple[Problem, ...] = ()
+    telemetry: TelemetrySpec = UNMEASURED
+    loads: Mapping[str, EntryTelemetry] = field(default_factory=dict)
+    sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
 
     @property
     def served(self) -> Inventory:
@@ -212,13 +219,16 @@ class Decider:
             node=node,
             devices=devices,
             lost=lost,
-            xids=targets.xids(devices, world.afflictions),
+            xids=targets.of_devices(devices, world.afflictions.xids),
             labels=self._told(world, labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values),
             choices=world.choices,
             features=labels.values if node.labels is LabelOutput.NFD else None,
             pools=published,
             problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),
             capacity=capacity.capacity(listed) if node.status else {},
+            telemetry=world.spec.telemetry,
+            loads={each.name: each.telemetry for each in world.spec.on_node(world.node) if each.telemetry},
+            sensors=targets.of_devices(devices, world.afflictions.sensors),
             conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
         )
 

@@ -6,7 +6,19 @@ from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import Inventory
 from ..core.model.device import Health, Key
 from ..core.model.faults.fault_answers import XidError
-from ..core.model.faults.fault_effects import Call, Flap, Remove, Rpc, SetCondition, SetHealth, SetTaint, Xid
+from ..core.model.faults.fault_effects import (
+    Call,
+    CountErrors,
+    Flap,
+    Overheat,
+    Remove,
+    Rpc,
+    SensorFault,
+    SetCondition,
+    SetHealth,
+    SetTaint,
+    Xid,
+)
 from .rule_run import RuleRun
 
 
@@ -18,6 +30,7 @@ def afflictions_of(runs: Collection[RuleRun], inventory: Inventory, now: float) 
     xids: dict[Key, tuple[XidError, ...]] = {}
     conditions: dict[str, SetCondition] = {}
     taints: dict[Key, tuple[SetTaint, ...]] = {}
+    sensors: dict[Key, tuple[SensorFault, ...]] = {}
     for run in (each for each in runs if each.live and each.active):
         rule, keys = run.rule, run.hit(inventory, now)
         match rule.effect:
@@ -29,6 +42,8 @@ def afflictions_of(runs: Collection[RuleRun], inventory: Inventory, now: float) 
                     verdicts |= dict.fromkeys(keys, Health(health.healthy, health.reason, rule.name))
             case SetTaint() as taint:
                 taints |= {key: (*taints.get(key, ()), taint) for key in keys}
+            case Overheat() | CountErrors() as fault:
+                sensors |= {key: (*sensors.get(key, ()), fault) for key in keys}
             case SetCondition() as condition:
                 conditions[condition.type] = condition
             case Flap(reason=reason):
@@ -43,6 +58,7 @@ def afflictions_of(runs: Collection[RuleRun], inventory: Inventory, now: float) 
         xids,
         conditions,
         taints,
+        sensors,
     )
 
 

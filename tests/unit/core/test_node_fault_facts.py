@@ -1,7 +1,6 @@
 """What fault rules say of the node, as facts of the core: Xids, conditions, Events."""
 
 from vdev.core.faults import targets
-from vdev.core.faults.targets import Afflictions
 from vdev.core.model.faults.fault_answers import XidError
 from vdev.core.model.faults.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition
 from vdev.core.model.faults.xid import APPLICATION_ERRORS, TEXTS, described
@@ -27,7 +26,7 @@ def test_xids_are_of_devices_that_are_there(build):
     shared = build.inventory(build.entry(), sharing=build.sharing({"name": GPU, "replicas": 2}))
     first = [slot.id for slot in shared.resources[GPU].slots if slot.device.raw.index == 0]
     found = {(GPU, first[0]): (FALLEN,), (GPU, first[1]): (FALLEN, FAULT), (GPU, "gone"): (FALLEN,)}
-    assert {(GPU, "GPU-gggg0"): (FALLEN, FAULT)} == targets.xids(shared, Afflictions(xids=found))
+    assert {(GPU, "GPU-gggg0"): (FALLEN, FAULT)} == targets.of_devices(shared, found)
 
 
 def test_events_of_xids():

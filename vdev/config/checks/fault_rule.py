@@ -20,7 +20,7 @@ _WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have t
     "skipClaim": tuple(ClaimCall),
     "claimError": tuple(ClaimCall),
 }
-_DEVICE_KEYS = ("health", "xid", "flap", "remove", "drop", "taint")
+_DEVICE_KEYS = ("health", "xid", "flap", "remove", "drop", "taint", "overheat", "hardwareErrors")
 _CALL_KEYS = ("delay", "hang", "error", "answer")
 _KINDS = (
     *_DEVICE_KEYS,
@@ -59,6 +59,9 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
         report.key_error((*path, kinds[1]), f"{kinds[0]} and {kinds[1]} exclude each other", hint)
     else:
         _kind(model, kinds[0], given, path, report)
+    if model.hardware_errors is not None and not model.hardware_errors.given:
+        hint = "give at least one of its keys, such as correctedEcc: 60"
+        report.error((*path, "hardwareErrors"), "no error is counted", hint)
     if model.api is not None:
         _api(model.api, (*path, "api"), report)
     _times(model, kinds, path, report)

@@ -16,12 +16,17 @@ from ..schema.devices.entry import Entry
 from ..schema.devices.partitions import FromLabel
 from .dra_spec import dra_spec
 from .partition_choice import partition_choice
+from .telemetry_spec import entry_telemetry, smi_tool
 from .templated import actions, container, health, labels, parser, virtual_node
 from .virtual_block import Resolved, cannot_be_cut, partitions, virtual
 
 
-def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, layouts: LayoutFiles, report: Report) -> EntrySpec:
+def entry_spec(
+    model: Entry, path: KeyPath, presets: PresetTexts, layouts: LayoutFiles, report: Report, *, measured: bool = False
+) -> EntrySpec:
     """One entry, whose preset is one of `presets`, and whose file of layouts is read from `layouts`.
+
+    `measured`: somebody asks for what devices measure.
 
     With errors in the report, the value is of no use.
     """
@@ -67,6 +72,8 @@ def entry_spec(model: Entry, path: KeyPath, presets: PresetTexts, layouts: Layou
         listed=Api.DEVICE_PLUGIN in model.advertise,
         dra=dra_spec(model, resolved, parse, path, report) if Api.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
+        telemetry=entry_telemetry(model, resolved, report, path) if measured else None,
+        smi=smi_tool(model, resolved, path, report, on=measured),
     )
 
 

@@ -10,6 +10,7 @@ from ...core.model.faults.fault_effects import (
     Call,
     Cdi,
     CdiFault,
+    CountErrors,
     Delay,
     Effect,
     Fail,
@@ -19,6 +20,7 @@ from ...core.model.faults.fault_effects import (
     HealthStream,
     HealthStreamFault,
     NodeEvent,
+    Overheat,
     PodResources,
     Process,
     Register,
@@ -141,7 +143,7 @@ def _effect(model: schema.FaultRule) -> Effect | None:
     return _of_devices(model) or _of_the_plugin(model) or _of_the_node(model) or _of_drivers(model)
 
 
-def _of_devices(model: schema.FaultRule) -> Effect | None:
+def _of_devices(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one return per kind
     if model.xid is not None:
         leaves = model.health is None and model.xid in APPLICATION_ERRORS
         return Xid(model.xid, None if leaves else _health(model, described(model.xid)))
@@ -151,6 +153,10 @@ def _of_devices(model: schema.FaultRule) -> Effect | None:
         return Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
     if model.remove or model.drop:
         return Remove(drop_held=model.drop)
+    if model.overheat is not None:
+        return Overheat(float(model.overheat.to), model.overheat.within)
+    if (each := model.hardware_errors) is not None:
+        return CountErrors(each.corrected_ecc, each.uncorrected_ecc, each.pcie_replays, each.remapped_rows)
     return SetTaint(model.taint.key, model.taint.value, model.taint.effect.value) if model.taint is not None else None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...core.model.device import IdStyle
 from ...core.model.place import KeyPath
+from ...core.model.telemetry import Physics
 from ...core.partitions.geometry import Geometry, layout
 from ...core.partitions.placement import LayoutError, place
 from ...core.spec import Source, VirtualSource
@@ -35,6 +36,7 @@ class Resolved:
     visible_devices_env: str = ""
     gpu_names: tuple[str, ...] = ()
     lacks_preset: bool = False
+    physics: Physics = Physics()  # noqa: RUF009 - frozen
 
 
 def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: Report) -> Resolved:
@@ -71,6 +73,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
         preset.visible_devices_env,
         _gpu_names(preset),
         lacks_preset=model.preset is not None and not preset.name,
+        physics=model.physics.over(preset.physics) if model.physics else preset.physics,
     )
 
 

@@ -14,6 +14,7 @@ from ...core.model.device import EMPTY, IdStyle
 from ...core.model.place import KeyPath, Place
 from ...core.model.problem import did_you_mean
 from ...core.model.syntax.template import parse
+from ...core.model.telemetry import Physics
 from ...core.partitions.geometry import Geometry
 from ...core.spec import NodeTemplate
 from ...errors import ConfigError
@@ -69,6 +70,7 @@ class Preset:
     device_nodes: tuple[NodeTemplate, ...] = ()
     partition_nodes: tuple[NodeTemplate, ...] = ()
     geometry: Geometry | None = None
+    physics: Physics = Physics()  # noqa: RUF009 - frozen
 
 
 def load_preset(name: str, texts: PresetTexts | None = None) -> Preset:
@@ -156,6 +158,7 @@ def _preset(name: str, model: PresetModel, report: Report) -> Preset:
         device_nodes=nodes,
         partition_nodes=nodes if model.partition_nodes is None else _nodes(model.partition_nodes),
         geometry=model.partitioning.to_geometry() if model.partitioning else None,
+        physics=model.physics.over(Physics()) if model.physics else Physics(),
     )
 
 

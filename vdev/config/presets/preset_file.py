@@ -19,6 +19,7 @@ from ..schema.scalars import (
     choice,
 )
 from ..schema.section import Section
+from ..schema.telemetry_block import PhysicsModel
 
 
 class NodeModel(Section):
@@ -63,6 +64,8 @@ class PresetModel(Section):
     """Device nodes that a partition of it has. Default: those of the device."""
     partitioning: PartitioningModel | None = None
     """How a device can be partitioned."""
+    physics: PhysicsModel | None = None
+    """What a device draws and how warm it gets under load."""
     sources: dict[str, Text] = {}
     """Where the figures come from, by key."""
     unverified: list[Text] = []

@@ -25,6 +25,7 @@ from .scalars import (
     not_empty,
 )
 from .section import Section, refuse
+from .telemetry_block import Telemetry
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 
@@ -190,6 +191,7 @@ class ConfigFile(Section):
     faults: Faults = Faults()
     resources: Resources = Resources()
     node: Node = Node()
+    telemetry: Telemetry | None = None
     imex: Imex | None = None
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None

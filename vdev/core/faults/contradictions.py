@@ -12,6 +12,7 @@ from ..model.faults.fault_effects import (
     FaultKind,
     Flap,
     HealthStream,
+    Overheat,
     Register,
     Remove,
     SetCondition,
@@ -76,6 +77,7 @@ def _opposed(one: Effect | None, other: Effect | None) -> bool:
             | (Cdi(), Cdi())
             | (SetCondition(), SetCondition())
             | (SetTaint(), SetTaint())
+            | (Overheat(), Overheat())
             | (Slices(), Slices())
             | (HealthStream(), HealthStream())
         ):

@@ -9,11 +9,13 @@ from ..model.faults.fault_effects import (
     ApiFailure,
     Call,
     Cdi,
+    CountErrors,
     FaultKind,
     Flap,
     HealthStream,
     HealthStreamFault,
     NodeEvent,
+    Overheat,
     PodResources,
     Process,
     Register,
@@ -141,6 +143,10 @@ def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sen
             return f"{_which(rule.chance)} the API server{_requests(failure)} {_answer(failure)}"
         case SetTaint(key=key, value=value, effect=effect):
             return f"taint {key}{f'={value}' if value else ''}:{effect}"
+        case Overheat(to=to, within=within):
+            return f"heated to {to:g} °C within {within:g} s"
+        case CountErrors() as errors:
+            return f"counts {_errors(errors)} a minute"
         case Slices(fault=SliceFault.LATE, delay=delay):
             return f"ResourceSlices{where}: changes are written {delay:g} s late"
         case Slices(fault=fault):
@@ -154,6 +160,16 @@ def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sen
 
 def _health(effect: SetHealth) -> str:
     return f"{'Healthy' if effect.healthy else 'Unhealthy'}{f': {effect.reason}' if effect.reason else ''}"
+
+
+def _errors(errors: CountErrors) -> str:
+    counts = {
+        "corrected ECC errors": errors.corrected,
+        "uncorrected ECC errors": errors.uncorrected,
+        "PCIe replays": errors.replays,
+        "remapped rows": errors.remapped,
+    }
+    return " and ".join(f"{number:g} {what}" for what, number in counts.items() if number)
 
 
 def _xid(error: Xid) -> str:

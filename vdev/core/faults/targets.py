@@ -8,13 +8,17 @@ single replicas when it names their ids.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from operator import itemgetter
+from typing import TypeVar
 
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot, base_id
 from ..model.faults.fault_answers import XidError
-from ..model.faults.fault_effects import SetCondition, SetTaint
+from ..model.faults.fault_effects import SensorFault, SetCondition, SetTaint
 from ..model.faults.fault_rules import DeviceFilter, DeviceSelection, FaultRuleSpec
 from .schedule import Dice
+
+_Fault = TypeVar("_Fault")
 
 Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 
@@ -25,7 +29,7 @@ class Afflictions:
 
     `pre_start` are resources whose PreStartContainer must be called, so that it can fail. `xids` are the errors that
     slots have, whatever their health; `conditions` are those of the Node, by type; `taints` those of slots that claims
-    can get.
+    can get; `sensors` is what only the sensors and counters of slots show.
     """
 
     verdicts: Mapping[Key, Health] = field(default_factory=dict)
@@ -35,6 +39,7 @@ class Afflictions:
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
     conditions: Mapping[str, SetCondition] = field(default_factory=dict)
     taints: Mapping[Key, tuple[SetTaint, ...]] = field(default_factory=dict)
+    sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
 
 
 NONE = Afflictions()
@@ -119,14 +124,14 @@ def _changed(inventory: Inventory, names: Collection[str], change: Callable[[Res
     return replace(inventory, resources=changed(inventory.resources), claimable=changed(inventory.claimable))
 
 
-def xids(devices: Inventory, afflictions: Afflictions) -> Mapping[Key, tuple[XidError, ...]]:
-    """The errors that these devices have, by resource and device (without a replica's number)."""
-    found: dict[Key, tuple[XidError, ...]] = {}
-    for (name, slot), errors in sorted(afflictions.xids.items()):
+def of_devices(devices: Inventory, faults: Mapping[Key, tuple[_Fault, ...]]) -> Mapping[Key, tuple[_Fault, ...]]:
+    """What faults make of slots, of these devices, by resource and device (without a replica's number)."""
+    found: dict[Key, tuple[_Fault, ...]] = {}
+    for (name, slot), each in sorted(faults.items(), key=itemgetter(0)):
         resource = devices.each_once.get(name)
         if resource is not None and slot in resource.ids:
             key = (name, base_id(slot))
-            found[key] = tuple(dict.fromkeys((*found.get(key, ()), *errors)))
+            found[key] = tuple(dict.fromkeys((*found.get(key, ()), *each)))
     return found
 
 

@@ -1,6 +1,6 @@
 """Rules whose effect the node's side of the configuration does not let anybody see."""
 
-from ..model.faults.fault_effects import ApiFailure, NodeEvent, SetCondition
+from ..model.faults.fault_effects import ApiFailure, CountErrors, NodeEvent, Overheat, SetCondition
 from ..model.faults.fault_rules import FaultRuleSpec
 from ..spec import LabelOutput, Spec
 
@@ -14,6 +14,8 @@ def unheard(rule: FaultRuleSpec, spec: Spec) -> tuple[str, str]:
             return "no Events are written, so the rule has no effect", "set node.events to true"
         case SetCondition() if not spec.node.conditions:
             return "no conditions are written, so the rule has no effect", "set node.conditions to true"
+        case Overheat() | CountErrors() if not spec.telemetry.on:
+            return "nothing shows what devices measure, so the rule has no effect", "give telemetry, such as {}"
         case ApiFailure() if not _asks(spec):
             hint = "set one of node.labels, events, conditions and status to true, or advertise devices by dra"
             return "nothing but the choice of a file by the node's label asks the API server", hint

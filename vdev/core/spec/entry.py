@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from ..model.device import IdStyle
 from ..model.dra import DraSpec
 from ..model.syntax.template import Template
+from ..model.telemetry import EntryTelemetry, SmiTool
 from ..partitions.choice import PartitionChoice
 from ..partitions.geometry import PIN, Geometry
 from .container import NOTHING_MORE, ContainerSpec
@@ -42,6 +43,8 @@ class EntrySpec:
     conditions: tuple[ConditionSpec, ...] = ()
     listed: bool = True  # by a device plugin
     dra: DraSpec | None = None  # published for Dynamic Resource Allocation
+    telemetry: EntryTelemetry | None = None  # None: nobody asks
+    smi: SmiTool | None = None
     gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
 
     @property
@@ -57,8 +60,8 @@ class EntrySpec:
     @property
     def without_node(self) -> "EntrySpec":
         """The entry without what the node says of it, which changes no device and nothing that a container gets."""
-        said = self.labels or self.conditions or self.dra
-        return replace(self, labels=(), conditions=(), dra=None) if said else self
+        said = self.labels or self.conditions or self.dra or self.telemetry
+        return replace(self, labels=(), conditions=(), dra=None, telemetry=None) if said else self
 
     @property
     def possible_profiles(self) -> frozenset[str]:

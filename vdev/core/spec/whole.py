@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TypeVar
 
 from ..model.faults.fault_rules import NO_RULES, FaultSpec
+from ..model.telemetry import UNMEASURED, TelemetrySpec
 from .entry import EntrySpec
 from .flags import DEFAULT_FLAGS, Flags
 from .node_outputs import SAYS_NOTHING, NodeSpec
@@ -64,6 +65,7 @@ class Spec:
     mig_patterns: tuple[NamePattern, ...] = ()
     faults: FaultSpec = NO_RULES
     node: NodeSpec = SAYS_NOTHING
+    telemetry: TelemetrySpec = UNMEASURED
 
     def after(self, before: "Spec") -> "Spec":
         """The same, of the objects of `before` as far as these say it, so that what follows from them is kept."""

@@ -27,6 +27,7 @@ from ..scalars import (
     one_or_many,
 )
 from ..section import Section
+from ..telemetry_block import EntryTelemetry
 from .dra_block import Advertise, Dra
 from .lifecycle_actions import Action
 from .partitions import Partitions
@@ -151,6 +152,12 @@ class Entry(Section):
     They win over those of the devices' maker."""
     conditions: list[Condition] = []
     """Conditions of the node that follow the health of these devices, under node.conditions."""
+    telemetry: EntryTelemetry | None = None
+    """How the devices are loaded, for metrics, `vdev top` and the tools in containers. Default: busy, once telemetry is
+    given anywhere in the file."""
+    smi: Flag | None = None
+    """Whether containers get the tool of the devices' maker, nvidia-smi or amd-smi and rocm-smi. Default: true for
+    presets of NVIDIA and AMD, once telemetry is given anywhere in the file."""
     exclude_topology: Flag = False
     """Whether NUMA nodes are hidden from the kubelet."""
     on_allocate: list[Action] = []

@@ -28,6 +28,7 @@ from ..scalars import (
     one_or_many,
 )
 from ..section import Section, described, refuse
+from ..telemetry_block import PhysicsModel
 from .node_block import VirtualNode
 from .partitioning import PartitioningModel
 
@@ -59,6 +60,8 @@ class Virtual(Section):
     """A node or file that a container gets for each device. Default: none."""
     partitioning: PartitioningModel | None = None
     """How a device can be partitioned, in the form that presets use. Default: as in the preset, else not at all."""
+    physics: PhysicsModel | None = None
+    """What a device draws and how warm it gets under load, in the form that presets use. Default: as in the preset."""
 
 
 class GlobItem(Section):

@@ -29,6 +29,7 @@ from ..scalars import (
 from ..section import Section, described, refuse, refuse_items
 from .dra_faults import CallName, HealthStreamFaults, SliceFaults, TaintFault
 from .node_faults import ApiFaults, ConditionFault, EventFault
+from .sensor_faults import HardwareErrorsFault, OverheatFault
 
 MAX_RATE = 1000  # lists a second; a kubelet writes its checkpoint for each of them
 _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(%?)")
@@ -329,6 +330,10 @@ class FaultRule(Section):
     """The devices are unplugged; those that a pod may hold stay listed as Unhealthy."""
     taint: TaintFault | None = None
     """The devices have this taint in ResourceSlices; needs dra in advertise."""
+    overheat: OverheatFault | None = None
+    """The devices become hot, which telemetry shows."""
+    hardware_errors: HardwareErrorsFault | None = None
+    """The devices count errors, which telemetry shows."""
     drop: Flag = False
     """The devices leave the list even while a pod holds them; needs allowHarmful."""
     rpc: Annotated[list[CallName], one_or_many(STRING)] = []

@@ -113,6 +113,28 @@ class SetTaint:
 
 
 @dataclass(frozen=True, slots=True)
+class Overheat:
+    """The device comes to the temperature `to` (°C) within so many seconds, whatever its load."""
+
+    to: float
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class CountErrors:
+    """The device counts so many errors a minute: of its memory, corrected or not, packets sent again, rows lost."""
+
+    corrected: float = 0.0
+    uncorrected: float = 0.0
+    replays: float = 0.0
+    remapped: float = 0.0
+
+
+SensorFault = Overheat | CountErrors
+"""What only a device's sensors and counters show."""
+
+
+@dataclass(frozen=True, slots=True)
 class Delay:
     """Seconds that a call waits: half of all calls less than `median`, none more than `most`."""
 
@@ -360,6 +382,8 @@ Effect = (
     | Remove
     | Xid
     | SetTaint
+    | Overheat
+    | CountErrors
     | Call
     | Register
     | Stream
@@ -381,6 +405,8 @@ KINDS: Mapping[type, FaultKind] = MappingProxyType(
         Remove: FaultKind.DEVICE,
         Xid: FaultKind.DEVICE,
         SetTaint: FaultKind.DEVICE,
+        Overheat: FaultKind.DEVICE,
+        CountErrors: FaultKind.DEVICE,
         Call: FaultKind.RPC,
         Register: FaultKind.REGISTER,
         Stream: FaultKind.STREAM,

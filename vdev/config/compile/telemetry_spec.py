@@ -1,0 +1,82 @@
+"""The keys `telemetry` and `smi`, and the physics of presets, to the core's values."""
+
+from pathlib import Path
+
+from ...core.model.place import KeyPath
+from ...core.model.telemetry import (
+    NOTHING,
+    EntryTelemetry,
+    LoadSpec,
+    Pattern,
+    Range,
+    SmiTool,
+    TelemetrySpec,
+)
+from ...core.spec import VirtualSource
+from ..report import Report
+from ..schema import telemetry_block as schema
+from ..schema.config_file import ConfigFile
+from ..schema.devices.entry import Entry
+from .virtual_block import Resolved
+
+_PERIOD = 60.0  # seconds
+_BUSY = LoadSpec()
+_DEFAULTS = {  # of `gpu` and `memory`
+    Pattern.IDLE: (NOTHING, NOTHING),
+    Pattern.STEADY: (Range(70, 70), Range(55, 55)),
+    Pattern.BUSY: (_BUSY.gpu, _BUSY.memory),
+    Pattern.BURST: (Range(5, 95), Range(10, 80)),
+    Pattern.WAVE: (Range(10, 90), Range(30, 60)),
+    Pattern.RAMP: (Range(0, 100), Range(0, 80)),
+    Pattern.REPLAY: (NOTHING, NOTHING),
+}
+_TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
+"""By the resource under which the maker's own plugin advertises."""
+
+
+def telemetry(file: ConfigFile) -> TelemetrySpec:
+    """What is told of all devices."""
+    model = file.telemetry or schema.Telemetry()
+    return TelemetrySpec(
+        on=is_on(file),
+        address=model.address or "",
+        hostname_label=model.hostname_label,
+        annotations=model.pod_annotations,
+    )
+
+
+def is_on(file: ConfigFile) -> bool:
+    """Whether anything asks for what devices measure."""
+    return file.telemetry is not None or any(entry.telemetry is not None or entry.smi for entry in file.devices)
+
+
+def entry_telemetry(model: Entry, resolved: Resolved, report: Report, path: KeyPath) -> EntryTelemetry:
+    """How an entry's devices are loaded, and what they are like."""
+    block = model.telemetry or schema.EntryTelemetry()
+    gpu, memory = _DEFAULTS[block.pattern]
+    load = LoadSpec(
+        pattern=block.pattern,
+        period=block.period or (_BUSY.period if block.pattern is Pattern.BUSY else _PERIOD),
+        gpu=block.gpu or gpu,
+        memory=block.memory or memory,
+        encoder=block.encoder or NOTHING,
+        decoder=block.decoder or NOTHING,
+        file=str(replay_path(block.file, report, path)) if block.file else "",
+        always=block.always,
+    )
+    return EntryTelemetry(load, resolved.physics)
+
+
+def replay_path(name: str, report: Report, path: KeyPath) -> Path:
+    """The file of a replay, of the entry at `path`; it is relative to the file that names it."""
+    return Path(report.document.value_place((*path, "telemetry", "file")).file).parent / name
+
+
+def smi_tool(model: Entry, resolved: Resolved, path: KeyPath, report: Report, *, on: bool) -> SmiTool | None:
+    """The tool that containers get to look at the devices with; by default that of the maker, once `on`."""
+    maker = resolved.source.maker_resource if isinstance(resolved.source, VirtualSource) else ""
+    tool = _TOOLS.get(maker)
+    if model.smi and tool is None and not resolved.lacks_preset:
+        hint = "leave smi out, or use a preset of NVIDIA or AMD"
+        report.error((*path, "smi"), "these devices have no smi: only presets of NVIDIA and AMD do", hint)
+    return tool if (on if model.smi is None else model.smi) else None

@@ -1,0 +1,145 @@
+"""How a load runs over time: its level at an instant, and what that comes to from instant 0 on.
+
+Both are written down as formulas and never summed up, so that they cost the same after a second and after a year, and
+say the same to whoever asks. The noise of `busy` is the difference of two numbers drawn for the ends of a period: what
+it comes to over many periods is then again a difference of two.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from ..model.telemetry import NOTHING, Pattern, Range
+from .replay import Series
+
+_MASK = 2**64 - 1
+_SCALE = 2.0**64
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One load, in percent of what is there. `period` is in seconds, and a ramp begins at the instant `since`.
+
+    `lot` is a number below 2**64 that makes loads of the same pattern differ from device to device.
+    """
+
+    pattern: Pattern = Pattern.IDLE
+    period: float = 10.0
+    gpu: Range = NOTHING
+    memory: Range = NOTHING
+    encoder: Range = NOTHING
+    decoder: Range = NOTHING
+    series: Series | None = None
+    since: float = 0.0
+    lot: int = 0
+
+
+NO_LOAD = Load()
+
+
+class Part(Enum):
+    """What of a device is loaded."""
+
+    GPU = "gpu"
+    MEMORY = "memory"
+    ENCODER = "encoder"
+    DECODER = "decoder"
+
+
+def lot(*of: object) -> int:
+    """A number below 2**64 that is always the same for the same things."""
+    text = "\0".join(map(str, of))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def drawn(number: int, place: int) -> float:
+    """One of the numbers of a lot, from 0 up to 1 (splitmix64)."""
+    mixed = (number + (place + 1) * 0x9E3779B97F4A7C15) & _MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+    return (mixed ^ (mixed >> 31)) / _SCALE
+
+
+def level(load: Load, part: Part, at: float) -> float:
+    """The load of a part at an instant, in percent, between the ends of its range."""
+    of = _range(load, part)
+    if load.series is not None and part in (Part.GPU, Part.MEMORY):
+        column = load.series.gpu if part is Part.GPU else load.series.memory
+        return load.series.level(column, at - load.since)
+    return of.low + (of.high - of.low) * _shape(load, at)
+
+
+def total(load: Load, at: float) -> float:
+    """What the load of the GPU comes to from instant 0 to `at`, in percent seconds."""
+    if load.series is not None:
+        return load.series.total(at - load.since) - load.series.total(-load.since)
+    return load.gpu.low * at + (load.gpu.high - load.gpu.low) * _summed(load, at)
+
+
+def _range(load: Load, part: Part) -> Range:
+    match part:
+        case Part.GPU:
+            return load.gpu
+        case Part.MEMORY:
+            return load.memory
+        case Part.ENCODER:
+            return load.encoder
+        case Part.DECODER:
+            return load.decoder
+
+
+def _phase(load: Load) -> float:
+    """By how much a pattern that repeats is ahead, in seconds."""
+    return drawn(load.lot, -2) * load.period
+
+
+def _shape(load: Load, at: float) -> float:
+    """Where between its ends a load is, 0 to 1."""
+    match load.pattern:
+        case Pattern.STEADY:
+            return drawn(load.lot, -1)
+        case Pattern.BUSY:
+            place = math.floor(at / load.period)
+            return _HALF + _HALF * (drawn(load.lot, place + 1) - drawn(load.lot, place))
+        case Pattern.BURST:
+            return float((at + _phase(load)) % load.period >= load.period / 2)
+        case Pattern.WAVE:
+            return _HALF - _HALF * math.cos(math.tau * (at + _phase(load)) / load.period)
+        case Pattern.RAMP:
+            return min(1.0, max(0.0, (at - load.since) / load.period))
+    return 0.0
+
+
+def _summed(load: Load, at: float) -> float:
+    """The integral of `_shape` from 0 to `at`."""
+    period = load.period
+    match load.pattern:
+        case Pattern.STEADY:
+            return drawn(load.lot, -1) * at
+        case Pattern.BUSY:
+            place = math.floor(at / period)
+            low, high = drawn(load.lot, place), drawn(load.lot, place + 1)
+            return _HALF * at + _HALF * period * (low - drawn(load.lot, 0) + (at / period - place) * (high - low))
+        case Pattern.BURST:
+            ahead = _phase(load)
+            return _on(at + ahead, period) - _on(ahead, period)
+        case Pattern.WAVE:
+            ahead, turn = _phase(load), math.tau / period
+            return _HALF * at - (math.sin(turn * (at + ahead)) - math.sin(turn * ahead)) / (2 * turn)
+        case Pattern.RAMP:
+            return _risen(at - load.since, period) - _risen(-load.since, period)
+    return 0.0
+
+
+def _on(at: float, period: float) -> float:
+    """For how long of that time the second half of a period was on."""
+    rounds, rest = divmod(at, period)
+    return rounds * period / 2 + max(0.0, rest - period / 2)
+
+
+def _risen(passed: float, period: float) -> float:
+    if passed <= 0:
+        return 0.0
+    return passed * passed / (2 * period) if passed < period else passed - period / 2
