@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ..core.model.origin import Override
 from ..core.model.place import KeyPath, show
+from ..core.model.telemetry import Range
 from .document.loader import Document
 from .document.parser import Plain
 from .schema.devices.sources import Test
@@ -72,7 +73,7 @@ def _at(tree: Any, path: KeyPath) -> Any:
     return tree
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:  # noqa: PLR0911 - one return per kind
     """The value as YAML; keys without a value are left out."""
     match value:
         case BaseModel():
@@ -81,6 +82,8 @@ def _plain(value: Any) -> Any:
             return {key: _plain(item) for key, item in items if item is not None}
         case Test():
             return value.written
+        case Range():
+            return [value.low, value.high] if value.low != value.high else value.low
         case Enum():
             return value.value
         case dict():

@@ -217,7 +217,7 @@ def test_names_are_unique() -> None:
     [
         (
             "flgs: {}",
-            "flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, node, imex, ",
+            "flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, node, telemetry, ",
         ),
         ("flgs: {}", "did you mean 'flags'?"),
         ("flags: {renameByDefault: true}", "it belongs under sharing.timeSlicing or sharing.mps"),

@@ -192,6 +192,7 @@ class ConfigFile(Section):
     resources: Resources = Resources()
     node: Node = Node()
     telemetry: Telemetry | None = None
+    """What devices measure, and who is told. Default: nothing is measured."""
     imex: Imex | None = None
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None

@@ -1,0 +1,187 @@
+"""The keys `telemetry`, `smi` and `physics`, and faults that only sensors show."""
+
+import pytest
+
+from vdev import config
+from vdev.core.model.faults.fault_effects import CountErrors, Overheat
+from vdev.core.model.telemetry import UNMEASURED, LoadSpec, Pattern, Physics, Range, SmiTool, TelemetrySpec
+from vdev.errors import ConfigError
+
+ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
+NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a100-sxm4-40gb}\n"
+AMD = "devices:\n- name: a\n  resource: amd.com/gpu\n  virtual: {preset: mi300x}\n"
+
+
+def refusals(text):
+    """The problems of a text, in words."""
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(text, "f")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def entry(text):
+    """The only entry."""
+    (found,) = config.load_text(text).spec.entries
+    return found
+
+
+def test_nothing_is_measured_unless_asked_for():
+    """Not a value is kept."""
+    spec = config.load_text(NVIDIA).spec
+    assert spec.telemetry == UNMEASURED
+    assert (spec.entries[0].telemetry, spec.entries[0].smi) == (None, None)
+
+
+@pytest.mark.parametrize("asking", ["telemetry: {}\n", "  telemetry: {}\n", "  smi: true\n"])
+def test_asking_anywhere_lets_all_be_measured(asking):
+    """The section, an entry's own key, or its tool."""
+    text = asking + NVIDIA if asking.startswith("t") else NVIDIA + asking
+    spec = config.load_text(text).spec
+    assert TelemetrySpec(on=True) == spec.telemetry
+    assert LoadSpec() == spec.entries[0].telemetry.load
+    assert spec.entries[0].smi is SmiTool.NVIDIA
+
+
+def test_the_section():
+    """Where metrics are served, and how."""
+    text = 'telemetry: {address: "0.0.0.0:9400", hostnameLabel: hostname, podAnnotations: true}\n' + ENTRY
+    expected = TelemetrySpec(on=True, address="0.0.0.0:9400", hostname_label="hostname", annotations=True)
+    assert expected == config.load_text(text).spec.telemetry
+
+
+def test_a_load():
+    """A level or two ends, with or without a percent sign."""
+    text = "  telemetry: {pattern: burst, period: 2m, gpu: [5, 95%], memory: 40, decoder: 1.5, always: true}\n"
+    expected = LoadSpec(
+        pattern=Pattern.BURST, period=120, gpu=Range(5, 95), memory=Range(40, 40), decoder=Range(1.5, 1.5), always=True
+    )
+    assert expected == entry(ENTRY + text).telemetry.load
+
+
+def test_makers_have_their_tools_and_others_none():
+    """By the preset, whatever the resource is called."""
+    on = "  telemetry: {}\n"
+    assert entry(NVIDIA + on).smi is SmiTool.NVIDIA
+    assert entry(AMD + on).smi is SmiTool.AMD
+    assert entry(ENTRY + on).smi is None
+    assert entry(NVIDIA + on + "  smi: false\n").smi is None
+    assert entry(NVIDIA.replace("nvidia.com/gpu", "example.com/mine") + on).smi is SmiTool.NVIDIA
+
+
+def test_physics_of_ones_own_stand_over_those_of_the_preset():
+    """Key by key."""
+    own = NVIDIA.replace("40gb}", "40gb, physics: {peakPower: 300, linkSpeed: 10}}") + "  telemetry: {}\n"
+    physics = entry(own).telemetry.physics
+    assert (physics.peak_power, physics.idle_power, physics.link_bytes, physics.links) == (300, 55, 10e9, 12)
+    assert entry(ENTRY + "  telemetry: {}\n").telemetry.physics == Physics()
+
+
+def test_faults_of_sensors():
+    """With their defaults."""
+    rules = (
+        "faults: {rules: [{name: hot, overheat: {}}, {name: e, hardwareErrors: {correctedEcc: 6}}]}\ntelemetry: {}\n"
+    )
+    spec = config.load_text(rules + ENTRY).spec
+    assert [each.effect for each in spec.faults.rules] == [Overheat(105, 60), CountErrors(corrected=6)]
+
+
+def test_faults_that_nobody_sees_are_warned_of():
+    """Where nothing is measured."""
+    loaded = config.load_text("faults: {rules: [{name: hot, overheat: {}}]}\n" + ENTRY)
+    assert [problem.message for problem in loaded.problems] == [
+        "nothing shows what devices measure, so the rule has no effect"
+    ]
+
+
+def test_the_effective_configuration_loads_again():
+    """With ranges and physics."""
+    text = (
+        'telemetry: {address: ":1"}\n'
+        + ENTRY.replace("{}", "{physics: {peakPower: 9}}")
+        + ("  telemetry: {gpu: [1, 2.5], memory: 7}\n")
+    )
+    loaded = config.load_text(text)
+    assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("{pattern: bursts}", "did you mean 'burst'?"),
+        ("{gpu: [90, 10]}", "the range begins at 90 and ends at 10; write the lower end first"),
+        ("{gpu: [1, 2, 3]}", "expected the two ends of a range, got 3 values"),
+        ("{gpu: 101}", "101 is more than 100 percent"),
+        ("{gpu: -1}", "expected percent, got the number -1; such as 60, or [5, 95]"),
+        ("{gpu: lots}", "expected percent, got the string 'lots'"),
+        ("{memory: {}}", "expected percent, got a mapping"),
+        ("{period: 0s}", "0 s is out of range"),
+        ("{pattern: steady, period: 5s}", "telemetry.period: steady has no period; leave it out"),
+        ("{pattern: idle, gpu: 5}", "telemetry.gpu: idle devices have no load, so gpu has no effect"),
+        ("{pattern: replay}", "nothing says what is replayed; give file"),
+        ("{file: x.csv}", "telemetry.file: file is for pattern replay only"),
+        ("{pattern: replay, file: x.csv, gpu: 5}", "gpu and pattern replay exclude each other"),
+        ("{pattern: replay, file: none.csv}", "none.csv: is not there, or is not a plain file"),
+        ("{load: 5}", "unknown key 'load'"),
+    ],
+)
+def test_what_a_load_refuses(block, expected):
+    """With its place, what is wrong, and what to do."""
+    found = refusals(ENTRY + f"  telemetry: {block}\n")
+    assert any(expected in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("{address: 9400}", "'9400' is not an address; expected host:port, or \":9400\""),
+        ('{address: "x:70000"}', "'x:70000' is not an address"),
+        ('{address: "::1:9400"}', "write an IPv6 address in brackets"),
+        ("{hostnameLabel: HOSTNAME}", "expected Hostname or hostname"),
+        ("{podAnnotations: 1}", "expected true or false"),
+        ("[]", "telemetry: expected a mapping"),
+        ("{adress: x}", "did you mean 'address'?"),
+    ],
+)
+def test_what_the_section_refuses(section, expected):
+    """Likewise."""
+    found = refusals(f"telemetry: {section}\n" + ENTRY)
+    assert any(expected in line for line in found), found
+
+
+def test_what_else_is_refused():
+    """A tool that there is not, an error that is none, a temperature that is none."""
+    assert "these devices have no smi" in refusals(ENTRY + "  smi: true\n")[0]
+    rules = "telemetry: {}\nfaults: {rules: [{name: x, %s}]}\n" + ENTRY
+    assert "no error is counted; give at least one" in refusals(rules % "hardwareErrors: {}")[0]
+    assert "300 is out of range" in refusals(rules % "overheat: {to: 300}")[0]
+    two = "overheat: {}, health: Unhealthy"
+    assert "health and overheat exclude each other" in refusals(rules % two)[0]
+
+
+def test_a_replay_is_looked_at_beside_the_file_that_names_it(tmp_path):
+    """Its mistakes are at their lines."""
+    file = tmp_path / "vdev.yaml"
+    file.write_text(ENTRY + "  telemetry: {pattern: replay, file: load.csv}\n")
+    (tmp_path / "load.csv").write_text("time,gpu\n0,5\n1,200\n")
+    with pytest.raises(ConfigError) as caught:
+        config.load([file])
+    (problem,) = caught.value.problems
+    assert str(problem) == f"{tmp_path}/load.csv:3:1: gpu is 200; levels are in percent, 0 to 100"
+    (tmp_path / "load.csv").write_text("time,gpu\n0,5\n1,20\n")
+    loaded = config.load([file])
+    assert config.replay(tmp_path / "load.csv").length == 2
+    assert loaded.spec.entries[0].telemetry.load.file == str(tmp_path / "load.csv")
+    (tmp_path / "load.csv").unlink()
+    assert config.load_again(loaded.texts).spec == loaded.spec
+
+
+def test_a_replay_that_is_no_text_is_refused(tmp_path):
+    """Bytes that are no characters, and a row without an end."""
+    file = tmp_path / "load.csv"
+    for data, expected in (
+        (b"time,gpu\n0,\xff\n", "which is no number"),
+        (b"x" * 10_000, "the row has more than 4096 characters"),
+    ):
+        file.write_bytes(data)
+        with pytest.raises(ConfigError, match=expected):
+            config.replay(file)
