@@ -278,7 +278,7 @@ class ClusterDriver:
         status = await self.agent_status()
         return {} if status is None else reasons_in(status)
 
-    async def errors(self) -> list[str]:
+    async def errors(self, _also: frozenset[str] = frozenset()) -> list[str]:
         """Nobody judges the plugin here."""
         return []
 

@@ -65,6 +65,24 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
         yield _warning("registered-while-streaming", resource, text)
 
 
+def unknown_version(request: api.RegisterRequest, supported: str) -> Iterator[Finding]:
+    """Of a registration that is refused for its version."""
+    text = f"registered with API version {request.version!r}, expected {supported!r}; the kubelet refuses it"
+    yield _error("api-version", request.resource_name, text)
+
+
+def invalid_name(request: api.RegisterRequest) -> Iterator[Finding]:
+    """Of a registration that is refused for its resource's name."""
+    text = f"registered as {request.resource_name!r}, which is no extended resource; expected DOMAIN/NAME, and a domain"
+    yield _error("resource-name", "", f"{text} that is not Kubernetes' own; the kubelet refuses it")
+
+
+def unserved(resource: str, socket: str) -> Iterator[Finding]:
+    """Of a plugin that could not be reached when it registered, and could later."""
+    text = f"nobody listened on {socket} when it was registered; serve first: the kubelet dials for ten seconds at most"
+    yield _warning("registered-before-serving", resource, text)
+
+
 def options(request: api.RegisterRequest, answered: PluginOptions) -> Iterator[Finding]:
     """Of the request's options, which the kubelet ignores, against those of GetDevicePluginOptions."""
     if request.HasField("options"):

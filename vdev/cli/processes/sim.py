@@ -1,13 +1,16 @@
-"""`vdev sim`: the embedded kubelet alone, for any device plugin or DRA driver to register with."""
+"""`vdev sim`: the embedded kubelet alone, for any device plugin or DRA driver to register with, or to be judged by."""
 
 import argparse
 import asyncio
 from pathlib import Path
+from typing import Any
 
+from ...errors import UsageError
 from .limits import raise_open_files
 
 DESCRIPTION = (
-    "Run the embedded kubelet. Any device plugin can register with it; it prints the node whenever it changes."
+    "Run the embedded kubelet. Any device plugin can register with it; it prints what happens, and of the node what "
+    "changed. With --exec it starts a plugin itself, plays scenarios with it, and says what is wrong."
 )
 EPILOG = """examples:
   vdev sim                                        and in another terminal:
@@ -16,7 +19,27 @@ EPILOG = """examples:
   vdev sim --kubelet-dir /tmp/node --pods pods/   with pods from a directory of manifests
 
 A file that appears in --pods starts its pods, and removing it ends them. SIGHUP restarts the kubelet, Ctrl-C ends it.
+
+  vdev sim --exec './my-plugin --socket-dir {plugin_dir}'
+  vdev sim --exec './my-plugin --socket-dir {plugin_dir}' --scenario registration --scenario mine.yaml --junit sim.xml
+  vdev sim --exec './my-plugin --socket-dir {plugin_dir} --devices {dir}' \\
+    --hook fail='rm {dir}/0' --hook heal='touch {dir}/0'
+
+The command is started without a shell, in a directory and a process group of its own for each scenario. In it and in
+hooks {kubelet_dir} is the kubelet's directory, {plugin_dir} where plugins put their sockets, {cdi_dir} where CDI specs
+are found, {dir} an empty directory, {configuration} the file with a scenario's configuration.
 """
+_ONLY_WITH_EXEC = {
+    "scenario": "--scenario",
+    "hook": "--hook",
+    "resource": "--resource",
+    "allow": "--allow",
+    "strict": "--strict",
+    "restart": "--restart",
+    "timeout": "--timeout",
+    "junit": "--junit",
+    "logs": "--logs",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,17 +64,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="output format; json is one object per line [default: text]",
     )
+    _add_exec(parser.add_argument_group("scenarios with any plugin"))
+
+
+def _add_exec(group: Any) -> None:
+    group.add_argument("--exec", metavar="COMMAND", help="start this plugin, and play scenarios with it")
+    group.add_argument(
+        "--scenario",
+        action="append",
+        metavar="NAME|FILE",
+        help="what to play: one that comes with vdev, or a file; may be repeated [default: all that the hooks allow]",
+    )
+    group.add_argument("--list-scenarios", action="store_true", help="print the scenarios that come with vdev")
+    group.add_argument(
+        "--hook", action="append", metavar="NAME=COMMAND", help="what the step `hook: NAME` runs; may be repeated"
+    )
+    group.add_argument(
+        "--resource",
+        action="append",
+        metavar="NAME",
+        help="a resource that scenarios are about; may be repeated [default: whatever the plugin registers]",
+    )
+    group.add_argument(
+        "--restart", action="store_true", help="start the plugin again when it ends by itself, as a DaemonSet does"
+    )
+    group.add_argument("--strict", action="store_true", help="let warnings count, and ask DRA drivers everything twice")
+    group.add_argument(
+        "--allow", action="append", metavar="CODE", help="a finding that does not count; may be repeated"
+    )
+    group.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="how long an expectation, a call or a hook may take [default: 30]",
+    )
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write the results there, for CI systems")
+    group.add_argument(
+        "--logs", type=Path, metavar="DIR", help="keep the plugin's output there [default: only that of failures]"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until stopped by a signal."""
+    """Run until stopped by a signal, or play scenarios."""
+    if args.list_scenarios:
+        from ...sim import scenario_run  # not needed for --help
+
+        print(scenario_run.describe())
+        return 0
     raise_open_files()
+    if args.exec is not None:
+        return _play(args)
+    if given := [flag for name, flag in _ONLY_WITH_EXEC.items() if getattr(args, name)]:
+        raise UsageError(f"{given[0]} needs a plugin to play with; give --exec COMMAND")
     from ...sim import Compat  # not needed for --help
     from ...sim.app import Output, SimOptions, serve
 
-    given = {"kubelet_dir": args.kubelet_dir} if args.kubelet_dir else {}
+    directory = {"kubelet_dir": args.kubelet_dir} if args.kubelet_dir else {}
     options = SimOptions(
-        **given,
+        **directory,
         pods=args.pods,
         compat=Compat(args.compat),
         output=Output(args.output),
@@ -60,3 +130,42 @@ def run(args: argparse.Namespace) -> int:
         cdi_dir=args.cdi_dir,
     )
     return asyncio.run(serve(options))
+
+
+def _play(args: argparse.Namespace) -> int:
+    from ...sim import Compat, scenario_run  # not needed for --help
+    from ...sim.scenarios.command_node import NodeOptions
+
+    for flag, value in (("--pods", args.pods), ("--cdi-dir", args.cdi_dir)):
+        if value is not None:
+            raise UsageError(f"{flag} is for the kubelet alone; with --exec the scenarios have pods and directories")
+    if args.timeout is not None and not 0 < args.timeout < float("inf"):
+        raise UsageError(f"--timeout: expected seconds above 0, found {args.timeout:g}")
+    node = NodeOptions(
+        command=args.exec,
+        hooks=dict(_hook(text) for text in args.hook or ()),
+        resources=tuple(args.resource or ()),
+        allow=frozenset(args.allow or ()),
+        strict=args.strict,
+        again=args.restart,
+        **({} if args.timeout is None else {"timeout": args.timeout}),
+        kubelet_dir=args.kubelet_dir and args.kubelet_dir.absolute(),
+        node_name=args.node_name,
+        compat=Compat(args.compat),
+        seed=args.seed,
+    )
+    options = scenario_run.RunOptions(
+        node=node,
+        scenarios=tuple(args.scenario or ()),
+        junit=args.junit,
+        logs=args.logs,
+        as_json=args.output == "json",
+    )
+    return asyncio.run(scenario_run.run(options))
+
+
+def _hook(text: str) -> tuple[str, str]:
+    name, equals, command = text.partition("=")
+    if not (name and equals and command.strip()):
+        raise UsageError(f"--hook {text!r}: expected NAME=COMMAND, such as fail='rm {{dir}}/0'")
+    return name, command

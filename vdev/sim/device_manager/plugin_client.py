@@ -53,15 +53,15 @@ class PluginClient:
         )
         self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self._channel)
 
-    async def dial(self) -> None:
-        """Connect, retrying for as long as the limit allows. Raises PluginError."""
+    async def dial(self) -> bool:
+        """Connect, retrying for as long as the limit allows; whether the first attempt did it. Raises PluginError."""
         try:
             async with asyncio.timeout(self._timings.dial):
                 if len(os.fsencode(self.socket)) > SUN_PATH_LIMIT:
                     # gRPC would wait for a change of this channel for ever, also when the process wants to end.
                     await asyncio.Event().wait()
                 with self._closing():
-                    await self._channel.channel_ready()
+                    return await self._connected()
         except TimeoutError:
             raise PluginError("context deadline exceeded") from None
 
@@ -107,6 +107,13 @@ class PluginClient:
         """Drop the connection at once, whatever is under way on it."""
         self._closed = True
         await self._channel.close(None)
+
+    async def _connected(self) -> bool:
+        at_once = True
+        while (state := self._channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+            at_once &= state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
+            await self._channel.wait_for_state_change(state)
+        return at_once
 
     async def _call(self, name: str, call: Callable[[], Awaitable[_T]]) -> _T:
         slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, name)

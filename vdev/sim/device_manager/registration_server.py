@@ -92,11 +92,13 @@ class Registry(api_grpc.RegistrationServicer):
         resource = request.resource_name
         self._journal.metrics.registrations[resource] += 1
         if request.version != VERSION:
+            self._journal.find(lint.unknown_version(request, VERSION))
             raise RegistrationError(
                 f'requested API version "{request.version}" is not supported by kubelet. '
                 f'Supported version is ["{VERSION}"]'
             )
         if not is_extended_resource_name(resource):
+            self._journal.find(lint.invalid_name(request))
             raise RegistrationError(f'the ResourceName "{resource}" is invalid')
         streams = sum(client.streaming for client in self._opened if client.resource == resource)
         self._journal.find(lint.registration(request, self._directory, streams_open=streams))
@@ -117,7 +119,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._clients[resource] = [*others, client]
         step = "failed to dial device plugin"
         try:
-            await client.dial()
+            if not await client.dial():
+                self._journal.find(lint.unserved(resource, socket))
             step = "failed to get device plugin options"
             answer = await client.options()
         except (PluginError, asyncio.CancelledError) as error:

@@ -14,13 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, assert_never
 
+from ..device_manager.registration_server import Compat
 from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
+from ..journal import DriverRegistered, Registered
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..kubelet_clock import LeapClock
+from ..lint import Severity
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
 from ..timings import Timings
+from .placeholders import RESOURCE
 from .plugin_process import Plugin, PluginPlaces, VdevRun
 from .scenario import Action, Capability, ScenarioError
 
@@ -31,7 +35,9 @@ _HOST_NODES = ("null", "zero")
 
 class SimDriver:
     """A node in a temporary directory, as an async context manager. `plugin` creates the plugin under test, `timings`
-    are its kubelet's, as are `objects` and `strict`; `kubeconfig` is how the plugin finds the objects' API server.
+    are its kubelet's, as are `objects`, `compat`, `seed` and `strict`; `kubeconfig` is how the plugin finds the API
+    server of the objects. `kubelet_dir` is another directory for the kubelet. With `host_nodes` the host has device
+    nodes of its own, which the scenario can make and remove; without, containers may name nodes that are not there.
     """
 
     def __init__(
@@ -43,25 +49,33 @@ class SimDriver:
         objects: ApiObjects | None = None,
         kubeconfig: Path | None = None,
         strict: bool = False,
+        kubelet_dir: Path | None = None,
+        host_nodes: bool = True,
+        compat: Compat = Compat.V1_36,
+        seed: int = 0,
     ) -> None:
         self._objects: ApiObjects = objects or MemoryObjects()
         self._kubeconfig = kubeconfig
         self._strict = strict
+        self._kubelet_dir = kubelet_dir
+        self._host_nodes = host_nodes
+        self._compat = compat
+        self._seed = seed
         self._make_plugin = plugin
         self._timings = timings
         self._node_name = node_name
         self._clock = LeapClock()
-        self.capabilities = frozenset(Capability)
+        self.capabilities = frozenset(Capability) - {Capability.HOOK}
 
     async def __aenter__(self) -> Self:
         self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="scenario-"))
         host = self._root / "host"
-        if not await asyncio.to_thread(_make_host, host):
+        if not self._host_nodes or not await asyncio.to_thread(_make_host, host):
             self.capabilities -= {Capability.HOST_NODES}
             host = Path("/")
         self._places = PluginPlaces(
             configuration=self._root / "config.yaml",
-            kubelet_dir=self._root / "k",
+            kubelet_dir=self._kubelet_dir or self._root / "k",
             cdi_dir=self._root / "cdi",
             host_root=host,
             run_dir=self._root / "run",
@@ -76,7 +90,9 @@ class SimDriver:
             self._places.kubelet_dir,
             node_name=self._node_name,
             clock=self._clock,
-            host_root=self._places.host_root,
+            host_root=self._places.host_root if self._host_nodes or self._strict else None,
+            compat=self._compat,
+            seed=self._seed,
             timings=self._timings,
             objects=self._objects,
             cdi_dir=self._places.cdi_dir,
@@ -101,7 +117,7 @@ class SimDriver:
             self._configured = True
             await self._plugin.start()
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: Action) -> None:  # noqa: C901  # one case per action
         """Do something to the kubelet or the plugin."""
         match action:
             case Action.RESTART_KUBELET:
@@ -117,6 +133,8 @@ class SimDriver:
                 await self._plugin.stop()
             case Action.START_PLUGIN:
                 await self._plugin.start()
+            case Action.KILL_PLUGIN:
+                await self._plugin.kill()
             case Action.REBOOT_PLUGIN_FIRST:
                 await self._power_off()
                 await self._plugin.start()
@@ -175,10 +193,12 @@ class SimDriver:
 
     async def delete_pod(self, name: str) -> None:
         """Delete a pod."""
+        self._there(name)
         await self.kubelet.delete_pod(name)
 
     async def force_delete_pod(self, name: str) -> None:
         """Delete a pod from the API server."""
+        self._there(name)
         await self.kubelet.delete_pod(name, force=True)
 
     async def create_object(self, document: Mapping[str, Any]) -> None:
@@ -220,7 +240,13 @@ class SimDriver:
 
     async def restart_container(self, pod: str) -> None:
         """Restart the pod's first app container."""
+        self._there(pod)
         await self.kubelet.restart_container(pod)
+
+    def _there(self, name: str) -> None:
+        """Raise ScenarioError if there is no such pod."""
+        if not any(pod.name == name for pod in self.kubelet.pods()):
+            raise ScenarioError(f"there is no pod {name!r} now; `createPod: {name}` makes it")
 
     async def device_node(self, path: str, *, make: bool) -> None:
         """Make or remove a character device below the host root."""
@@ -242,9 +268,23 @@ class SimDriver:
         """What the plugin says of itself."""
         return await self._plugin.reasons()
 
-    async def errors(self) -> list[str]:
-        """The error findings."""
-        return [str(finding) for finding in self.kubelet.errors]
+    async def hook(self, name: str) -> None:
+        """There are no commands from outside here."""
+        raise ScenarioError(f"no command for the hook {name!r}")
+
+    async def names(self, placeholder: str) -> Sequence[str]:
+        """The resources, or the DRA drivers, that have registered since the node is there."""
+        found = {
+            each.resource if isinstance(each, Registered) else each.driver
+            for each in self.kubelet.journal.entries
+            if isinstance(each, Registered if placeholder == RESOURCE else DriverRegistered)
+        }
+        return sorted(found)
+
+    async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
+        """The error findings, and warnings with one of these codes."""
+        found = self.kubelet.findings
+        return [str(each) for each in found if each.severity is Severity.ERROR or each.code in also]
 
     async def change(self) -> None:
         """Return at the kubelet's next change, or soon."""

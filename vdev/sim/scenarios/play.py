@@ -5,11 +5,16 @@ Nothing here sleeps: the driver says when to look again. How a step is done is t
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from ...errors import VdevError
+from ..objects.node_devices import Capacity
 from ..objects.pods import ContainerStatus, PodStatus
-from ..render import edits_json
+from ..render import NOTHING, edits_json
+from . import placeholders
+from .placeholders import DRIVER, RESOURCE
 from .scenario import (
     Action,
     AdvanceClock,
@@ -22,26 +27,41 @@ from .scenario import (
     EditConfiguration,
     Expect,
     ForceDeletePod,
+    Hook,
     HostNode,
+    Remember,
     RestartContainer,
     Scenario,
     ScenarioError,
     Step,
+    StepFailed,
 )
 
 _NEEDS = {
     **dict.fromkeys([Action.RESTART_KUBELET, Action.CRASH_KUBELET, Action.START_KUBELET], Capability.KUBELET),
     **dict.fromkeys([Action.RESTART_PLUGIN, Action.STOP_PLUGIN, Action.START_PLUGIN], Capability.PLUGIN),
+    Action.KILL_PLUGIN: Capability.KILL,
     Action.REBOOT_PLUGIN_FIRST: Capability.REBOOT,
     Action.REBOOT_KUBELET_FIRST: Capability.REBOOT_KUBELET_FIRST,
     Action.ROLL_PLUGIN: Capability.ROLL,
 }
 
 
-async def play(scenario: Scenario, driver: Driver, *, patience: float = 60.0) -> list[str]:
+async def _nothing(_step: int) -> None:
+    """Nothing to do after a step."""
+
+
+async def play(
+    scenario: Scenario,
+    driver: Driver,
+    *,
+    patience: float = 60.0,
+    after: Callable[[int], Awaitable[None]] = _nothing,
+) -> list[str]:
     """Play a scenario; returns why steps were skipped. Each expectation has `patience` seconds to come true.
 
-    Raises ScenarioError.
+    `after` is called with the number of each step that was done; a ScenarioError that it raises fails the step. Raises
+    StepFailed, and ScenarioError for what fails before the first step.
     """
     if missing := scenario.requires - driver.capabilities:
         return [f"{scenario.title}: skipped; it needs {', '.join(sorted(c.value for c in missing))}"]
@@ -49,20 +69,32 @@ async def play(scenario: Scenario, driver: Driver, *, patience: float = 60.0) ->
     for document in scenario.objects:
         await driver.create_object(document)
     await driver.configure(scenario.configuration)
+    seen = _Seen()
     for number, step in enumerate(scenario.steps, 1):
-        need = _need(step)
+        need = need_of(step)
         if need is not None and need not in driver.capabilities:
             skipped.append(f"{scenario.title}: step {number} needs {need.value}")
             continue
         try:
-            await _do(step, scenario, driver, patience)
+            await _do(step, scenario, driver, patience, seen)
             await _check_hardware(scenario, driver)
-        except ScenarioError as error:
-            raise ScenarioError(f"{scenario.title}: step {number}: {error}") from error
+            await after(number)
+        except VdevError as error:
+            raise StepFailed(scenario.title, number, str(error)) from error
     return skipped
 
 
-def _need(step: Step) -> Capability | None:
+@dataclass(slots=True)
+class _Seen:
+    """What `remember` noted: the node, and the devices of containers by pod and name; `noted` once it did."""
+
+    node: Capacity = NOTHING
+    devices: dict[tuple[str, str], Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    noted: bool = False
+
+
+def need_of(step: Step) -> Capability | None:
+    """What a driver must be able to do for a step, None where every one can."""
     match step:
         case Action():
             return _NEEDS[step]
@@ -72,13 +104,17 @@ def _need(step: Step) -> Capability | None:
             return Capability.HOST_NODES
         case CreateObject() | DeleteObject() | ForceDeletePod():
             return Capability.DRA
-        case EditConfiguration() | CreatePod() | DeletePod() | RestartContainer() | Expect():
+        case Hook():
+            return Capability.HOOK
+        case EditConfiguration() | CreatePod() | DeletePod() | RestartContainer() | Remember() | Expect():
             return None
         case _:
             assert_never(step)
 
 
-async def _do(step: Step, scenario: Scenario, driver: Driver, patience: float) -> None:  # noqa: C901  # one case per kind of step
+async def _do(  # noqa: C901, PLR0912  # one case per kind of step
+    step: Step, scenario: Scenario, driver: Driver, patience: float, seen: _Seen
+) -> None:
     match step:
         case Action():
             await driver.act(step)
@@ -87,7 +123,7 @@ async def _do(step: Step, scenario: Scenario, driver: Driver, patience: float) -
         case AdvanceClock():
             await driver.advance_clock(step.seconds)
         case CreatePod():
-            await driver.create_pod(scenario.pods[step.name])
+            await driver.create_pod(await _filled(scenario.pods[step.name], driver))
         case DeletePod():
             await driver.delete_pod(step.name)
         case ForceDeletePod():
@@ -100,22 +136,56 @@ async def _do(step: Step, scenario: Scenario, driver: Driver, patience: float) -
             await driver.restart_container(step.pod)
         case HostNode():
             await driver.device_node(step.path, make=step.make)
+        case Hook():
+            await driver.hook(step.name)
+        case Remember():
+            await _remember(seen, scenario, driver)
         case Expect():
-            await _await(step, scenario, driver, patience)
+            await _await(step, scenario, driver, patience, seen)
         case _:
             assert_never(step)
 
 
-async def _await(expect: Expect, scenario: Scenario, driver: Driver, patience: float) -> None:
-    seen = await _differences(expect, driver)
+async def _filled(manifest: Mapping[str, Any], driver: Driver) -> Mapping[str, Any]:
+    """A Pod manifest with what it leaves open: names of resources, and how many `all` are."""
+    names = {each: await driver.names(each) for each in placeholders.used(manifest)}
+    if missing := next((each for each, found in names.items() if not found), None):
+        raise ScenarioError(_nobody(missing))
+    return placeholders.counted(placeholders.spread(manifest, names), await driver.node())
+
+
+async def _remember(seen: _Seen, scenario: Scenario, driver: Driver) -> None:
+    seen.node, seen.noted = await driver.node(), True
+    for name in scenario.pods:
+        if (pod := await driver.pod(name)) is not None:
+            seen.devices |= {(name, each.name): each.devices for each in pod.containers}
+
+
+async def _await(expect: Expect, scenario: Scenario, driver: Driver, patience: float, seen: _Seen) -> None:
+    found = await _differences(expect, driver, seen)
     try:
         async with asyncio.timeout(patience):
-            while seen:
+            while found:
                 await driver.change()
                 await _check_hardware(scenario, driver)
-                seen = await _differences(expect, driver)
+                found = await _differences(expect, driver, seen)
     except TimeoutError:
-        raise ScenarioError(f"still not true after {patience:g} s: {'; '.join(seen)}") from None
+        raise ScenarioError(f"still not true after {patience:g} s: {'; '.join(found)}") from None
+    if expect.stays:
+        await _stays(expect, scenario, driver, seen)
+
+
+async def _stays(expect: Expect, scenario: Scenario, driver: Driver, seen: _Seen) -> None:
+    """Raise ScenarioError if what came true does not stay true."""
+    try:
+        async with asyncio.timeout(expect.stays):
+            while True:
+                await driver.change()
+                await _check_hardware(scenario, driver)
+                if found := await _differences(expect, driver, seen):
+                    raise ScenarioError(f"came true, and did not stay so for {expect.stays:g} s: {'; '.join(found)}")
+    except TimeoutError:
+        return
 
 
 async def _check_hardware(scenario: Scenario, driver: Driver) -> None:
@@ -140,38 +210,74 @@ def _ids(pod: PodStatus) -> set[str]:
     return ids | {id_.rpartition("/")[2] for each in pod.containers for ids in each.claims.values() for id_ in ids}
 
 
-async def _differences(expect: Expect, driver: Driver) -> list[str]:
-    node = await driver.node()
-    found = []
-    for resource, numbers in expect.node.items():
-        shown = (node.capacity.get(resource, 0), node.allocatable.get(resource, 0))
-        if shown != numbers:
-            found.append(f"{resource}: expected capacity and allocatable {numbers}, seen {shown}")
-    found += await _pods_differences(expect, driver)
+async def _differences(expect: Expect, driver: Driver, seen: _Seen) -> list[str]:
+    names = {each: await driver.names(each) for each in _placeholders(expect)}
+    found = [_nobody(each) for each in sorted(names) if not names[each]]
+    found += _node_differences(expect, await driver.node(), names, seen)
+    found += await _pods_differences(expect, driver, names, seen)
     if Capability.DRA in driver.capabilities:
-        found += await _dra_differences(expect, driver)
+        found += await _dra_differences(expect, driver, names)
     if Capability.REGISTRATIONS in driver.capabilities:
-        for resource, count in expect.registrations.items():
-            if (seen := await driver.registrations(resource)) != count:
-                found.append(f"{resource}: expected {count} registrations, seen {seen}")
+        for resource, count in placeholders.spread(expect.registrations, names).items():
+            if not count.met(times := await driver.registrations(resource), 0):
+                found.append(f"{resource}: expected {count.in_words(0)} registrations, seen {times}")
     if expect.unhealthy and not found and Capability.REASONS in driver.capabilities:
         found += _reason_differences(expect.unhealthy, await driver.reasons())
     if expect.no_error_findings and Capability.FINDINGS in driver.capabilities:
-        found += await driver.errors()
+        found += await driver.errors(expect.no_warnings)
     return found
 
 
-async def _pods_differences(expect: Expect, driver: Driver) -> list[str]:
+def _placeholders(expect: Expect) -> set[str]:
+    parts = [*expect.pods.values(), expect.node, expect.registrations, expect.drivers, expect.slices]
+    return set().union(*map(placeholders.used, parts))
+
+
+def _nobody(placeholder: str) -> str:
+    """Why a placeholder stands for nothing."""
+    return {RESOURCE: "no device plugin has registered", DRIVER: "no DRA driver has registered"}[placeholder]
+
+
+def _node_differences(expect: Expect, node: Capacity, names: Mapping[str, Sequence[str]], seen: _Seen) -> Iterator[str]:
+    for resource, numbers in placeholders.spread(expect.node, names).items():
+        if any(each.refers for each in numbers) and not seen.noted:
+            raise ScenarioError("it refers to what was remembered, but no step before it is `remember:`")
+        shown = (node.capacity.get(resource, 0), node.allocatable.get(resource, 0))
+        before = (seen.node.capacity.get(resource, 0), seen.node.allocatable.get(resource, 0))
+        if not all(amount.met(*pair) for amount, *pair in zip(numbers, shown, before, strict=True)):
+            wanted = ", ".join(amount.in_words(then) for amount, then in zip(numbers, before, strict=True))
+            yield f"{resource}: expected capacity and allocatable ({wanted}), seen {shown}"
+
+
+async def _pods_differences(
+    expect: Expect, driver: Driver, names: Mapping[str, Sequence[str]], seen: _Seen
+) -> list[str]:
     found: list[str] = []
-    for name, wanted in expect.pods.items():
-        pod = await driver.pod(name)
+    for name, document in expect.pods.items():
+        pod, wanted = await driver.pod(name), placeholders.spread(document, names)
         if pod is None or wanted is None:
             found += [f"pod {name}: expected {wanted}, seen {pod}"] if (pod is None) != (wanted is None) else []
         else:
-            found += _pod_differences(wanted, pod, edits=Capability.EDITS in driver.capabilities)
+            edits = Capability.EDITS in driver.capabilities
+            found += _pod_differences(_recalled(wanted, name, seen), pod, edits=edits)
             if Capability.DRA in driver.capabilities:
                 found += await _event_differences(wanted.get("events", []), name, driver)
     return found
+
+
+def _recalled(wanted: Mapping[str, Any], pod: str, seen: _Seen) -> Mapping[str, Any]:
+    """What is expected of a pod, with the devices that its containers had where `remembered` stands for them."""
+    containers = wanted.get("containers", {})
+    if not any(each.get("devices") == "remembered" for each in containers.values()):
+        return wanted
+    filled = {}
+    for name, each in containers.items():
+        had = seen.devices.get((pod, name))
+        if each.get("devices") == "remembered" and had is None:
+            raise ScenarioError(f"pod {pod}: {name}: its devices are not remembered; put `remember:` after it runs")
+        same = {"devices": {resource: list(ids) for resource, ids in (had or {}).items()}}
+        filled[name] = {**each, **same} if each.get("devices") == "remembered" else each
+    return {**wanted, "containers": filled}
 
 
 async def _event_differences(wanted: Sequence[Any], pod: str, driver: Driver) -> list[str]:
@@ -183,17 +289,21 @@ async def _event_differences(wanted: Sequence[Any], pod: str, driver: Driver) ->
     ]
 
 
-async def _dra_differences(expect: Expect, driver: Driver) -> list[str]:
+async def _dra_differences(expect: Expect, driver: Driver, names: Mapping[str, Sequence[str]]) -> list[str]:
     rows: list[tuple[str, Any, Any]] = []
-    for name, devices in expect.slices.items():
+    found: list[str] = []
+    for name, devices in placeholders.spread(expect.slices, names).items():
         seen = await driver.slices(name)
         rows.append((f"slices of {name}", _in_order(devices), _in_order(seen)))
     for name, devices in expect.claims.items():
         rows.append((f"claim {name}", devices, await driver.claim(name)))
     if Capability.DRIVERS in driver.capabilities:
-        for name, count in expect.drivers.items():
-            rows.append((f"connected instances of {name}", count, await driver.drivers(name)))
-    return [f"{what}: expected {wanted!r}, seen {seen!r}" for what, wanted, seen in rows if not _same(wanted, seen)]
+        for name, count in placeholders.spread(expect.drivers, names).items():
+            if not count.met(there := await driver.drivers(name), 0):
+                found.append(f"connected instances of {name}: expected {count.in_words(0)}, seen {there}")
+    return found + [
+        f"{what}: expected {wanted!r}, seen {seen!r}" for what, wanted, seen in rows if not _same(wanted, seen)
+    ]
 
 
 def _in_order(names: Sequence[str] | None) -> list[str] | None:

@@ -55,6 +55,9 @@ class Plugin(Protocol):
     async def stop(self) -> None:
         """Stop it as with SIGTERM, and wait for its end. No effect if it is not running."""
 
+    async def kill(self) -> None:
+        """End it as by kill -9, and wait for its end. No effect if it is not running."""
+
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """Why it calls devices Unhealthy, by resource and id; empty while it does not answer."""
 
@@ -98,6 +101,14 @@ class VdevRun:
             raise ScenarioError(f"the plugin did not stop within {_STOP_SECONDS:g} s of SIGTERM") from None
         if code:
             raise ScenarioError(await asyncio.to_thread(self._last_words, code))
+
+    async def kill(self) -> None:
+        """End the process with SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """What `vdev status` says of Unhealthy devices."""

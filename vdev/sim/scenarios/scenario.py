@@ -11,10 +11,20 @@ from typing import Any, Protocol
 from ...errors import VdevError
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
+from .amount import Amount
 
 
 class ScenarioError(VdevError):
     """An expectation of a scenario was not met; the text says what was seen instead."""
+
+
+class StepFailed(ScenarioError):
+    """A step failed: its number, counted from 1, and why."""
+
+    def __init__(self, title: str, step: int, why: str) -> None:
+        super().__init__(f"{title}: step {step}: {why}")
+        self.step = step
+        self.why = why
 
 
 class Capability(Enum):
@@ -33,6 +43,8 @@ class Capability(Enum):
     DRA = "dra"  # claims, slices and classes, and a scheduler
     DRIVERS = "drivers"  # the kubelet's connections to DRA drivers
     ROLL = "roll"  # a rolling update of the plugin: the new one beside the old
+    KILL = "kill"  # end the plugin's process as by kill -9
+    HOOK = "hook"  # run commands from outside the scenario
 
 
 class Action(Enum):
@@ -44,6 +56,7 @@ class Action(Enum):
     RESTART_PLUGIN = "restartPlugin"
     STOP_PLUGIN = "stopPlugin"
     START_PLUGIN = "startPlugin"
+    KILL_PLUGIN = "killPlugin"
     REBOOT_PLUGIN_FIRST = "rebootPluginFirst"
     REBOOT_KUBELET_FIRST = "rebootKubeletFirst"
     ROLL_PLUGIN = "rollPlugin"
@@ -116,21 +129,36 @@ class HostNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Hook:
+    """Something happens outside the node, by a command that whoever plays the scenario gives for this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """What the node shows and the pods hold is noted, for later expectations to refer to."""
+
+
+@dataclass(frozen=True, slots=True)
 class Expect:
-    """What must be seen in the end. `pods` has None for a pod that must not exist, `unhealthy` the reasons of devices
-    that must be listed as Unhealthy, by resource and id. `slices` has the devices that a DRA driver publishes for the
-    node, in any order (None: no slice), `claims` those allocated to a claim (None: no such claim), `drivers` how many
-    instances are connected.
+    """What must be seen in the end, and then for `stays` seconds. `pods` has None for a pod that must not exist,
+    `unhealthy` the reasons of devices that must be listed as Unhealthy, by resource and id. `slices` has the devices
+    that a DRA driver publishes for the node, in any order (None: no slice), `claims` those allocated to a claim (None:
+    no such claim), `drivers` how many instances are connected. `no_warnings` are codes of findings that must not be
+    there although they are no errors.
     """
 
-    node: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    node: Mapping[str, tuple[Amount, Amount]] = field(default_factory=dict)
     pods: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    registrations: Mapping[str, int] = field(default_factory=dict)
+    registrations: Mapping[str, Amount] = field(default_factory=dict)
     unhealthy: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     no_error_findings: bool = False
     slices: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     claims: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
-    drivers: Mapping[str, int] = field(default_factory=dict)
+    drivers: Mapping[str, Amount] = field(default_factory=dict)
+    no_warnings: frozenset[str] = frozenset()
+    stays: float = 0.0
 
 
 Step = (
@@ -144,13 +172,16 @@ Step = (
     | DeleteObject
     | RestartContainer
     | HostNode
+    | Hook
+    | Remember
     | Expect
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One file. `configuration` is the plugin's first configuration; `pods` are manifests by the name of the pod.
+    """One file. `configuration` is the plugin's first configuration, empty where it needs none; `pods` are manifests by
+    the name of the pod. `lines` has each step's place in the file and its text, for whoever reports on it.
 
     `hardware` says which pieces of hardware a device id stands for; two pods must never have one piece. It is looked at
     after each step and while an expectation is waited for. `objects` are created before the plugin starts.
@@ -163,6 +194,7 @@ class Scenario:
     requires: frozenset[Capability] = frozenset()
     hardware: Mapping[str, frozenset[str]] = field(default_factory=dict)
     objects: tuple[Mapping[str, Any], ...] = ()
+    lines: tuple[tuple[int, str], ...] = ()
 
 
 class Driver(Protocol):
@@ -200,6 +232,12 @@ class Driver(Protocol):
     async def device_node(self, path: str, *, make: bool) -> None:
         """Make or remove a device node of the host."""
 
+    async def hook(self, name: str) -> None:
+        """Run the command for this name, to its end."""
+
+    async def names(self, placeholder: str) -> Sequence[str]:
+        """What `{resource}` or `{driver}` stands for: the names that plugins have registered so far."""
+
     async def node(self) -> Capacity:
         """What the node status shows."""
 
@@ -224,8 +262,8 @@ class Driver(Protocol):
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """Why the plugin calls devices Unhealthy, by resource and device id; empty while it does not answer."""
 
-    async def errors(self) -> list[str]:
-        """What was found wrong with the plugin."""
+    async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
+        """What was found wrong with the plugin: error findings, and warnings with one of these codes."""
 
     async def change(self) -> None:
         """Return soon, and early if something changed. Raises ScenarioError if the plugin ended by itself."""

@@ -1,13 +1,15 @@
 """Reads scenario files. The format is strict, and every error says where it is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from ...errors import UsageError
+from ...errors import UsageError, reason_of
+from .amount import Amount, Meaning
 from .scenario import (
     Action,
     AdvanceClock,
@@ -19,22 +21,30 @@ from .scenario import (
     EditConfiguration,
     Expect,
     ForceDeletePod,
+    Hook,
     HostNode,
+    Remember,
     RestartContainer,
     Scenario,
     Step,
 )
 
 _E = TypeVar("_E", bound=Enum)
+_REMEMBERED = "remembered"
+_LONGEST_STEP = 160  # characters of a step's text that a report shows
 _POD_KEYS = {"phase", "reason", "message", "containers", "terminating", "events"}
-_CONTAINER_KEYS = {"devices", "deviceCounts", "deviceHealth", "restarts"}
-_CONTAINER_KEYS |= {"env", "deviceNodes", "mounts", "annotations", "cdiDevices", "claims"}
 _POD_STEPS: Mapping[str, type[CreatePod | DeletePod | ForceDeletePod | RestartContainer]] = {
     "createPod": CreatePod,
     "deletePod": DeletePod,
     "forceDeletePod": ForceDeletePod,
     "restartContainer": RestartContainer,
 }
+_BARE_STEPS = {"remember", *(action.value for action in Action)}
+_STEPS = {"expect", "editConfiguration", "advanceClock", "createObject", "deleteObject", "hook"}
+_STEPS |= {"createDeviceNode", "removeDeviceNode", *_POD_STEPS, *_BARE_STEPS}
+_EXPECT_KEYS = {"node", "pods", "registrations", "unhealthy", "findings", "slices", "claims", "drivers", "stays"}
+_CONTAINER_KEYS = {"devices", "deviceCounts", "deviceHealth", "restarts"}
+_CONTAINER_KEYS |= {"env", "deviceNodes", "mounts", "annotations", "cdiDevices", "claims"}
 
 
 class ScenarioFormatError(UsageError):
@@ -44,15 +54,33 @@ class ScenarioFormatError(UsageError):
 def load(path: Path) -> Scenario:
     """Read a scenario's file. Blocks. Raises ScenarioFormatError."""
     try:
-        return parse(yaml.safe_load(path.read_text()))
+        text = path.read_text()
+        return replace(parse(yaml.safe_load(text)), lines=_lines(text))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioFormatError(f"{path}: cannot read the scenario: {reason_of(error)}") from error
     except (ScenarioFormatError, yaml.YAMLError) as error:
         raise ScenarioFormatError(f"{path.name}: {error}") from error
 
 
+def _lines(text: str) -> tuple[tuple[int, str], ...]:
+    """Where each step begins, and what it says, on one line."""
+    tree = yaml.compose(text, yaml.SafeLoader)
+    assert tree is not None  # it was parsed
+    (steps,) = (value for key, value in tree.value if key.value == "steps")
+    return tuple(
+        (node.start_mark.line + 1, _one_line(text[node.start_mark.index : node.end_mark.index])) for node in steps.value
+    )
+
+
+def _one_line(source: str) -> str:
+    text = " ".join(" ".join(row for row in source.splitlines() if not row.lstrip().startswith("#")).split())
+    return text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"
+
+
 def parse(document: Any) -> Scenario:
     """A scenario from its YAML document. Raises ScenarioFormatError."""
-    optional = {"pods", "requires", "hardware", "objects"}
-    keys = _keys(document, "the file", required={"title", "configuration", "steps"}, optional=optional)
+    optional = {"configuration", "pods", "requires", "hardware", "objects"}
+    keys = _keys(document, "the file", required={"title", "steps"}, optional=optional)
     pods = {name: _manifest(name, pod) for name, pod in _mapping(keys.get("pods", {}), "pods").items()}
     steps = tuple(_step(step, f"steps[{i}]", pods) for i, step in enumerate(_list(keys["steps"], "steps")))
     requires = frozenset(_enum(Capability, name, "requires") for name in _list(keys.get("requires", []), "requires"))
@@ -60,12 +88,12 @@ def parse(document: Any) -> Scenario:
         str(id_): frozenset(map(str, _list(pieces, f"hardware.{id_}")))
         for id_, pieces in _mapping(keys.get("hardware", {}), "hardware").items()
     }
-    title, configuration = _text(keys["title"], "title"), _text(keys["configuration"], "configuration")
+    title, configuration = _text(keys["title"], "title"), _text(keys.get("configuration", ""), "configuration")
     objects = [_object(each, f"objects[{i}]") for i, each in enumerate(_list(keys.get("objects", []), "objects"))]
     return Scenario(title, configuration, steps, pods, requires, hardware, tuple(objects))
 
 
-def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:  # noqa: C901, PLR0911  # one case per kind of step
+def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:  # noqa: C901, PLR0911, PLR0912  # one case per step
     if not isinstance(document, Mapping) or len(document) != 1:
         raise ScenarioFormatError(f"{where}: expected one step, such as `createPod: name`, found {document!r}")
     ((name, value),) = document.items()
@@ -86,37 +114,91 @@ def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:  # noqa: 
             if value not in pods:
                 raise ScenarioFormatError(f"{where}: no pod {value!r}; there are {sorted(pods)}")
             return _POD_STEPS[name](value)
+        case "hook":
+            return Hook(_text(value, where))
         case "createDeviceNode" | "removeDeviceNode":
             return HostNode(_text(value, where), make=name == "createDeviceNode")
         case _:
-            action = _enum(Action, name, where)
+            if name not in _BARE_STEPS:
+                raise ScenarioFormatError(f"{where}: unknown {name!r}; expected one of {sorted(_STEPS)}")
             if value not in (None, {}):
                 raise ScenarioFormatError(f"{where}: expected nothing, found {value!r}")
-            return action
+            return Remember() if name == "remember" else Action(name)
 
 
 def _expect(document: Any, where: str) -> Expect:
-    dra = {"slices", "claims", "drivers"}
-    keys = _keys(document, where, optional={"node", "pods", "registrations", "unhealthy", "findings"} | dra)
+    keys = _keys(document, where, optional=_EXPECT_KEYS)
     node = {}
     for resource, numbers in _mapping(keys.get("node", {}), f"{where}.node").items():
-        pair = _keys(numbers, f"{where}.node.{resource}", required={"capacity", "allocatable"})
-        node[resource] = (int(pair["capacity"]), int(pair["allocatable"]))
+        place = f"{where}.node.{resource}"
+        if numbers == _REMEMBERED:
+            node[resource] = (_amount(numbers, place), _amount(numbers, place))
+            continue
+        pair = _keys(numbers, place, required={"capacity", "allocatable"})
+        node[resource] = (
+            _amount(pair["capacity"], f"{place}.capacity"),
+            _amount(pair["allocatable"], f"{place}.allocatable"),
+        )
     pods: dict[str, Mapping[str, Any] | None] = {}
     for name, wanted in _mapping(keys.get("pods", {}), f"{where}.pods").items():
         pods[name] = None if wanted is None else _keys(wanted, f"{where}.pods.{name}", optional=_POD_KEYS)
         for container, parts in (pods[name] or {}).get("containers", {}).items():
             _keys(parts, f"{where}.pods.{name}.containers.{container}", optional=_CONTAINER_KEYS)
-    if keys.get("findings", "none") != "none":
-        raise ScenarioFormatError(f"{where}.findings: expected none, found {keys['findings']!r}")
-    registrations = {r: int(n) for r, n in _mapping(keys.get("registrations", {}), f"{where}.registrations").items()}
     unhealthy = {
         resource: dict(_mapping(reasons, f"{where}.unhealthy.{resource}"))
         for resource, reasons in _mapping(keys.get("unhealthy", {}), f"{where}.unhealthy").items()
     }
     slices, claims = ({**_mapping(keys.get(key, {}), f"{where}.{key}")} for key in ("slices", "claims"))
-    drivers = {name: int(n) for name, n in _mapping(keys.get("drivers", {}), f"{where}.drivers").items()}
-    return Expect(node, pods, registrations, unhealthy, "findings" in keys, slices, claims, drivers)
+    stays = keys.get("stays", 0)
+    if isinstance(stays, bool) or not isinstance(stays, int | float) or stays < 0:
+        raise ScenarioFormatError(f"{where}.stays: expected seconds, found {stays!r}")
+    return Expect(
+        node,
+        pods,
+        _amounts(keys, "registrations", where),
+        unhealthy,
+        "findings" in keys,
+        slices,
+        claims,
+        _amounts(keys, "drivers", where),
+        _codes(keys.get("findings", "none"), f"{where}.findings"),
+        float(stays),
+    )
+
+
+def _amounts(keys: Mapping[str, Any], key: str, where: str) -> dict[str, Amount]:
+    found = _mapping(keys.get(key, {}), f"{where}.{key}")
+    amounts = {name: _amount(value, f"{where}.{key}.{name}") for name, value in found.items()}
+    if refers := next((name for name, each in amounts.items() if each.refers), None):
+        raise ScenarioFormatError(f"{where}.{key}.{refers}: only numbers of the node are remembered")
+    return amounts
+
+
+def _amount(document: Any, where: str) -> Amount:
+    if isinstance(document, int) and not isinstance(document, bool) and document >= 0:
+        return Amount(document)
+    if document == _REMEMBERED:
+        return Amount(meaning=Meaning.REMEMBERED)
+    if document == {Meaning.LESS.value: _REMEMBERED}:
+        return Amount(meaning=Meaning.LESS)
+    if isinstance(document, Mapping) and document.keys() == {Meaning.AT_LEAST.value}:
+        least = _amount(document[Meaning.AT_LEAST.value], where)
+        if least.meaning is Meaning.EXACTLY:
+            return Amount(least.count, Meaning.AT_LEAST)
+    raise ScenarioFormatError(
+        f"{where}: expected a number, remembered, {{atLeast: NUMBER}} or {{lessThan: remembered}}, found {document!r}"
+    )
+
+
+def _codes(document: Any, where: str) -> frozenset[str]:
+    """The warnings that an expectation forbids beside the errors."""
+    if document == "none":
+        return frozenset()
+    if isinstance(document, list):
+        return frozenset(_text(each, where) for each in document)
+    raise ScenarioFormatError(
+        f"{where}: expected none, or a list of codes of warnings that must not be there either, found {document!r}"
+    )
 
 
 def _object(document: Any, where: str) -> Mapping[str, Any]:

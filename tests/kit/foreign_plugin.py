@@ -1,0 +1,182 @@
+"""A device plugin that is not vdev: plain grpcio, with threads, as its author would write it, and defects to choose.
+
+    python -m tests.kit.foreign_plugin --socket-dir DIR --state DIR [--defect NAME]
+
+Device N is broken while the file `N.broken` is in the state directory.
+"""
+
+# ruff: noqa: ARG002  # an RPC has a request and a context
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+
+from vdev.pb import deviceplugin_v1beta1_pb2 as api
+from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+
+DEFECTS = {
+    "early": "registers before it serves",
+    "deaf": "never registers again after a restart of the kubelet",
+    "stale": "registers again with a socket that the kubelet has deleted",
+    "leftover": "does not start where its own socket is left",
+    "drops": "takes a broken device from its list",
+    "never-heals": "a broken device stays broken",
+    "duplicate": "lists an id twice",
+    "no-container": "answers Allocate with no container",
+    "two-containers": "answers Allocate with two containers",
+    "twice": "registers again beside an open stream",
+    "ends": "ends the stream at once",
+    "hangs": "hangs in Allocate",
+    "bad-name": "registers a name that is no extended resource",
+    "outside": "puts its socket outside the directory",
+    "dies": "ends by itself at an Allocate",
+    "forgets": "starts again with other ids",
+    "child": "starts a program, and leaves it behind",
+    "deaf-to-sigterm": "does not end when it is told to",
+}
+_LOOK_SECONDS = 0.05
+
+
+def say(text):
+    """Print as a plugin logs."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+class Plugin(api_grpc.DevicePluginServicer):
+    """Serves two devices of one resource."""
+
+    def __init__(self, directory, state, defect):
+        self._directory = directory
+        self._state = state
+        self._defect = defect
+        self._ids = ["widget-0", "widget-1"]
+        if defect == "forgets":
+            self._ids = [f"widget-{os.getpid()}-{number}" for number in range(2)]
+        self._broken = set()
+        self._server = None
+        self.over = threading.Event()
+
+    @property
+    def socket(self):
+        """Where it listens."""
+        return self._directory / ("../widget.sock" if self._defect == "outside" else "widget.sock")
+
+    def serve(self):
+        """Listen anew."""
+        if self._defect == "leftover" and self.socket.exists():
+            sys.exit(f"listen unix {self.socket}: bind: address already in use")
+        self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
+        api_grpc.add_DevicePluginServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix:{self.socket}")
+        self._server.start()
+
+    def register(self):
+        """Register, once a kubelet answers."""
+        kubelet = f"unix:{self._directory / 'kubelet.sock'}"
+        name = "widget" if self._defect == "bad-name" else "acme.dev/widget"
+        endpoint = "../widget.sock" if self._defect == "outside" else "widget.sock"
+        request = api.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=name)
+        while True:
+            try:
+                with grpc.insecure_channel(kubelet, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+                    api_grpc.RegistrationStub(channel).Register(request, timeout=60)
+            except grpc.RpcError as error:
+                say(f"cannot register: {error.details()}")
+                time.sleep(0.1)
+            else:
+                say(f"registered {name}")
+                return
+
+    def run(self):
+        """Serve, register, and do so again whenever there is another kubelet."""
+        if self._defect == "early":
+            threading.Timer(0.3, self.serve).start()
+        else:
+            self.serve()
+        self.register()
+        if self._defect == "twice":
+            time.sleep(0.5)
+            self.register()
+        known = self._kubelet()
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            seen = self._kubelet()
+            if seen is None or seen == known or self._defect == "deaf":
+                continue
+            known = seen
+            if self._defect != "stale":
+                self._server.stop(None).wait()
+                self.serve()
+            self.register()
+
+    def _kubelet(self):
+        """Which kubelet's socket is there."""
+        try:
+            found = (self._directory / "kubelet.sock").stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_ctime_ns
+
+    def _devices(self):
+        """The list as it is now."""
+        broken = {id_ for number, id_ in enumerate(self._ids) if (self._state / f"{number}.broken").exists()}
+        self._broken = self._broken | broken if self._defect == "never-heals" else broken
+        ids = self._ids * 2 if self._defect == "duplicate" else self._ids
+        if self._defect == "drops":
+            ids = [id_ for id_ in ids if id_ not in broken]
+        return [api.Device(ID=id_, health="Unhealthy" if id_ in self._broken else "Healthy") for id_ in ids]
+
+    def GetDevicePluginOptions(self, request, context):  # noqa: N802  # the name of the RPC
+        """Nothing special."""
+        return api.DevicePluginOptions()
+
+    def ListAndWatch(self, request, context):  # noqa: N802  # the name of the RPC
+        """The list, and each other one."""
+        sent = None
+        while context.is_active():
+            if (devices := self._devices()) != sent:
+                sent = devices
+                yield api.ListAndWatchResponse(devices=devices)
+            if self._defect == "ends":
+                return
+            time.sleep(_LOOK_SECONDS)
+
+    def Allocate(self, request, context):  # noqa: N802  # the name of the RPC
+        """A variable with the ids, for each container."""
+        if self._defect == "hangs":
+            threading.Event().wait()
+        if self._defect == "dies":
+            say("panic: index out of range")
+            os._exit(2)
+        responses = [
+            api.ContainerAllocateResponse(envs={"WIDGETS": ",".join(each.devices_ids)})
+            for each in request.container_requests
+        ]
+        wrong = {"no-container": [], "two-containers": responses * 2}
+        return api.AllocateResponse(container_responses=wrong.get(self._defect, responses))
+
+
+def main():
+    """Run until a signal."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--socket-dir", type=Path, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--defect", choices=DEFECTS, default=None)
+    args = parser.parse_args()
+    if args.defect == "child" and os.fork() == 0:
+        (args.state / "child").write_text(str(os.getpid()))
+        time.sleep(600)
+    if args.defect == "deaf-to-sigterm":
+        signal.signal(signal.SIGTERM, lambda *_: say("not now"))
+    Plugin(args.socket_dir, args.state, args.defect).run()
+
+
+if __name__ == "__main__":
+    main()

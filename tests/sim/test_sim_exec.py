@@ -1,0 +1,296 @@
+"""`vdev sim --exec` with plugins that are not vdev: a good one, and each typical defect, which is found."""
+
+import asyncio
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from tests.kit.foreign_plugin import DEFECTS
+from vdev.cli import main
+from vdev.errors import UsageError
+from vdev.sim import scenario_run
+from vdev.sim.scenario_run import RunOptions
+from vdev.sim.scenarios import library
+from vdev.sim.scenarios.command_node import NodeOptions
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = f"{sys.executable} {ROOT}/tests/kit/foreign_plugin.py --socket-dir {{plugin_dir}} --state {{dir}}"
+HOOKS = {"fail": "touch {dir}/0.broken", "heal": "rm {dir}/0.broken"}
+READY = {"node": {"{resource}": {"capacity": {"atLeast": 1}, "allocatable": {"atLeast": 1}}}}
+
+# By defect: the scenario that finds it, and what is said then.
+FOUND = {
+    "early": ("registration", "warning: registered-before-serving: acme.dev/widget: nobody listened on .*widget.sock"),
+    "deaf": (
+        "kubelet-restart",
+        r"acme.dev/widget: expected capacity .* \(2 as remembered, 2 as remembered\), seen \(0, 0\)",
+    ),
+    "stale": (
+        "kubelet-restart",
+        r"acme.dev/widget: expected capacity .* \(2 as remembered, 2 as remembered\), seen \(0, 0\)",
+    ),
+    "leftover": ("plugin-crash", r"ended with exit code 1 by itself(.|\n)*\| listen unix .*address already in use"),
+    "drops": ("health", "error: held-device-dropped: acme.dev/widget: held device 'widget-0' dropped from the list"),
+    "never-heals": ("health", r"step 8 of 8(.|\n)*expected .* \(2 as remembered, 2 as remembered\), seen \(2, 1\)"),
+    "duplicate": ("registration", "error: duplicate-id: acme.dev/widget: 'widget-0', 'widget-1' listed more than once"),
+    "no-container": ("pod", "no containers return in allocation response"),
+    "two-containers": ("pod", "error: extra-container-responses: .* 2 container responses to one request"),
+    "twice": ("registration", "registered-while-streaming: acme.dev/widget: registered while a ListAndWatch"),
+    "ends": ("registration", r"acme.dev/widget disconnected: EOF"),
+    "hangs": ("pod", "error: hung-rpc: acme.dev/widget: Allocate did not answer within 2 s"),
+    "bad-name": ("registration", "error: resource-name: registered as 'widget', which is no extended resource"),
+    "outside": ("registration", "error: endpoint-with-slash: acme.dev/widget: endpoint '../widget.sock'"),
+    "dies": ("pod", r"ended with exit code 2 by itself(.|\n)*\| panic: index out of range"),
+    "forgets": ("plugin-restart", "error: held-device-dropped: acme.dev/widget: held device 'widget-"),
+    "deaf-to-sigterm": ("registration", "the plugin did not end within 2 s of SIGTERM, and was killed"),
+}
+
+
+async def played(*scenarios, command=PLUGIN, **options):
+    """The exit code, and what was printed."""
+    run = {name: options.pop(name) for name in ("junit", "logs", "as_json") if name in options}
+    out = io.StringIO()
+    node = NodeOptions(command=command, **{"timeout": 10, **options})
+    code = await scenario_run.run(RunOptions(node=node, scenarios=tuple(map(str, scenarios)), **run), out)
+    return code, out.getvalue()
+
+
+def scenario(directory, *steps, name="mine", **more):
+    """A file with these steps."""
+    path = directory / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({"title": "Mine", "steps": list(steps), **more}))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _modules(monkeypatch):
+    """The plugin is a program of this checkout."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in library.NAMES if not name.startswith("dra")])
+async def test_a_good_plugin(name):
+    """Every scenario of the library comes true, however strictly it is taken."""
+    code, text = await played(name, hooks=HOOKS, strict=True)
+    assert (0, f"{name}: ") == (code, text[: len(name) + 2]), text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("defect", FOUND)
+async def test_a_defect_is_found(defect):
+    """One scenario fails, and says what is wrong; no strictness is needed."""
+    name, said = FOUND[defect]
+    code, text = await played(name, command=f"{PLUGIN} --defect {defect}", hooks=HOOKS, timeout=2)
+    assert 1 == code, text
+    assert re.search(said, text), text
+
+
+def test_every_defect_is_looked_for():
+    """None is forgotten above, but for the one that is no failure."""
+    assert set(DEFECTS) - {"child"} == set(FOUND)
+
+
+async def test_what_the_plugin_started_ends_with_it(tmp_path):
+    """A program that it leaves behind is killed, whatever it does about signals."""
+    step = {"hook": "copy"}
+    hooks = {"copy": f"sh -c 'cp {{dir}}/child {tmp_path}/pid'"}
+    code, text = await played(
+        scenario(tmp_path, {"expect": READY}, step), command=f"{PLUGIN} --defect child", hooks=hooks
+    )
+    assert 0 == code, text
+    assert ended(int((tmp_path / "pid").read_text()))
+
+
+def ended(pid):
+    """Whether a process is gone, or waits for whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+async def test_sigterm_ends_everything(tmp_path):
+    """Of the command and of the plugin's group nothing is left, and it says that it was not done."""
+    command = [sys.executable, "-m", "vdev", "sim", "--exec", f"{PLUGIN} --defect child", "--timeout", "60"]
+    os.mkfifo(tmp_path / "begun")
+    waits = scenario(tmp_path, {"expect": READY}, {"hook": "wait"})
+    (tmp_path / "hook").write_text(f"#!/bin/sh\ncp $1/child {tmp_path}/pid; : >{tmp_path}/begun; sleep 60\n")
+    (tmp_path / "hook").chmod(0o755)
+    command += ["--scenario", waits, "--hook", f"wait={tmp_path}/hook {{dir}}"]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    os.close(os.open(tmp_path / "begun", os.O_RDONLY))  # returns once the hook has opened it, too
+    async with asyncio.timeout(60):
+        os.kill(process.pid, signal.SIGTERM)
+        _, said = await process.communicate()
+    assert (1, b"vdev: ended by a signal before all scenarios were played\n") == (process.returncode, said)
+    assert ended(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.long
+async def test_a_failure_in_junit_and_on_paper(tmp_path):
+    """The step, its line, what was expected and seen, what happened, and the plugin's output, which is kept."""
+    good = scenario(tmp_path, {"expect": READY}, name="good")
+    bad = scenario(
+        tmp_path,
+        {"expect": READY},
+        {"expect": {"node": {"acme.dev/widget": {"capacity": 3, "allocatable": 3}}}},
+        name="bad",
+    )
+    code, text = await played(good, bad, timeout=1, junit=tmp_path / "j.xml", logs=tmp_path / "logs")
+    assert 1 == code
+    for expected in (
+        "  ✗ step 2 of 2, line 9: expect: node:",
+        "    still not true after 1 s: acme.dev/widget: expected capacity and allocatable (3, 3), seen (2, 2)\n",
+        "  | registered acme.dev/widget\n",
+        "      plugin   acme.dev/widget registered (widget.sock)\n",
+        f"    the plugin's whole output: {tmp_path}/logs/bad.log\n",
+    ):
+        assert expected in text, text
+    assert re.search(r"^2 scenarios in \d+\.\d s: 1 failed \(bad\)$", text, re.MULTILINE)
+    suite = ET.parse(tmp_path / "j.xml").getroot().find("testsuite")
+    assert ("2", "1", "0") == (suite.get("tests"), suite.get("failures"), suite.get("errors"))
+    one, two = suite.findall("testcase")
+    assert ("good", None, "bad") == (one.get("name"), one.find("failure"), two.get("name"))
+    assert "seen (2, 2)" in two.find("failure").get("message")
+    assert "registered acme.dev/widget" in two.find("system-out").text
+    assert "registered acme.dev/widget\n" == (tmp_path / "logs" / "good.log").read_text()
+
+
+async def test_events_of_scenarios_are_as_documented(tmp_path):
+    """Between those of the kubelet, and each field is in the table."""
+    from tests.sim.test_sim_output import documented
+
+    path = scenario(tmp_path, {"expect": READY}, {"remember": None})
+    code, text = await played(path, as_json=True)
+    events = [json.loads(line) for line in text.splitlines()]
+    assert 0 == code, text
+    ours = [each for each in events if each["event"] in ("scenario", "step")]
+    assert ["began", "done", "done", "passed"] == [each["outcome"] for each in ours]
+    assert {"kubelet", "registered", "node"} <= {each["event"] for each in events}
+    for each in events:
+        assert set(each) - {"event"} <= documented()[each["event"]]
+
+
+async def test_a_plugin_that_ends_is_started_again(tmp_path):
+    """With `--restart` as by a DaemonSet; without, its end is the failure."""
+    once = f"sh -c 'test -e {{dir}}/once || {{ touch {{dir}}/once; echo nobody there; exit 3; }}; exec {PLUGIN}'"
+    path = scenario(tmp_path, {"expect": READY})
+    code, text = await played(path, command=once)
+    assert 1 == code
+    assert "the plugin ended with exit code 3 by itself; of its output: the end\n      | nobody there\n" in text
+    code, text = await played(path, command=once, again=True)
+    assert 0 == code, text
+
+
+async def test_a_configuration_of_the_plugins_own(tmp_path):
+    """Any plugin's file, in any form, where it asks for one; an edit is written to it as well."""
+    steps = [{"expect": READY}, {"editConfiguration": "two\n"}, {"hook": "look"}]
+    path = scenario(tmp_path, *steps, configuration="one\n")
+    hooks = {"look": "grep two {configuration}"}
+    code, text = await played(path, command=f"sh -c 'grep one {{configuration}} && exec {PLUGIN}'", hooks=hooks)
+    assert 0 == code, text
+    with pytest.raises(
+        UsageError, match=r"mine\.yaml: it has a configuration for the plugin; name its file in --exec by"
+    ):
+        await played(path, hooks=hooks)
+
+
+async def test_a_hook_that_fails(tmp_path):
+    """It fails its step, with what it printed."""
+    path = scenario(tmp_path, {"hook": "fail"})
+    code, text = await played(path, hooks={"fail": "sh -c 'echo no such device; exit 4'"})
+    assert 1 == code
+    assert "hook fail: sh -c 'echo no such device; exit 4' ended with exit code 4: no such device" in text
+    code, text = await played(path, hooks={"fail": "sleep 60"}, timeout=0.3)
+    assert "hook fail: sleep 60 did not end within 0.3 s" in text
+
+
+async def test_findings_that_are_allowed(tmp_path):
+    """They are told, and do not count; with `--strict` warnings count as well."""
+    path = scenario(tmp_path, {"expect": READY})
+    twice = f"{PLUGIN} --defect duplicate"
+    code, text = await played(path, command=twice, allow=frozenset({"duplicate-id"}))
+    assert (0, True) == (code, "  ! error: duplicate-id" in text), text
+    early = f"{PLUGIN} --defect early"
+    code, text = await played(path, command=early)
+    assert (0, True) == (code, "  ! warning: registered-before-serving" in text), text
+    code, text = await played(path, command=early, strict=True)
+    assert 1 == code, text
+
+
+async def test_a_directory_that_the_plugin_has_for_itself(directory, tmp_path):
+    """Each scenario begins on a new node there, too."""
+    path, again = (scenario(tmp_path, {"expect": READY}, name=name) for name in ("one", "two"))
+    command = PLUGIN.replace("{plugin_dir}", f"{directory}/device-plugins")
+    code, text = await played(path, again, command=command, kubelet_dir=directory)
+    assert 0 == code, text
+
+
+def test_usage(tmp_path, capsys):
+    """What cannot work is said before anything is started."""
+    nodes = scenario(tmp_path, {"createDeviceNode": "/dev/x"}, name="nodes")
+    for arguments, said in (
+        (["--scenario", "pod"], "--scenario needs a plugin to play with; give --exec COMMAND"),
+        (["--exec", "no-such-program"], "--exec: there is no program 'no-such-program' here"),
+        (["--exec", "A=1 true"], "there is no program 'A=1' here; write `env NAME=VALUE PROGRAM …` to set variables"),
+        (["--exec", "true {plugindir}"], "unknown placeholder {plugindir}; there are {kubelet_dir}, {plugin_dir}"),
+        (["--exec", "true 'a"], "not a command: no closing quotation"),
+        (["--exec", ""], "the command is empty"),
+        (
+            ["--exec", "true", "--scenario", "podd"],
+            "scenario 'podd': there is neither such a file nor such a name; names are",
+        ),
+        (
+            ["--exec", "true", "--scenario", "health"],
+            "it needs a command for the hook 'fail'; give --hook fail=COMMAND",
+        ),
+        (["--exec", "true", "--scenario", str(nodes)], "step 1 needs host-nodes, which --exec does not have"),
+        (["--exec", "true", "--scenario", "pod", "--scenario", "pod"], "two scenarios are called 'pod'"),
+        (["--exec", "true", "--pods", "."], "--pods is for the kubelet alone"),
+        (["--exec", "true", "--hook", "fail"], "--hook 'fail': expected NAME=COMMAND"),
+        (["--exec", "true", "--timeout", "0"], "--timeout: expected seconds above 0"),
+    ):
+        assert 2 == main(["sim", *arguments]), arguments
+        assert said in capsys.readouterr().err
+
+
+def test_the_scenarios_that_come_with_it(capsys):
+    """All are listed with what they need, and the list has all files."""
+    assert 0 == main(["sim", "--list-scenarios"])
+    printed = capsys.readouterr().out
+    assert [*library.NAMES] == [line.split()[0] for line in printed.splitlines()]
+    assert "--hook fail=COMMAND and --hook heal=COMMAND" in printed
+    directory = Path(library.__file__).parent / "files"
+    assert set(library.NAMES) == {path.stem for path in directory.iterdir()}
+
+
+async def test_the_default_is_all_that_can_be_played(monkeypatch, tmp_path):
+    """Those of DRA are asked for; those with hooks are played where the hooks are given."""
+    names = []
+
+    async def note(chosen, *_):
+        names.append(chosen.name)
+        return scenario_run.Result(
+            name=chosen.name, file="", seconds=0, failure="", history=(), remarks=(), log=tmp_path / "none"
+        )
+
+    monkeypatch.setattr(scenario_run, "_play", note)
+    with suppress(KeyError):
+        await played()
+    assert [name for name in library.NAMES if name not in ("health", "dra-registration")] == names
+    names.clear()
+    await played(hooks=HOOKS)
+    assert [name for name in library.NAMES if name != "dra-registration"] == names

@@ -1,0 +1,152 @@
+"""What is said about scenarios while they are played: text for people, a JSON object per line for programs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from .journal import Entry, NodeChanged
+from .render import NOTHING, entry_json, render_entry
+from .scenarios.scenario import Scenario
+
+_INDENT = "      "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a scenario ended. `failure` is empty if it came true; `history` are the last things that happened before it
+    failed, `remarks` what was found and does not count, `log` the plugin's output.
+    """
+
+    name: str
+    file: str
+    seconds: float
+    failure: str
+    history: Sequence[str]
+    remarks: Sequence[str]
+    log: Path
+
+
+class Report(Protocol):
+    """Told of everything as it happens; must not block."""
+
+    def begin(self, name: str, scenario: Scenario) -> None:
+        """A scenario begins."""
+
+    def entry(self, entry: Entry) -> None:
+        """Something happened on the node."""
+
+    def step(self, number: int, seconds: float, failure: str = "") -> None:
+        """A step was done, or failed."""
+
+    def end(self, result: Result) -> None:
+        """A scenario ended."""
+
+    def summary(self, results: Sequence[Result]) -> None:
+        """All have ended."""
+
+
+class TextReport:
+    """For people: each step as it is done, and of a failure everything that helps."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._scenario: Scenario | None = None
+
+    def begin(self, name: str, scenario: Scenario) -> None:
+        """A scenario begins."""
+        self._scenario = scenario
+        self._say(f"{name}: {scenario.title}")
+
+    def entry(self, entry: Entry) -> None:
+        """Only of a failure the history is shown."""
+
+    def step(self, number: int, seconds: float, failure: str = "") -> None:
+        """A step was done, or failed."""
+        assert self._scenario is not None
+        line, text = self._scenario.lines[number - 1]
+        mark = "✗" if failure else "✓"
+        where = f"step {number} of {len(self._scenario.steps)}, line {line}: " if failure else ""
+        self._say(f"  {mark} {where}{text}  ({seconds:.1f} s)")
+
+    def end(self, result: Result) -> None:
+        """A scenario ended."""
+        for remark in result.remarks:
+            self._say(f"  ! {remark}")
+        if result.failure:
+            self._say("    " + result.failure.replace("\n", "\n    "))
+            if result.history:
+                self._say("    what happened last:")
+                for row in result.history:
+                    self._say(_INDENT + row.replace("\n", f"\n{_INDENT}"))
+            self._say(f"    the plugin's whole output: {result.log}")
+        self._say("")
+
+    def summary(self, results: Sequence[Result]) -> None:
+        """All have ended."""
+        failed = [each.name for each in results if each.failure]
+        seconds = sum(each.seconds for each in results)
+        played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
+        self._say(f"{played}: {len(failed)} failed ({', '.join(failed)})" if failed else f"{played}: all came true")
+
+    def _say(self, text: str) -> None:
+        self._out.write(f"{text}\n")
+        self._out.flush()
+
+
+class JsonReport:
+    """For programs: the events of `vdev sim`, and between them those of scenarios and steps."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._name = ""
+        self._scenario: Scenario | None = None
+        self._node = NOTHING
+
+    def begin(self, name: str, scenario: Scenario) -> None:
+        """A scenario begins, on a node of its own."""
+        self._name, self._scenario, self._node = name, scenario, NOTHING
+        self._put({"event": "scenario", **self._of("began"), "title": scenario.title, "steps": len(scenario.steps)})
+
+    def entry(self, entry: Entry) -> None:
+        """Something happened on the node."""
+        before = self._node
+        if isinstance(entry, NodeChanged):
+            self._node = entry.node
+        self._put(entry_json(entry, before))
+
+    def step(self, number: int, seconds: float, failure: str = "") -> None:
+        """A step was done, or failed."""
+        assert self._scenario is not None
+        line, text = self._scenario.lines[number - 1]
+        outcome = self._of("failed" if failure else "done")
+        self._put({"event": "step", **outcome, "step": number, "line": line, "text": text, "seconds": seconds})
+
+    def end(self, result: Result) -> None:
+        """A scenario ended."""
+        outcome = self._of("failed" if result.failure else "passed")
+        rest = {"failure": result.failure, "seconds": result.seconds, "log": str(result.log)}
+        self._put({"event": "scenario", **outcome, **rest})
+
+    def summary(self, results: Sequence[Result]) -> None:
+        """Each scenario has said how it ended."""
+
+    def _of(self, outcome: str) -> dict[str, str]:
+        return {"scenario": self._name, "outcome": outcome}
+
+    def _put(self, document: dict[str, object]) -> None:
+        self._out.write(json.dumps(document) + "\n")
+        self._out.flush()
+
+
+def history(entries: Sequence[Entry]) -> list[str]:
+    """The last entries as text."""
+    rows = []
+    node = NOTHING
+    for entry in entries:
+        if text := render_entry(entry, node):
+            rows.append(text)
+        if isinstance(entry, NodeChanged):
+            node = entry.node
+    return rows

@@ -1,0 +1,217 @@
+"""`vdev sim --exec`: any plugin, started for each of some scenarios on a node of its own, and judged."""
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from ..errors import HostError, UsageError, reason_of
+from . import junit
+from .scenario_report import JsonReport, Report, Result, TextReport, history
+from .scenarios import library
+from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
+from .scenarios.command_plugin import OUTPUT_ENDS, last_words
+from .scenarios.play import need_of, play
+from .scenarios.scenario import EditConfiguration, Expect, Scenario, ScenarioError, StepFailed
+
+_HISTORY = 15  # things that happened before a failure that are shown with it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What is played, and where it is told. `scenarios` are names and paths; none: all of the library that the given
+    hooks suffice for. `logs` is where the plugin's output is kept; None: a directory of its own, if something failed.
+    """
+
+    node: NodeOptions
+    scenarios: tuple[str, ...] = ()
+    junit: Path | None = None
+    logs: Path | None = None
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    name: str
+    path: Path
+    scenario: Scenario
+
+
+async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
+    """Play the scenarios; 1 if one failed. Raises UsageError before anything is started, HostError for files.
+
+    SIGTERM ends it as Ctrl-C does, with everything that was started.
+    """
+    chosen = await asyncio.to_thread(_choose, options)
+    report: Report = JsonReport(out) if options.as_json else TextReport(out)
+    logs = await asyncio.to_thread(_make_logs, options.logs)
+    results: list[Result] = []
+    try:
+        with _ended_by_sigterm():
+            for each in chosen:
+                result = await _play(each, options.node, logs / f"{each.name}.log", report)
+                results.append(result)  # one by one: what was played is written also where the next is cut short
+    finally:
+        if options.junit is not None:
+            await asyncio.to_thread(junit.write, options.junit, results)
+        if options.logs is None and not any(each.failure for each in results):
+            await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
+    report.summary(results)
+    return 1 if any(each.failure for each in results) else 0
+
+
+def describe() -> str:
+    """The scenarios of the library, for people. Blocks."""
+    rows = []
+    for name in library.NAMES:
+        _, _, scenario = library.find(name)
+        hooks = list(library.hooks(scenario))
+        needs = f" Needs {' and '.join(f'--hook {each}=COMMAND' for each in hooks)}." if hooks else ""
+        needs += " For DRA drivers: give it with --scenario." if library.is_dra(scenario) else ""
+        rows.append(f"{name:<17}{scenario.title}.{needs}")
+    return "\n".join(rows)
+
+
+# --- what is played --------------------------------------------------------------------------------------------------
+
+
+def _choose(options: RunOptions) -> list[_Chosen]:
+    """The scenarios, each checked against what can be done. Blocks. Raises UsageError."""
+    node = options.node
+    words = dict.fromkeys(PLACES, "")
+    program = filled(node.command, words)[0]
+    if shutil.which(program) is None and "{" not in node.command.split()[0]:
+        hint = "; write `env NAME=VALUE PROGRAM …` to set variables" if "=" in program else ""
+        raise UsageError(f"--exec: there is no program {program!r} here{hint}")
+    for command in node.hooks.values():
+        filled(command, words)
+    names = options.scenarios or [name for name in library.NAMES if _suits(library.find(name)[2], node)]
+    chosen = [_Chosen(*library.find(name)) for name in names]
+    for each in chosen:
+        if problem := _problem(each.scenario, node):
+            raise UsageError(f"{each.path.name}: {problem}")
+    if twice := {each.name for each in chosen if [other.name for other in chosen].count(each.name) > 1}:
+        raise UsageError(f"two scenarios are called {min(twice)!r}; their results could not be told apart")
+    return chosen
+
+
+def _suits(scenario: Scenario, node: NodeOptions) -> bool:
+    return not library.is_dra(scenario) and set(library.hooks(scenario)) <= node.hooks.keys()
+
+
+def _problem(scenario: Scenario, node: NodeOptions) -> str:
+    """Why a scenario cannot be played with a command; empty if it can."""
+    edits = any(isinstance(step, EditConfiguration) for step in scenario.steps)
+    if (scenario.configuration or edits) and "{configuration}" not in node.command:
+        return "it has a configuration for the plugin; name its file in --exec by {configuration}"
+    if missing := [name for name in library.hooks(scenario) if name not in node.hooks]:
+        return f"it needs a command for the hook {missing[0]!r}; give --hook {missing[0]}=COMMAND"
+    can = capabilities()
+    if lacking := sorted(each.value for each in scenario.requires - can):
+        return f"it requires {', '.join(lacking)}, which --exec does not have"
+    for number, step in enumerate(scenario.steps, 1):
+        need = need_of(step)
+        if need is not None and need not in can:
+            return f"step {number} needs {need.value}, which --exec does not have; a hook can do it"
+        if isinstance(step, Expect) and step.unhealthy:
+            return f"step {number} expects reasons of Unhealthy devices, which only vdev tells"
+    return ""
+
+
+# --- playing ---------------------------------------------------------------------------------------------------------
+
+
+async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Report) -> Result:
+    scenario = chosen.scenario
+    report.begin(chosen.name, scenario)
+    clock = _Stopwatch()
+    node = CommandNode(options, log)
+    failure = ""
+    done = 0
+
+    async def after(number: int) -> None:
+        nonlocal done
+        await node.check()
+        done = number
+        report.step(number, clock.lap())
+
+    try:
+        async with node:
+            for entry in node.kubelet.journal.entries:
+                report.entry(entry)
+            node.kubelet.journal.listen(report.entry)
+            try:
+                await play(scenario, node, patience=options.timeout, after=after)
+            except StepFailed as failed:
+                failure = failed.why
+                report.step(failed.step, clock.lap(), failure)
+            except ScenarioError as failed:
+                failure = str(failed)
+    except ScenarioError as failed:  # at its end
+        failure = failure or str(failed)
+    found = node.kubelet.findings
+    if not failure and (late := [str(each) for each in found if node.counts(each)]):
+        failure = "; ".join(late)
+    if failure and OUTPUT_ENDS not in failure:
+        failure += "\nthe plugin" + await asyncio.to_thread(last_words, log)
+    result = Result(
+        name=chosen.name,
+        file=str(chosen.path),
+        seconds=clock.total(),
+        failure=failure,
+        history=history(node.kubelet.journal.entries)[-_HISTORY:] if failure else (),
+        remarks=[str(each) for each in found if not node.counts(each)],
+        log=log,
+    )
+    report.end(result)
+    return result
+
+
+class _Stopwatch:
+    """The seconds since it was made, and since the last lap."""
+
+    def __init__(self) -> None:
+        self._begun = self._last = time.monotonic()
+
+    def lap(self) -> float:
+        """The seconds since the last call."""
+        last, self._last = self._last, time.monotonic()
+        return self._last - last
+
+    def total(self) -> float:
+        """The seconds since it was made."""
+        return time.monotonic() - self._begun
+
+
+def _make_logs(given: Path | None) -> Path:
+    """The directory for the plugin's output. Blocks. Raises HostError."""
+    if given is None:
+        return Path(tempfile.mkdtemp(prefix="vdev-sim-logs-"))
+    try:
+        given.mkdir(parents=True, exist_ok=True)
+        for old in given.glob("*.log"):
+            old.unlink()
+    except OSError as error:
+        raise HostError(f"{given}: cannot keep the plugin's output there: {reason_of(error)}") from error
+    return given
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM cancel this task, so that what was started is ended."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise ScenarioError("ended by a signal before all scenarios were played") from None
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

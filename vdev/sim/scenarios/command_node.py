@@ -1,0 +1,183 @@
+"""A node whose plugin is any command, for scenarios that know nothing about it."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from ...errors import UsageError, reason_of
+from ..device_manager import device_checkpoint
+from ..device_manager.registration_server import Compat
+from ..kubelet import kubelet_directory
+from ..lint import Finding, Severity
+from ..timings import Timings
+from .command_plugin import GRACE_SECONDS, CommandPlugin
+from .embedded_driver import SimDriver
+from .placeholders import RESOURCE
+from .plugin_process import Plugin, PluginPlaces
+from .scenario import Capability, ScenarioError
+
+PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration")
+_PLACE = re.compile(r"\{([a-z_]+)\}")
+_TAIL = 1_000  # characters of a hook's output that an error shows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """What is played on a node. `hooks` are commands by name; `resources` what `{resource}` stands for, empty for
+    whatever registers; `allow` are codes of findings that do not count. `timeout` is how many seconds a call, a hook or
+    the end of the plugin may take. `kubelet_dir` is None for a directory of the scenario's own.
+    """
+
+    command: str
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    resources: tuple[str, ...] = ()
+    allow: frozenset[str] = frozenset()
+    strict: bool = False
+    again: bool = False
+    timeout: float = 30.0
+    kubelet_dir: Path | None = None
+    node_name: str = "sim-node"
+    compat: Compat = Compat.V1_36
+    seed: int = 0
+
+
+class CommandNode(SimDriver):
+    """A node in a directory of its own, and a command as its plugin, whose output is appended to `log`.
+
+    What counts as wrong with the plugin fails the step during which it is noticed.
+    """
+
+    def __init__(self, options: NodeOptions, log: Path) -> None:
+        super().__init__(
+            self._command,
+            node_name=options.node_name,
+            timings=Timings(bound=options.timeout),
+            strict=options.strict,
+            kubelet_dir=options.kubelet_dir,
+            host_nodes=False,
+            compat=options.compat,
+            seed=options.seed,
+        )
+        self.capabilities = capabilities()
+        self._options = options
+        self._log = log
+
+    async def __aenter__(self) -> Self:
+        if self._options.kubelet_dir is not None:
+            await asyncio.to_thread(_forget_node, kubelet_directory.KubeletPaths(self._options.kubelet_dir))
+        return await super().__aenter__()
+
+    async def configure(self, text: str) -> None:
+        """Write the plugin's configuration; starts the command the first time."""
+        await asyncio.to_thread(self._places.run_dir.mkdir, exist_ok=True)
+        await super().configure(text)
+
+    async def hook(self, name: str) -> None:
+        """Run the command for a name. Raises ScenarioError if it fails."""
+        await _run_hook(name, self._filled(self._options.hooks[name]), self._environ(), self._options.timeout)
+
+    async def names(self, placeholder: str) -> Sequence[str]:
+        """The resources that were asked for, else what has registered."""
+        given = self._options.resources if placeholder == RESOURCE else ()
+        return given or await super().names(placeholder)
+
+    async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
+        """The findings that count."""
+        return [str(each) for each in self.kubelet.findings if self.counts(each, also)]
+
+    def counts(self, finding: Finding, also: Collection[str] = ()) -> bool:
+        """Whether a finding fails a scenario."""
+        matters = finding.severity is Severity.ERROR or self._options.strict or finding.code in also
+        return matters and finding.code not in self._options.allow
+
+    async def change(self) -> None:
+        """Return soon. Raises ScenarioError if the plugin ended by itself, or did something wrong."""
+        await super().change()
+        await self.check()
+
+    async def check(self) -> None:
+        """Raise ScenarioError if the plugin ended by itself, or did something wrong."""
+        await asyncio.to_thread(self._plugin.check)
+        if found := await self.errors():
+            raise ScenarioError("; ".join(found))
+
+    def _command(self, places: PluginPlaces) -> Plugin:
+        return CommandPlugin(
+            filled(self._options.command, _words(places)),
+            log=self._log,
+            environ=self._environ(),
+            again=self._options.again,
+            strict=self._options.strict,
+            grace=min(self._options.timeout, GRACE_SECONDS),
+        )
+
+    def _filled(self, command: str) -> list[str]:
+        return filled(command, _words(self._places))
+
+    def _environ(self) -> dict[str, str]:
+        return {"NODE_NAME": self._node_name, **os.environ}
+
+
+def capabilities() -> frozenset[Capability]:
+    """What can be done to such a node."""
+    return frozenset(Capability) - {Capability.HOST_NODES, Capability.REASONS}
+
+
+def filled(command: str, words: Mapping[str, str]) -> list[str]:
+    """A command taken apart as a shell does, with its placeholders replaced. Raises UsageError."""
+    try:
+        parts = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{command!r}: not a command: {str(error).lower()}") from error
+    if not parts:
+        raise UsageError("the command is empty; give a program, with its arguments")
+    for name in (name for part in parts for name in _PLACE.findall(part)):
+        if name not in words:
+            allowed = ", ".join(f"{{{each}}}" for each in words)
+            raise UsageError(f"{command!r}: unknown placeholder {{{name}}}; there are {allowed}")
+    return [_PLACE.sub(lambda found: words[found[1]], part) for part in parts]
+
+
+def _words(places: PluginPlaces) -> dict[str, str]:
+    plugins = kubelet_directory.KubeletPaths(places.kubelet_dir).device_plugins
+    paths = (places.kubelet_dir, plugins, places.cdi_dir, places.run_dir, places.configuration)
+    return dict(zip(PLACES, map(str, paths), strict=True))
+
+
+async def _run_hook(name: str, argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=dict(environ),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
+    try:
+        async with asyncio.timeout(seconds):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        said = output.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+        raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {process.returncode}: {said}")
+
+
+def _forget_node(paths: kubelet_directory.KubeletPaths) -> None:
+    """Let a kubelet's directory be that of a new node, unless a kubelet uses it. Blocks. Raises SocketError."""
+    kubelet_directory.refuse_live(paths.registration_socket)
+    if not device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):  # else the kubelet refuses to start
+        (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)
