@@ -1,6 +1,8 @@
 """The manifests: what they render to is valid, asks for little, and the chart says the same as kustomize."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 import yaml
 
 import vdev
-from tests.kit.manifests import CHART, DEPLOY, charted, helm, kustomize, one, plain, pod_of, rendered
+from tests.kit.manifests import CHART, DEPLOY, charted, helm, kustomize, one, plain, pod_of, rendered, validate
 from vdev import config
 
 OVERLAYS = sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
@@ -26,9 +28,7 @@ by_name = pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
 @by_name
 def test_objects_are_valid(directory):
     """Every object is what the Kubernetes API takes, strictly."""
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    for each in rendered(directory):
-        kubernetes_validate.validate(each, "1.36", strict=True)
+    validate(rendered(directory))
 
 
 @kustomize
@@ -129,6 +129,18 @@ def test_the_command_line_is_known(directory):
     assert ":8080" == chosen.http_address
 
 
+@kustomize
+def test_the_image_can_be_another(tmp_path):
+    """What the page says about a registry of one's own: the overlay there takes its image, without a second place."""
+    page = (DEPLOY.parent / "docs" / "deployment.md").read_text()
+    (text,) = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "\nimages:" in each]
+    base = os.path.relpath(DEPLOY / "base", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(text.replace("../vdev/deploy/base", base))
+    (container,) = pod_of(rendered(tmp_path))["containers"]
+    assert f"registry.example/devices/vdev:{vdev.__version__}" == container["image"]
+    assert f"docker build --tag vdev:{vdev.__version__} ." in page
+
+
 # --- the chart --------------------------------------------------------------------------------------------------------
 
 _INFO = 1  # Helm's severity of "icon is recommended"
@@ -149,13 +161,12 @@ VALUES = {  # by overlay: the values that make the chart the same, apart from it
         "image": {"tag": "dev"},
         "nodeLabel": {"enabled": True},
         "cdi": {"enabled": True},
-        "extraArgs": ["--device-list-strategy=envvar"],
+        "deviceListStrategy": "envvar",
     },
     "nvidia-compat": {
         "extraArgs": ["--config-file=/etc/nvidia/config.yaml"],
         "extraVolumes": [{"name": "nvidia-config", "configMap": {"name": "nvidia-config"}}],
         "extraVolumeMounts": [{"name": "nvidia-config", "mountPath": "/etc/nvidia", "readOnly": True}],
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
     },
 }
 
@@ -181,7 +192,6 @@ def test_chart_is_the_same(directory):
 @helm
 def test_chart_objects_are_valid():
     """With everything on, every object is what the Kubernetes API takes."""
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
     values = {
         "image": {"digest": "sha256:" + "0" * 64},
         "imagePullSecrets": [{"name": "pull"}],
@@ -190,7 +200,10 @@ def test_chart_objects_are_valid():
         "migConfig": {"enabled": True},
         "ownNodeOnly": {"enabled": True},
         "hostDevices": {"enabled": True},
+        "standIns": {"enabled": True},
         "cdi": {"enabled": True, "strategy": "cdi-annotations"},
+        "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
         "dra": {"enabled": True, "drivers": ["mine.example"]},
         "logLevel": "debug",
         "extraEnv": [{"name": "MIG_STRATEGY", "value": "mixed"}],
@@ -200,8 +213,7 @@ def test_chart_objects_are_valid():
         "existingConfigMap": "mine",
     }
     objects = charted(values, release="lab")
-    for each in objects:
-        kubernetes_validate.validate(each, "1.36", strict=True)
+    validate(objects)
     assert all(each["metadata"]["name"].startswith("lab-vdev") for each in objects)
     assert "vdev@sha256:" + "0" * 64 == pod_of(objects)["containers"][0]["image"]
 
@@ -260,9 +272,7 @@ def test_values_are_described():
 @pytest.mark.parametrize("path", sorted(DEPLOY.glob("examples/*.yaml")), ids=lambda path: path.name)
 def test_examples_are_valid(path):
     """The examples are valid objects, and ask for resources that the kind overlay has."""
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    for each in yaml.safe_load_all(path.read_text()):
-        kubernetes_validate.validate(each, "1.36", strict=True)
+    validate(yaml.safe_load_all(path.read_text()))
 
 
 def test_scripts_are_clean():

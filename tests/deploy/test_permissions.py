@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.kit.manifests import DEPLOY, charted, composed, helm, kustomize, one, plain, pod_of, rendered
+from tests.kit.manifests import DEPLOY, charted, composed, helm, kustomize, one, plain, pod_of, rendered, validate
 
 _DRA = "resource.k8s.io"
 WRITE_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch", "patch")}
@@ -28,6 +28,7 @@ COMPONENTS = {
     "mig-config": (WRITE_NODES, {"migConfig": {"enabled": True}}),
     "dra": (WATCH_NODES | DRA, {"dra": {"enabled": True}}),
     "own-node-only": (set(), {"ownNodeOnly": {"enabled": True}}),
+    "pod-monitor": (set(), {"podMonitor": {"enabled": True}}),
 }
 DIRECTORIES = {  # of the host, which a component adds, with the same paths inside
     "node-features": {"/etc/kubernetes/node-feature-discovery/features.d": "DirectoryOrCreate"},
@@ -102,11 +103,9 @@ def test_a_token_only_with_a_permission(directory):
 @by_component
 def test_exactly_what_it_needs(name, tmp_path):
     """A component gives its permissions and no other, a token only for those, and valid objects."""
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
     wanted, _ = COMPONENTS[name]
     objects = composed(tmp_path, [name])
-    for each in objects:
-        kubernetes_validate.validate(each, "1.36", strict=True)
+    validate(objects)
     assert wanted == granted(objects)
     assert bool(wanted) == pod_of(objects)["automountServiceAccountToken"]
 
@@ -201,3 +200,28 @@ def test_another_release_has_names_of_its_own():
     assert granted(list(first.values())) == granted(list(second.values()))
     (condition,) = one(second.values(), "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
     assert condition["expression"].endswith("'system:serviceaccount:vdev-system:lab-vdev'")
+
+
+@kustomize
+@helm
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("host-devices", {"hostDevices": {"enabled": True}}),
+        ("cdi", {"cdi": {"enabled": True}}),
+        ("stand-ins", {"standIns": {"enabled": True}}),
+        ("fault-injection", {"faultInjection": {"enabled": True}}),
+        ("privileged", {"securityContext": {"privileged": True}}),
+    ],
+)
+def test_the_chart_changes_the_pod_as_the_component_does(name, values, tmp_path):
+    """The other components, which are for the pod alone, have their value of the chart as well."""
+    objects = composed(tmp_path, [name])
+    validate(objects)
+    assert plain(objects) == plain(charted(values))
+
+
+def test_every_component_has_its_value():
+    """No component is only for one of the two ways to deploy."""
+    alone = {"host-devices", "cdi", "stand-ins", "fault-injection", "privileged"}
+    assert {path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml")} == COMPONENTS.keys() | alone

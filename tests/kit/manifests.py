@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -46,6 +47,77 @@ def charted(values=None, release="vdev"):
         output = chart.render(values, name=release, namespace="vdev-system")
     texts = [text for name, text in output.items() if name.endswith(".yaml")]
     return [each for text in texts for each in yaml.safe_load_all(text) if each]
+
+
+_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+_OPERATOR = {  # what the CRDs of the Prometheus operator say of the fields that are used here
+    "PodMonitor": {
+        "required": ["selector", "podMetricsEndpoints"],
+        "additionalProperties": False,
+        "properties": {
+            "selector": {"additionalProperties": False, "properties": {"matchLabels": _TEXTS}},
+            "podMetricsEndpoints": {
+                "items": {
+                    "additionalProperties": False,
+                    "properties": {
+                        "port": {"type": "string"},
+                        "path": {"type": "string"},
+                        "interval": {"type": "string", "pattern": "^[0-9]+(ms|[smhd])$"},
+                        "relabelings": {
+                            "items": {
+                                "additionalProperties": False,
+                                "properties": {
+                                    "sourceLabels": {"type": "array", "items": {"type": "string"}},
+                                    "targetLabel": {"type": "string"},
+                                    "action": {"enum": ["replace"]},
+                                },
+                            }
+                        },
+                    },
+                }
+            },
+        },
+    },
+    "PrometheusRule": {
+        "additionalProperties": False,
+        "properties": {
+            "groups": {
+                "items": {
+                    "required": ["name", "rules"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "name": {"type": "string"},
+                        "rules": {
+                            "items": {
+                                "required": ["expr"],
+                                "additionalProperties": False,
+                                "properties": {
+                                    "record": {"type": "string"},
+                                    "alert": {"type": "string"},
+                                    "expr": {"type": "string"},
+                                    "for": {"type": "string"},
+                                    "labels": _TEXTS,
+                                    "annotations": _TEXTS,
+                                },
+                            }
+                        },
+                    },
+                }
+            }
+        },
+    },
+}
+
+
+def validate(objects):
+    """Every object is what the Kubernetes API takes, strictly, or the CRD of the Prometheus operator."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    for each in objects:
+        if each["apiVersion"] == "monitoring.coreos.com/v1":
+            jsonschema.validate(each["spec"], _OPERATOR[each["kind"]])
+            assert {"apiVersion", "kind", "metadata", "spec"} == each.keys()
+        else:
+            kubernetes_validate.validate(each, "1.36", strict=True)
 
 
 def permissions_of(component):

@@ -1,11 +1,34 @@
 {{/* The name of every object: the release's, with the chart's unless it says so already. */}}
 {{- define "vdev.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}
-{{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{- $name := .Values.nameOverride | default .Chart.Name }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{/* The service account: the chart's own, or one that exists. */}}
+{{- define "vdev.serviceAccount" -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create is false; say in serviceAccount.name which one the pods shall have" }}
+{{- end }}
+{{- .Values.serviceAccount.name | default (include "vdev.name" .) }}
+{{- end }}
+
+{{/* The container's security context. The API refuses privileged with what it would make void, so that goes. */}}
+{{- define "vdev.securityContext" -}}
+{{- $context := deepCopy .Values.securityContext }}
+{{- if $context.privileged }}
+{{- $context = omit $context "allowPrivilegeEscalation" "capabilities" }}
+{{- else if .Values.standIns.enabled }}
+{{- $capabilities := $context.capabilities | default dict }}
+{{- $added := append ($capabilities.add | default list) "MKNOD" | uniq }}
+{{- $_ := set $context "capabilities" (set $capabilities "add" $added) }}
+{{- end }}
+{{- toYaml $context }}
 {{- end }}
 
 {{- define "vdev.selector" -}}
-app.kubernetes.io/name: vdev
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 

@@ -1,0 +1,228 @@
+"""Every value of the chart does something, and a wrong one is refused."""
+
+import copy
+
+import pytest
+import yaml
+
+from tests.kit.manifests import CHART, charted, helm, one, pod_of, validate
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+DIGEST = "sha256:" + "0" * 64
+OTHER_PATH = "/srv/elsewhere"
+# value: another one for it, what that shows in the objects, and the values without which it means nothing
+EFFECTS = {
+    "image.repository": ("registry.example/vdev", "image: registry.example/vdev:", {}),
+    "image.tag": ("v9", "image: vdev:v9", {}),
+    "image.digest": (DIGEST, f"image: vdev@{DIGEST}", {}),
+    "image.pullPolicy": ("Always", "imagePullPolicy: Always", {}),
+    "imagePullSecrets": ([{"name": "pull"}], "imagePullSecrets:\n      - name: pull", {}),
+    "nameOverride": ("devices", "name: vdev-devices\n", {}),
+    "fullnameOverride": ("mine", "name: mine\n", {}),
+    "config": ({"a.yaml": "version: v1\n"}, "a.yaml:", {}),
+    "existingConfigMap": ("theirs", "name: theirs", {}),
+    "migStrategy": ("mixed", "--mig-strategy=mixed", {}),
+    "deviceListStrategy": (["envvar", "volume-mounts"], "--device-list-strategy=envvar,volume-mounts", {}),
+    "deviceIDStrategy": ("index", "--device-id-strategy=index", {}),
+    "passDeviceSpecs": (False, "--pass-device-specs=false", {}),
+    "failOnInitError": (False, "--fail-on-init-error=false", {}),
+    "sharedDevicesAllocationPolicy": ("packed", "--shared-devices-allocation-policy=packed", {}),
+    "nodeLabel.enabled": (True, "name: vdev-node-label", {}),
+    "node.labels": (True, "name: vdev-node-labels", {}),
+    "node.features": (True, "/etc/kubernetes/node-feature-discovery/features.d", {}),
+    "node.status": (True, "name: vdev-node-status", {}),
+    "node.events": (True, "name: vdev-node-events", {}),
+    "migConfig.enabled": (True, "name: vdev-mig-config", {}),
+    "ownNodeOnly.enabled": (True, "kind: ValidatingAdmissionPolicy", {}),
+    "hostDevices.enabled": (True, "--host-root=/host", {}),
+    "standIns.enabled": (True, "MKNOD", {}),
+    "standIns.directory": (OTHER_PATH, f"--device-dir={OTHER_PATH}", {"standIns": {"enabled": True}}),
+    "cdi.enabled": (True, "--device-list-strategy=cdi-cri", {}),
+    "cdi.directory": (OTHER_PATH, f"path: {OTHER_PATH}", {"cdi": {"enabled": True}}),
+    "cdi.strategy": ("cdi-annotations", "=cdi-annotations", {"cdi": {"enabled": True}}),
+    "dra.enabled": (True, "plugins_registry", {}),
+    "dra.drivers": (["mine.example"], "mine.example", {"dra": {"enabled": True}}),
+    "faultInjection.enabled": (True, "--enable-fault-injection", {}),
+    "podMonitor.enabled": (True, "kind: PodMonitor", {}),
+    "podMonitor.interval": ("7s", "interval: 7s", {"podMonitor": {"enabled": True}}),
+    "podMonitor.labels": ({"release": "prom"}, "release: prom", {"podMonitor": {"enabled": True}}),
+    "prometheusRule.enabled": (True, "alert: VdevDevicesUnhealthy", {}),
+    "prometheusRule.labels": ({"role": "alerts"}, "role: alerts", {"prometheusRule": {"enabled": True}}),
+    "extraArgs": (["--http-hosts=a.example"], "--http-hosts=a.example", {}),
+    "extraEnv": ([{"name": "MPS_ROOT", "value": "/mps"}], "name: MPS_ROOT", {}),
+    "extraVolumes": ([{"name": "more", "emptyDir": {}}], "name: more", {}),
+    "extraVolumeMounts": (
+        [{"name": "more", "mountPath": OTHER_PATH}],
+        f"mountPath: {OTHER_PATH}",
+        {"extraVolumes": [{"name": "more", "emptyDir": {}}]},
+    ),
+    "logLevel": ("debug", "--log-level=debug", {}),
+    "httpPort": (9999, "--http-address=:9999", {}),
+    "kubelet.devicePlugins": (OTHER_PATH, f"path: {OTHER_PATH}", {}),
+    "kubelet.podResources": (OTHER_PATH, f"path: {OTHER_PATH}", {}),
+    "stateDirectory": (OTHER_PATH, f"path: {OTHER_PATH}", {}),
+    "resources.requests.cpu": ("77m", "cpu: 77m", {}),
+    "resources.requests.memory": ("77Mi", "memory: 77Mi", {}),
+    "resources.limits.memory": ("777Mi", "memory: 777Mi", {}),
+    "priorityClassName": ("mine", "priorityClassName: mine", {}),
+    "maxSurge": ("50%", "maxSurge: 50%", {}),
+    "nodeSelector.kubernetes.io/os": ("plan9", "kubernetes.io/os: plan9", {}),
+    "tolerations": ([{"operator": "Exists"}], "tolerations:\n      - operator: Exists", {}),
+    "affinity": ({"nodeAffinity": {}}, "affinity:", {}),
+    "podAnnotations": ({"a.example/b": "c"}, "a.example/b: c", {}),
+    "podLabels": ({"team": "devices"}, "team: devices", {}),
+    "serviceAccount.create": (False, "serviceAccountName: theirs", {"serviceAccount": {"name": "theirs"}}),
+    "serviceAccount.name": ("theirs", "serviceAccountName: theirs", {}),
+    "serviceAccount.annotations": ({"role.example/arn": "x"}, "role.example/arn: x", {}),
+    "podSecurityContext.runAsUser": (7, "runAsUser: 7", {}),
+    "podSecurityContext.runAsGroup": (7, "runAsGroup: 7", {}),
+    "podSecurityContext.seccompProfile.type": ("Unconfined", "type: Unconfined", {}),
+    "securityContext.allowPrivilegeEscalation": (True, "allowPrivilegeEscalation: true", {}),
+    "securityContext.privileged": (True, "privileged: true", {}),
+    "securityContext.readOnlyRootFilesystem": (False, "readOnlyRootFilesystem: false", {}),
+    "securityContext.capabilities.drop": (["NET_RAW"], "NET_RAW", {}),
+}
+
+
+def leaves(values, path=()):
+    """The places of all values that are no group of others."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def groups(values, path=()):
+    """The places of all groups of values."""
+    yield path
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from groups(value, (*path, key))
+
+
+def place(name):
+    """The place of the value of that name."""
+    return next(path for path, _ in leaves(VALUES) if ".".join(path) == name)
+
+
+def with_value(values, path, value):
+    """The values with another one at a place."""
+    changed = copy.deepcopy(values)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner.setdefault(key, {})
+    inner[path[-1]] = value
+    return changed
+
+
+def text_of(objects):
+    """All objects, as YAML."""
+    return yaml.safe_dump_all(objects, default_flow_style=False, width=1000)
+
+
+def test_every_value_is_here():
+    """The table above has each value of the chart."""
+    assert {".".join(path) for path, _ in leaves(VALUES)} == EFFECTS.keys()
+
+
+@helm
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_value_has_an_effect(name):
+    """Another value changes the objects in the way that it says, and they stay valid."""
+    value, shown, others = EFFECTS[name]
+    before = charted(others)
+    after = charted(with_value(others, place(name), value))
+    assert shown in text_of(after)
+    assert text_of(before) != text_of(after)
+    if name != "serviceAccount.create":  # which shows in what is no longer there
+        assert shown not in text_of(before)
+    validate(after)
+
+
+@helm
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_value_of_the_wrong_kind_is_refused(name):
+    """The schema says of what kind each value is."""
+    from helm_python import errors
+
+    default = dict(leaves(VALUES))[place(name)]
+    wrong = "text" if isinstance(default, dict) else {"a": "mapping"}
+    with pytest.raises(errors.HelmError, match=name.rsplit(".", 1)[-1].split("/", maxsplit=1)[0]):
+        charted(with_value({}, place(name), wrong))
+
+
+@helm
+@pytest.mark.parametrize("path", list(groups(VALUES)), ids=lambda path: ".".join(path) or "all")
+def test_an_unknown_value_is_refused(path):
+    """At each level: a mistyped key is no key, and where keys are free their values are not."""
+    from helm_python import errors
+
+    with pytest.raises(errors.HelmError, match="nonsense"):
+        charted(with_value({}, (*path, "nonsense"), []))
+
+
+@helm
+def test_a_service_account_that_exists():
+    """It is not made, the roles and the policy are for it, and without its name there is an error."""
+    from helm_python import errors
+
+    values = {"serviceAccount": {"create": False, "name": "theirs"}, "node": {"events": True}}
+    objects = charted(values | {"ownNodeOnly": {"enabled": True}})
+    assert "ServiceAccount" not in {each["kind"] for each in objects}
+    subjects = [each["subjects"] for each in objects if each["kind"].endswith("RoleBinding")]
+    expected = [{"kind": "ServiceAccount", "name": "theirs", "namespace": "vdev-system"}]
+    assert [expected, expected] == subjects
+    (condition,) = one(objects, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"].endswith("'system:serviceaccount:vdev-system:theirs'")
+    with pytest.raises(errors.HelmError, match=r"serviceAccount\.name"):
+        charted({"serviceAccount": {"create": False}})
+
+
+@helm
+def test_a_privileged_pod_is_one_that_the_api_takes():
+    """The API refuses `privileged` with allowPrivilegeEscalation: false, and drops nothing from it."""
+    (container,) = pod_of(charted({"securityContext": {"privileged": True}, "standIns": {"enabled": True}}))[
+        "containers"
+    ]
+    assert {"privileged": True, "readOnlyRootFilesystem": True} == container["securityContext"]
+
+
+@helm
+def test_a_strategy_of_cdi_needs_its_directory():
+    """Devices handed over by specifications that the agent cannot write would start no container."""
+    from helm_python import errors
+
+    with pytest.raises(errors.HelmError, match=r"set cdi\.enabled"):
+        charted({"deviceListStrategy": ["envvar", "cdi-cri"]})
+    charted({"deviceListStrategy": "cdi-cri", "dra": {"enabled": True}})
+
+
+@helm
+def test_what_is_scraped_has_the_node():
+    """The PodMonitor means the DaemonSet's pods and their port, and gives each series the node's name."""
+    objects = charted({"podMonitor": {"enabled": True}, "nameOverride": "devices"})
+    monitor, daemonset = one(objects, "PodMonitor"), one(objects, "DaemonSet")
+    labels = daemonset["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert daemonset["metadata"]["namespace"] == monitor["metadata"]["namespace"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in {each["name"] for each in pod_of(objects)["containers"][0]["ports"]}
+    relabeling = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node", "action": "replace"}
+    assert [relabeling] == endpoint["relabelings"]
+
+
+@helm
+def test_the_rules_are_those_of_prometheus_itself():
+    """The chart's alerts are the file for a Prometheus without operator."""
+    rule = one(charted({"prometheusRule": {"enabled": True}}), "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((CHART.parents[1] / "monitoring" / "alerts.yaml").read_text())
+
+
+@helm
+def test_nodes_kept_for_accelerators_have_the_agent():
+    """The taints that NVIDIA's chart tolerates, and those of the other makers that presets know."""
+    tolerated = {each["key"] for each in pod_of(charted())["tolerations"]}
+    presets = (CHART.parents[2] / "vdev" / "presets").glob("*.yaml")
+    makers = {preset.get("resource") for preset in (yaml.safe_load(path.read_text()) for path in presets)} - {None}
+    assert {"CriticalAddonsOnly", *makers} == tolerated
