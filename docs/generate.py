@@ -259,6 +259,12 @@ def metrics() -> Iterator[str]:
             labels = ", ".join(f"`{each}`" for each in metric._labelnames) or "-"  # noqa: SLF001  # no public name
             rows.append((f"`{family.name}{suffix}`", family.type, labels, family.documentation))
     yield from table(("name", "type", "labels", "meaning"), rows)
+    yield "Beside them are those of every process, as Prometheus' own clients have them: `process_cpu_seconds_total`,"
+    yield "`process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and"
+    yield "`process_start_time_seconds`."
+    yield ""
+    yield "A series does not say on which node it is; the configuration that finds the agents does, by the label"
+    yield "`node`: see [watching](watching.md#prometheus)."
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from vdev.aio.clock import ManualClock
 from vdev.observe import http
 from vdev.observe.webserver import Limits
 
@@ -105,6 +106,51 @@ async def test_metrics(address):
     assert 1 == samples["vdev_streams", NPU]
     assert 1 == samples["vdev_registrations_total", NPU]
     assert 1 == samples["vdev_config_last_reload_successful",]
+
+
+async def test_a_drill_can_be_told_from_a_failure(start_agent, kubelet):
+    """How many devices a fault rule makes Unhealthy is a number of its own, which a real failure does not count in."""
+    rules = "faults: {rules: [{name: x, devices: [npu/0], health: Unhealthy}]}\n"
+    agent = await start_agent(CONFIG + rules, http_address=ANY_PORT)
+    await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == 1)
+    samples = await samples_of(served(agent))
+    assert (1, 1, 0) == tuple(
+        samples[name]
+        for name in (("vdev_devices", "Unhealthy", NPU), ("vdev_drill_devices", NPU), ("vdev_retired_devices", NPU))
+    )
+    agent.edit(CONFIG)
+    await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == 2)
+    assert 0 == (await samples_of(served(agent)))["vdev_drill_devices", NPU]
+
+
+async def test_flaps_of_a_drill_are_not_counted(start_agent, kubelet):
+    """A drill makes devices come and go; the counter is for those that do it themselves."""
+    rules = "faults: {rules: [{name: x, devices: [npu/0], flap: {up: 1s, down: 1s}}]}\n"
+    clock = ManualClock()
+    agent = await start_agent(CONFIG + rules, http_address=ANY_PORT, clock=clock)
+    for _ in range(3):
+        for healthy in (1, 2):
+            clock.advance(1)
+            await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == healthy)  # noqa: B023
+    samples = await samples_of(served(agent))
+    assert 3 <= samples["vdev_health_changes_total", "Unhealthy", NPU]
+    assert "vdev_device_flaps_total" not in {name for name, *_ in samples}
+
+
+async def test_the_process_is_measured_as_well(address):
+    """Memory, CPU time and open files, as for every other process; and no series about when a series was made."""
+    samples = await samples_of(address)
+    assert 0 < samples["process_resident_memory_bytes",]
+    assert 0 < samples["process_cpu_seconds_total",]
+    assert 0 < samples["process_open_fds",]
+    assert [] == [name for name, *_ in samples if name.endswith("_created")]
+
+
+async def test_a_call_is_few_series(address):
+    """Each bucket is a series per call, resource and result, on each of a thousand nodes."""
+    samples = await samples_of(address)
+    buckets = [labels for name, *labels in samples if name == "vdev_rpc_seconds_bucket"]
+    assert 0 < len(buckets) <= 8 * len({tuple(labels[1:]) for labels in buckets})
 
 
 async def test_metrics_of_a_removed_resource(kubelet, start_agent):

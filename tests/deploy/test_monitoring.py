@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from vdev.observe.metrics import Metrics
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
+CASES = Path(__file__).parent / "alerts.yaml"
+EVERY_SERIES = {"instance", "node"}  # the scrape configuration gives these
+
+promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
 
 
 def _known():
@@ -20,34 +26,123 @@ def _known():
         if isinstance(metric, MetricWrapperBase):
             (family,) = metric.describe()
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}.get(family.type, [""])
-            known |= {family.name + suffix: {*metric._labelnames, "le", "instance"} for suffix in suffixes}
+            known |= {family.name + suffix: {*metric._labelnames, "le", *EVERY_SERIES} for suffix in suffixes}
+    for family in Metrics().registry.collect():
+        if family.name.startswith("process_"):
+            known |= {family.name + ("_total" if family.type == "counter" else ""): {*EVERY_SERIES}}
     return known
 
 
+def _rules():
+    return [
+        each for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for each in group["rules"]
+    ]
+
+
+def _panels():
+    return json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+
+
 def _expressions():
-    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
-    yield from (target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
-    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
-    yield from (rule["expr"] for group in rules["groups"] for rule in group["rules"])
+    yield from (target["expr"] for panel in _panels() for target in panel["targets"])
+    yield from (rule["expr"] for rule in _rules())
 
 
 @pytest.mark.parametrize("expression", sorted(set(_expressions())))
 def test_only_what_exists(expression):
     """Each series and each label that an expression names is one that the agent has."""
     known = _known()
-    names = re.findall(r"vdev_[a-z_]+", expression)
+    recorded = {rule["record"] for rule in _rules() if "record" in rule}
+    assert set(re.findall(r"vdev:[a-z_0-9:]+", expression)) <= recorded
+    names = re.findall(r"\b(?:vdev|process)_[a-z_]+", expression)
     assert [] == [name for name in names if name not in known]
     labels = {label for text in re.findall(r"{([^}]*)}", expression) for label in re.findall(r"(\w+)\s*[!=~]", text)}
-    labels |= {each.strip() for text in re.findall(r"by \(([^)]*)\)", expression) for each in text.split(",")}
-    assert labels <= set().union(*(known[name] for name in names))
+    labels |= {each.strip() for text in re.findall(r"(?:by|on) \(([^)]*)\)", expression) for each in text.split(",")}
+    assert labels <= set().union(EVERY_SERIES, *(known[name] for name in names))
 
 
 def test_alerts_have_sentences():
     """Each alert has a severity and says what is the matter."""
-    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
-    for rule in rules["groups"][0]["rules"]:
+    alerts = [rule for rule in _rules() if "alert" in rule]
+    assert alerts
+    for rule in alerts:
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"]["summary"]
+
+
+@promtool
+def test_alerts_come_when_they_should():
+    """Prometheus itself plays the series of the table: what fires and when, and what a drill silences."""
+    done = subprocess.run(
+        ["promtool", "test", "rules", CASES.name],
+        cwd=CASES.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_every_alert_is_played():
+    """The table has each alert firing, each of them but two beside a node where a drill is in force."""
+    cases = yaml.safe_load(CASES.read_text())["tests"]
+    fired = {each["alertname"] for case in cases for each in case["alert_rule_test"] if each["exp_alerts"]}
+    assert {rule["alert"] for rule in _rules() if "alert" in rule} == fired
+    drilled = {
+        each["alertname"]
+        for case in cases
+        if any(series["series"].startswith("vdev_faults_active") for series in case["input_series"])
+        for each in case["alert_rule_test"]
+    }
+    # No drill refuses a configuration or makes a list longer, and its flaps are not counted.
+    assert fired - {"VdevConfigurationRefused", "VdevListNearLimit", "VdevDevicesFlap"} == drilled
+
+
+def test_a_drill_silences_its_own_node_alone():
+    """No rule asks whether a drill is in force anywhere: each goes by node and instance."""
+    for rule in _rules():
+        for asked in re.findall(r"(\S+ \([^)]*\)) (?:max_over_time\()?vdev_faults_active", rule["expr"]):
+            assert "on (node, instance)" == asked
+        assert rule["expr"].count("vdev_faults_active") == rule["expr"].count("unless on (node, instance)")
+
+
+def test_the_dashboard_can_be_narrowed():
+    """Each series is chosen by the variables node and, if it has the label, resource; All takes those without, too."""
+    variables = json.loads((MONITORING / "dashboard.json").read_text())["templating"]["list"]
+    queried = {each["name"]: each for each in variables if each["type"] == "query"}
+    assert {"node", "resource"} == queried.keys()
+    assert all(each["includeAll"] and each["multi"] and each["allValue"] == ".*" for each in queried.values())
+    known = _known()
+    for panel in _panels():
+        for target in panel["targets"]:
+            for name, selector in re.findall(r"\b((?:vdev|process)_[a-z_]+)({[^}]*})?", target["expr"]):
+                assert 'node=~"$node"' in selector, panel["title"]
+                assert ('resource=~"$resource"' in selector) == ("resource" in known[name]), panel["title"]
+
+
+@promtool
+def test_the_scrape_configuration_gives_the_node(tmp_path):
+    """It finds the manifests' pods by label and port, and Prometheus takes its rules of labels."""
+    config = yaml.safe_load((MONITORING / "scrape.yaml").read_text())
+    (job,) = config["scrape_configs"]
+    discovery = job.pop("kubernetes_sd_configs")  # which promtool of Debian does not have
+    assert [{"role": "pod", "namespaces": {"names": ["vdev-system"]}}] == discovery
+    (tmp_path / "scrape.yaml").write_text(yaml.safe_dump(config))
+    done = subprocess.run(
+        ["promtool", "check", "config", tmp_path / "scrape.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 0 == done.returncode, done.stderr
+    keep, *labels = job["relabel_configs"]
+    pod = yaml.safe_load((MONITORING.parent / "base" / "daemonset.yaml").read_text())["spec"]["template"]["spec"]
+    base = yaml.safe_load((MONITORING.parent / "base" / "kustomization.yaml").read_text())
+    name = base["labels"][0]["pairs"]["app.kubernetes.io/name"]
+    assert f"{name};{pod['containers'][0]['ports'][0]['name']}" == keep["regex"]
+    assert {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "node"} in labels
 
 
 def test_panels_do_not_overlap():

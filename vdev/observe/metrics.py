@@ -12,7 +12,7 @@ from . import uncounted
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-_LATENCIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_LATENCIES = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0)  # each is a series per call, resource and result
 
 
 class Metrics:
@@ -30,6 +30,9 @@ class Metrics:
         self.list_bytes = self._gauge("list_bytes", "Bytes of the device list; the kubelet takes 4194304", "resource")
         self.retired = self._gauge(
             "retired_devices", "Devices listed as Unhealthy only because a pod may hold them", "resource"
+        )
+        self.drilled = self._gauge(
+            "drill_devices", "Devices listed as Unhealthy because a fault rule says so, and not retired", "resource"
         )
         self.held = self._gauge(
             "held_devices", "Devices that a pod holds, by the kubelet's PodResources API", "resource"
@@ -66,8 +69,14 @@ class Metrics:
             "config_last_reload_success_timestamp_seconds", "When a configuration was last applied"
         )
         self.faults_active = self._gauge("faults_active", "Injected faults in force now: a drill, no outage", "kind")
-        self.faults_injected = self._counter("faults_injected_total", "Faults injected on demand", "kind", "resource")
+        self.faults_injected = self._counter(
+            "faults_injected_total",
+            "Faults injected on demand, one for each resource that is reached",
+            "kind",
+            "resource",
+        )
         self.problems = self._gauge("problems", "Problems of configuration, discovery and agent", "severity")
+        self._kinds.ProcessCollector(registry=self.registry)  # process_*: CPU time, memory, open files, start
 
     def _gauge(self, name: str, text: str, *labels: str) -> "Gauge":
         gauge: Gauge = self._kinds.Gauge(f"vdev_{name}", text, labels, registry=self.registry)
@@ -81,11 +90,13 @@ class Metrics:
         """Drop the gauges of a resource that is gone."""
         for health in ("Healthy", "Unhealthy"):
             self.devices.remove(resource, health)
-        for gauge in (self.list_bytes, self.retired, self.held, self.registered, self.streams, self.health_changed):
+        of_resource = (self.list_bytes, self.retired, self.drilled, self.held)
+        for gauge in (*of_resource, self.registered, self.streams, self.health_changed):
             gauge.remove(resource)
 
 
 def _prometheus() -> ModuleType:
     import prometheus_client  # brings an HTTP server
 
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # they are as many series again, and nobody asks for them
     return prometheus_client

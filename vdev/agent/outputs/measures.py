@@ -61,9 +61,12 @@ class Measures(Output):
             return
         named: Mapping[Key, str] = plan.holdings.holders or {}
         held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
-        for name, resource in plan.inventory.resources.items():
+        listed = plan.inventory.resources
+        both = Counter(name for name, each in plan.retired if name in listed and listed[name].is_drilled(each))
+        for name, resource in listed.items():
             self._metrics.devices.labels(name, "Healthy").set(resource.healthy)
             self._metrics.devices.labels(name, "Unhealthy").set(len(resource.slots) - resource.healthy)
             self._metrics.list_bytes.labels(name).set(resource.list_bytes)
             self._metrics.retired.labels(name).set(retired[name])
+            self._metrics.drilled.labels(name).set(resource.drilled - both[name])
             self._metrics.held.labels(name).set(held[name])

@@ -69,6 +69,15 @@ class Resource:
         """How many slots are Healthy: the kubelet's allocatable."""
         return sum(slot.health.healthy for slot in self.slots)
 
+    @cached_property
+    def drilled(self) -> int:
+        """How many slots are Unhealthy because a fault rule says so."""
+        return sum(slot.health.drilled for slot in self.slots)
+
+    def is_drilled(self, slot: str) -> bool:
+        """Whether it lists that slot, as Unhealthy because a fault rule says so."""
+        return slot in self.by_id and self.by_id[slot].health.drilled
+
     @property
     def pre_start_required(self) -> bool:
         """Whether the kubelet must call PreStartContainer before each container start."""
@@ -98,6 +107,7 @@ class Resource:
             by_raw=self.by_raw,
             by_id={**self.by_id, **{slot.id: slot for slot in others.values()}},
             healthy=self.healthy + sum(new.health.healthy - old.health.healthy for old, new in pairs),
+            drilled=self.drilled + sum(new.health.drilled - old.health.drilled for old, new in pairs),
             list_bytes=self.list_bytes + sum(list_size.slot_size(new) - list_size.slot_size(old) for old, new in pairs),
         )
         return changed

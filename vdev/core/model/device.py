@@ -60,6 +60,11 @@ class Health:
     reason: str = ""
     injected: str = ""
 
+    @property
+    def drilled(self) -> bool:
+        """Whether it does not work because a fault rule says so."""
+        return bool(self.injected) and not self.healthy
+
 
 HEALTHY = Health()
 
