@@ -37,7 +37,8 @@ class Preview:
 
     `labels`, `capacity` and `conditions` are what the Node will have, `pools` what ResourceSlices will say, `classes`
     the DeviceClasses that go with them; empty where nobody asks for that. The time of a start is no part of the labels.
-    `refused`: a running plugin would not take these files, whose right part this is.
+    `notices` tell what is not wrong and worth knowing. `refused`: a running plugin would not take these files, whose
+    right part this is.
     """
 
     node: str
@@ -51,6 +52,7 @@ class Preview:
     conditions: tuple[NodeCondition, ...] = ()
     pools: Pools = field(default_factory=lambda: NO_POOLS)
     classes: tuple[DeviceClass, ...] = ()
+    notices: tuple[Problem, ...] = ()
 
 
 def preview(
@@ -109,6 +111,7 @@ def preview(
         conditions=plan.conditions,
         pools=plan.pools,
         classes=device_classes(loaded.spec)[0],
+        notices=loaded.notices,
     )
 
 

@@ -195,7 +195,7 @@ class Settings(BaseSettings):
         unset="the driver root",
     )
     mps_root: str = _plugin(
-        "directory of the MPS daemon on the host; sharing.mps needs it",
+        "directory of the MPS daemon on the host; sharing.mps without one takes NVIDIA's usual /run/nvidia/mps",
         "MPS_ROOT",
         default=_FLAGS.mps_root,
         key="flags.mpsRoot",

@@ -9,9 +9,10 @@ import structlog
 from vdev.agent.inputs.node_label import NodeLabel
 from vdev.agent.inputs.node_object import NodeObject
 from vdev.aio.clock import LeapClock
+from vdev.core.file_choice import LABELS
 from vdev.core.intervals import Intervals
 
-LABEL = "vdev.dev/config"
+LABEL, NVIDIA_LABEL = LABELS
 
 
 def labelled(value):
@@ -149,6 +150,17 @@ async def test_the_label_is_read(api_server, api, worker):
     assert ("a100", "", False) == (label.value, label.trouble, label.unanswered)
     assert not await label.read()
     assert [("get", {"resourceVersion": "0"})] * 3 == [(each.verb, each.params) for each in api_server.asked]
+
+
+async def test_the_first_of_several_labels_counts(api_server, api, worker):
+    """Our own before NVIDIA's; another key is news, though the value be the same."""
+    label = NodeLabel(node_object(api), *LABELS)
+    await api_server.edit("nodes", "worker-1", {"metadata": {"labels": {NVIDIA_LABEL: "a100"}}})
+    assert await label.read()
+    assert (NVIDIA_LABEL, "a100") == (label.key, label.value)
+    await api_server.edit("nodes", "worker-1", labelled("a100"))
+    assert await label.read()
+    assert (LABEL, "a100") == (label.key, label.value)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class Agent:
         )
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.node_api = NodeApi(options, self._situation, self.faults.engine.on_api, self.steps.hurry)
-        label = NodeLabel(self.node_api.view, file_choice.LABEL)
+        label = NodeLabel(self.node_api.view, *file_choice.LABELS)
         chooser = FileChooser(
             options.files, options.node, label=label, on_change=self.reload, intervals=intervals, clock=clock
         )

@@ -14,7 +14,7 @@ from ..core.model.place import KeyPath
 from ..core.model.problem import Problem, error
 from ..core.spec import Spec
 from ..errors import ConfigError
-from .checks import fault_targets, whole_file
+from .checks import fault_targets, nvidia_notices, whole_file
 from .checks.dra import check_dra
 from .checks.entries import check_entries, check_entry
 from .checks.fault_rule import check_rule
@@ -40,7 +40,8 @@ class Loaded:
     """A configuration that can be served.
 
     `problems` holds warnings and, when loaded in part, the errors of what was left out. `fingerprint` is equal for
-    files of equal content under equal overrides. `texts` is what it was read from. `find_origins` makes `origins`.
+    files of equal content under equal overrides. `texts` is what it was read from. `find_origins` makes `origins`, and
+    `find_notices` makes `notices`.
     """
 
     spec: Spec
@@ -48,11 +49,17 @@ class Loaded:
     fingerprint: str = ""
     texts: Texts = field(default_factory=Texts)
     find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
+    find_notices: Callable[[], tuple[Problem, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
         """For each value where it came from; found when it is asked for, which the running plugin never does."""
         return self.find_origins()
+
+    @property
+    def notices(self) -> tuple[Problem, ...]:
+        """What is worth telling whoever looks at the file, though nothing is wrong; found when it is asked for."""
+        return self.find_notices()
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -94,7 +101,7 @@ def built(
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
     on = telemetry_spec.is_on(validated.file)
     compiled = {path: entry_spec(model, path, presets, layouts, report, measured=on) for path, model in entries}
-    flags = whole_spec.flags(validated.file.flags)
+    flags = whole_spec.flags(validated.file)
     whole_file.check_flags(validated, entries, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
     whole_file.check_sizes(validated, compiled, report)
@@ -124,7 +131,8 @@ def built(
     served = replace(spec(broken), faults=faults)
     texts = Texts(document.texts, presets.own, layouts.texts)
     find_origins = functools.partial(origins, validated, document, over)
-    return Loaded(served, problems, _fingerprint(document), texts, find_origins)
+    find_notices = functools.partial(nvidia_notices.notices, validated, document)
+    return Loaded(served, problems, _fingerprint(document), texts, find_origins, find_notices)
 
 
 def built_rules(document: Document, spec: Spec) -> FaultSpec:

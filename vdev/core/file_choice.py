@@ -1,7 +1,8 @@
 """Which of several configuration files a node takes: by its label, else by its name, else the default.
 
-A label `vdev.dev/config: X` asks for X.yaml; an unknown X is an error, and never silently another file. Without a label
-it is `<node name>.yaml`, then `default.yaml`, then an error.
+A label `vdev.dev/config: X` asks for X.yaml, and so does NVIDIA's where that is not there; an unknown X is an error,
+and never silently another file. Without a label it is `<node name>.yaml`, then `default.yaml`, then the only file, then
+an error. NVIDIA's config-manager does the same with the fallbacks that its Helm chart sets (named, single).
 """
 
 from collections.abc import Collection
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 from .model.problem import did_you_mean
 
 LABEL = "vdev.dev/config"
+LABELS = (LABEL, "nvidia.com/device-plugin.config")
+"""The labels that name a file: vdev's own, which comes first, and that of NVIDIA's config-manager."""
+
 DEFAULT = "default"
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -22,20 +26,22 @@ class Choice:
     why: str
 
 
-def choose(names: Collection[str], *, node: str, label: str) -> Choice:
-    """Choose from the names of a directory's files. `label` is the node's, empty for none."""
+def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -> Choice:
+    """Choose from the names of a directory's files. `label` is the node's label `key`, empty for none."""
     files = sorted(name for name in names if not name.startswith("."))  # a ConfigMap's own entries begin with a dot
     if label:
         found = _of(files, label)
         if found:
-            return Choice(found, f"the node's label {LABEL}={label}")
-        near = did_you_mean(label, [name.rpartition(".")[0] for name in files])
-        return Choice("", f"the node's label {LABEL}={label} names no file; {near or _listed(files)}")
-    for stem, why in ((node, f"the node's name, {node}"), (DEFAULT, f"no label {LABEL} and no file {node}.yaml")):
+            return Choice(found, f"the node's label {key}={label}")
+        near = did_you_mean(label, [name.rpartition(".")[0] or name for name in files])
+        return Choice("", f"the node's label {key}={label} names no file; {near or _listed(files)}")
+    for stem, why in ((node, f"the node's name, {node}"), (DEFAULT, f"no label {key} and no file {node}.yaml")):
         found = _of(files, stem)
         if found:
             return Choice(found, why)
-    return Choice("", f"no file for node {node}: no label {LABEL}, no {node}.yaml, no {DEFAULT}.yaml; {_listed(files)}")
+    if len(files) == 1:
+        return Choice(files[0], "it is the only file")
+    return Choice("", f"no file for node {node}: no label {key}, no {node}.yaml, no {DEFAULT}.yaml; {_listed(files)}")
 
 
 def _of(files: Collection[str], stem: str) -> str:

@@ -10,7 +10,7 @@ from typing import assert_never
 from ..core.model import virtual_node
 from ..core.model.problem import error
 from ..core.model.syntax.template import TemplateError
-from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbSource, VirtualSource
+from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource, VirtualSource
 from ..errors import HostError
 from ..hostfs import HostRoot
 from . import virtual_source
@@ -57,5 +57,7 @@ def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering,
             return sysfs_source.discover(entry, entry.source, host, numbering=numbering)
         case UsbSource():
             return usb_source.discover(entry, entry.source, host, numbering=numbering)
+        case UsbGroup():
+            return usb_source.discover_groups(entry, entry.source, host, numbering=numbering)
         case _:
             assert_never(entry.source)

@@ -23,7 +23,7 @@ def discover(
     bare = virtual_devices.devices(entry, source, node)
     if source.node is not None:
         own = source.node
-        bare = (virtual_node.with_standin(each, own, facts(each, entry.resource), device_dir) for each in bare)
+        bare = (virtual_node.with_standin(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare)
     if not source.driver_nodes and not source.partition_nodes:
         return Found(devices=tuple(bare))
     wanted = [
@@ -45,7 +45,7 @@ def discover(
 
 def _nodes(entry: EntrySpec, templates: Iterable[NodeTemplate], device: RawDevice) -> list[DeviceNode]:
     def node(template: NodeTemplate) -> DeviceNode:
-        values = {**facts(device, entry.resource), "index": str(device.index + template.first_index)}
+        values = {**facts(device, entry.resource_of(device)), "index": str(device.index + template.first_index)}
         return DeviceNode(
             template.host_path.render(values), template.container_path.render(values), template.permissions
         )

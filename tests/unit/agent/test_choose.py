@@ -12,8 +12,8 @@ from vdev.errors import ConfigError
 class Label:
     """A node's label that the test sets."""
 
-    def __init__(self, value="", trouble=""):
-        self.value, self.trouble, self.unanswered = value, trouble, False
+    def __init__(self, value="", trouble="", key="vdev.dev/config"):
+        self.key, self.value, self.trouble, self.unanswered = key, value, trouble, False
         self.reads = 0
         self.on_change = None
 

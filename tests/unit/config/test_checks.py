@@ -35,7 +35,7 @@ def errors(text: str) -> list[str]:
         ("    virtual: {memory: 16Q}", "virtual.memory: '16Q' has the unknown suffix 'Q'"),
         ("    virtual: {}\n    glob: /dev/x", "devices[0]: virtual and glob exclude each other; give exactly one of"),
         ("    exclude: [/dev/x]", "devices[0]: no device source"),
-        ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy is for glob only"),
+        ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy is for glob and usb only"),
         ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
         (
             '    glob: [{path: /dev/a*, containerPath: "/c/*"}]',
@@ -59,7 +59,18 @@ def errors(text: str) -> list[str]:
             "    glob: [{path: /d, type: Device}]",
             "type: the string 'Device' is not allowed here; expected device or mount",
         ),
-        ("    glob: [{path: /dev/a, optional: true}]", "glob: every path is optional"),
+        ('    usb: [{vendor: "1050"}, {optional: true}]', "devices[0].usb[1]: every USB device would match"),
+        ('    usb: [{vendor: "1050"}, {vendor: 1050}]', "devices[0].usb[1].vendor: expected a string"),
+        ("    usb: []", "devices[0].usb: the list is empty"),
+        (
+            '    usb: {vendor: "1050"}\n    groupBy: name',
+            "groupBy name is for glob only; expected position",
+        ),
+        ("    virtual: {}\n    groupBy: all", "groupBy is for glob and usb only"),
+        (
+            '    usb: [{vendor: "1050", containerPath: /k}, {vendor: "1051", containerPath: /k}]',
+            "usb[1].containerPath: /k is already taken in the container, at f:4:43",
+        ),
         (
             "    glob: [{path: /dev/a, container_path: /x}]",
             "unknown key 'container_path'; allowed: path, containerPath",

@@ -166,7 +166,10 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
             "flags: {migStrategy: mixed, mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
             "MPS does not work with migStrategy mixed",
         ),
-        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing with MPS needs mpsRoot"),
+        (
+            'flags: {mpsRoot: ""}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}',
+            "sharing with MPS needs mpsRoot",
+        ),
         (
             "flags: {migStrategy: single, mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
             "partitions cannot be shared with MPS, and nvidia.com/gpu has some",
@@ -196,3 +199,35 @@ def test_nanoseconds_are_an_interval():
     loaded = config.load_text("version: v1\nflags: {gfd: {sleepInterval: 60000000000}}\n")
     assert not loaded.errors
     assert any("sleepInterval is accepted and not used" in problem.message for problem in loaded.problems)
+
+
+def test_mps_has_the_root_of_the_chart(load):
+    """The ConfigMap of somebody who uses NVIDIA's Helm chart says nothing of it: the chart does."""
+    loaded = load(DEVICES, "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
+
+    assert ("/run/nvidia/mps", []) == (loaded.spec.flags.mps_root, [each for each in loaded.problems if each.is_error])
+
+
+IGNORED = """
+sharing:
+  timeSlicing:
+    renameByDefault: %s
+    resources:
+      - {name: gpu, rename: gpu.shared, replicas: 2, devices: [0]}
+      - {name: acme.dev/npu, rename: acme.dev/x, replicas: 2, devices: 1}
+resources:
+  gpus: [{pattern: "*", name: gpu}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("by_default", "rename"), [("false", ["sharing.timeSlicing.resources[0].rename"]), ("true", [])]
+)
+def test_what_the_other_plugin_would_ignore(load, by_default, rename):
+    """A notice with its place for each key that NVIDIA's plugin does not follow; no warning, for vdev does."""
+    loaded = load(DEVICES, IGNORED % by_default)
+
+    where = [problem.where.split(": ")[1] for problem in loaded.notices]
+    assert [*rename, "sharing.timeSlicing.resources[0].devices", "resources.gpus"] == where
+    assert all("notice: NVIDIA's own plugin ignores " in str(problem) for problem in loaded.notices)
+    assert not [problem for problem in loaded.problems if "sharing" in problem.where]

@@ -191,7 +191,11 @@ def item(fields: str) -> str:
             "f:2:11: sharing.mps: ",
             "does not work with migStrategy mixed",
         ),
-        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "f:1:11: sharing.mps: ", "needs mpsRoot"),
+        (
+            'flags: {mpsRoot: ""}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}',
+            "f:2:11: sharing.mps: ",
+            "needs mpsRoot",
+        ),
         (
             "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
             "f:2:51: sharing.mps.resources[0].replicas: ",

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.file_choice import choose
+from vdev.core.file_choice import Choice, choose
 
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
 
@@ -29,9 +29,23 @@ def test_a_file_is_chosen(node, label, name, why):
 
 def test_nothing_to_choose():
     """Without a file for the node the reason says what was looked for and what there is."""
-    found = choose(["a.yaml"], node="n", label="")
-    assert ("", True) == (found.name, "no n.yaml, no default.yaml; there are a.yaml" in found.why)
+    found = choose(["a.yaml", "b.yaml"], node="n", label="")
+    assert ("", True) == (found.name, "no n.yaml, no default.yaml; there are a.yaml, b.yaml" in found.why)
     assert "empty" in choose([], node="n", label="").why
+
+
+def test_the_only_file():
+    """Is taken where nothing else decides, as with NVIDIA's fallback `single`; a label still needs its file."""
+    assert Choice("a", "it is the only file") == choose(["..data", "a"], node="n", label="")
+    assert "" == choose(["a"], node="n", label="b").name
+
+
+def test_the_label_of_nvidias_plugin():
+    """Names a file as vdev's own does, and the reason says so."""
+    key = "nvidia.com/device-plugin.config"
+    assert Choice("plain", f"the node's label {key}=plain") == choose(FILES, node="n", label="plain", key=key)
+    missing = choose(FILES, node="n", label="plane", key=key)
+    assert ("", f"the node's label {key}=plane names no file; did you mean 'plain'?") == (missing.name, missing.why)
 
 
 @given(st.lists(st.text(min_size=1)), st.text(min_size=1), st.text())

@@ -520,3 +520,63 @@ def test_real_nodes_are_seen_as_nodes(tmp_path: Path) -> None:
     found = find(fake, "/dev/ttyUSB*")
     assert [["/dev/ttyUSB0"]] == nodes(found)
     assert "plain file" in messages(found)[0]
+
+
+# --- optional paths alone, and all matches together -------------------------------------------------------------------
+
+
+def optional(*paths: str) -> tuple[GlobPath, ...]:
+    return tuple(GlobPath(path=path, optional=True) for path in paths)
+
+
+@pytest.mark.parametrize("here", [("ttyS0",), ("ttyUSB0",), ("ttyS0", "ttyUSB0"), ()])
+def test_of_optional_paths_a_device_needs_one(fake: FakeHost, here: tuple[str, ...]) -> None:
+    """It is the same device whichever of them are there."""
+    for name in here:
+        fake.node(name)
+
+    found = find(fake, *optional("/dev/ttyS0", "/dev/ttyUSB0"))
+
+    assert ([[f"/dev/{name}" for name in here]] if here else []) == nodes(found)
+    assert (["e-0"] if here else []) == ids(found)
+    assert ([] if here else ["e: warning: glob matches nothing on this node: none of its optional paths is there"]) == (
+        messages(found)
+    )
+
+
+def test_of_optional_patterns_the_one_with_most_matches_counts(fake: FakeHost) -> None:
+    """The i-th matches of each form a device, as far as they are there."""
+    for name in ("ttyA0", "ttyA1", "ttyB0"):
+        fake.node(name)
+
+    found = find(fake, *optional("/dev/ttyA*", "/dev/ttyB*"))
+
+    assert [["/dev/ttyA0", "/dev/ttyB0"], ["/dev/ttyA1"]] == nodes(found)
+    assert ["e-0", "e-1"] == ids(found)
+
+
+def test_a_device_of_optional_paths_is_its_nodes(fake: FakeHost) -> None:
+    """Another entry that finds them goes without, whichever of them came first."""
+    fake.node("ttyUSB0", "188:0")
+
+    (device,) = find(fake, *optional("/dev/ttyS0", "/dev/ttyUSB0")).devices
+
+    assert ("char 188:0",) == device.owns
+
+
+def test_all_matches_together_are_one_device(fake: FakeHost) -> None:
+    """With groupBy all, whatever the patterns match, under one id that never changes."""
+    for name in ("infiniband/uverbs0", "infiniband/uverbs1", "infiniband/rdma_cm"):
+        fake.node(name)
+    paths = (GlobPath(path="/dev/infiniband/uverbs*", container_path="/dev/ib/"), "/dev/infiniband/rdma_cm")
+
+    (device,) = find(fake, *paths, group_by=GroupBy.ALL).devices
+
+    assert "e-all" == device.id
+    inside = [node.container_path for node in device.nodes]
+    assert ["/dev/ib/uverbs0", "/dev/ib/uverbs1", "/dev/infiniband/rdma_cm"] == inside
+    fake.remove("/dev/infiniband/uverbs0")
+    (device,) = find(fake, *paths, group_by=GroupBy.ALL).devices
+    assert ("e-all", 2) == (device.id, len(device.nodes))
+    fake.remove("/dev/infiniband/rdma_cm")
+    assert [] == nodes(find(fake, *paths, group_by=GroupBy.ALL))

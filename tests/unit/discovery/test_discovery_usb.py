@@ -1,12 +1,13 @@
 """USB devices: identity by serial number, else by port; children; classes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.spec import EntrySpec, UsbSource
+from vdev.core.spec import EntrySpec, GroupBy, Source, UsbGroup, UsbSource
 from vdev.discovery import Found, Numbering
 
 KIT = Path(__file__).parents[2] / "kit"
@@ -18,7 +19,7 @@ def desk(tmp_path: Path) -> FakeHost:
     return FakeHost(tmp_path).add((KIT / "workstation.yaml").read_text())
 
 
-def find(fake: FakeHost, source: UsbSource, numbering: Numbering | None = None) -> Found:
+def find(fake: FakeHost, source: Source, numbering: Numbering | None = None) -> Found:
     entry = EntrySpec(name="e", resource="example.com/e", source=source)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
@@ -196,3 +197,79 @@ def test_what_a_device_says_cannot_write_to_a_terminal(tmp_path: Path) -> None:
     stick(fake, "1-1", 1, serial="A\x1b[2J\nok: all")
     (candidate,) = find(fake, UsbSource(vendor="0bda", serial="B*")).candidates
     assert "no: serial = B*, found A [2J ok: all" in candidate.why
+
+
+# --- devices of several sticks ----------------------------------------------------------------------------------------
+
+
+def bus(*numbers: int) -> list[str]:
+    return [f"/dev/bus/usb/001/{number:03}" for number in numbers]
+
+
+def group(*sticks: UsbSource, group_by: GroupBy = GroupBy.POSITION) -> UsbGroup:
+    return UsbGroup(sticks=sticks, group_by=group_by)
+
+
+DONGLE = UsbSource(vendor="0bda", product="4711")
+
+
+def test_a_device_is_one_of_each_stick(tmp_path: Path) -> None:
+    """It has the nodes of all of them, and is named after the first; what is left over is no device."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-1", 11, "A1")
+    stick(fake, "1-2", 12, "D1", product="4711")
+    stick(fake, "1-3", 13, "A2")
+    stick(fake, "1-4", 14, "D2", product="4711")
+    stick(fake, "1-5", 15, "A3")
+
+    found = find(fake, group(SDR, DONGLE))
+
+    assert {"e-A1": bus(11, 12), "e-A2": bus(13, 14)} == nodes(found)
+    assert [("char 189:10", "char 189:11"), ("char 189:12", "char 189:13")] == [device.owns for device in found.devices]
+    assert not found.problems
+
+
+def test_two_alike_form_one_device(tmp_path: Path) -> None:
+    """Each stick is used once."""
+    fake = FakeHost(tmp_path)
+    for port in range(1, 6):
+        stick(fake, f"1-{port}", 10 + port, f"A{port}")
+
+    assert {"e-A1": bus(11, 12), "e-A3": bus(13, 14)} == nodes(find(fake, group(SDR, SDR)))
+
+
+def test_a_required_stick_that_is_missing(tmp_path: Path) -> None:
+    """There is no device without it, and the warning names it; without an optional one there is."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-1", 11, "A1")
+
+    found = find(fake, group(SDR, DONGLE))
+    assert {} == nodes(found)
+    assert ["e: warning: usb vendor 0bda product 4711 matches no device on this node"] == [
+        str(problem) for problem in found.problems
+    ]
+
+    assert {"e-A1": bus(11)} == nodes(find(fake, group(SDR, replace(DONGLE, optional=True))))
+
+
+def test_everything_that_matches_as_one_device(tmp_path: Path) -> None:
+    """With groupBy all; of optional sticks it needs one."""
+    fake = FakeHost(tmp_path)
+    both = group(replace(SDR, optional=True), replace(DONGLE, optional=True), group_by=GroupBy.ALL)
+    assert {} == nodes(find(fake, both))
+    stick(fake, "1-1", 11, "A1")
+    assert {"e-all": bus(11)} == nodes(find(fake, both))
+    stick(fake, "1-2", 12, "D1", product="4711")
+    stick(fake, "1-3", 13, "A2")
+    assert {"e-all": bus(11, 13, 12)} == nodes(find(fake, both))
+    assert {"e-all": bus(11, 13)} == nodes(find(fake, group(SDR, group_by=GroupBy.ALL)))
+
+
+def test_why_a_stick_is_no_member(tmp_path: Path) -> None:
+    """A candidate is shown with the conditions of the stick that it nearly meets."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-1", 11, "A1", product="4712")
+
+    (candidate,) = find(fake, group(UsbSource(vendor="1050"), DONGLE)).candidates
+
+    assert ["ok: vendor = 0bda", "no: product = 4711, found 4712"] == list(map(str, candidate.checks))

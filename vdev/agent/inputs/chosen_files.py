@@ -89,12 +89,14 @@ class FileChooser:
 
     def _choose(self, directories: frozenset[Path]) -> Chosen:
         files, reasons, problems = [], [], []
-        value, trouble = ("", "") if self._label is None else (self._label.value, self._label.trouble)
+        key, value, trouble = file_choice.LABEL, "", ""
+        if self._label is not None:
+            key, value, trouble = self._label.key, self._label.value, self._label.trouble
         for path in self.given:
             if path not in directories:
                 files.append(path)
                 continue
-            found = file_choice.choose(_names(path), node=self._node, label=value)
+            found = file_choice.choose(_names(path), node=self._node, label=value, key=key)
             doubt = f" ({trouble})" if trouble else ""
             if found.name:
                 files.append(path / found.name)

@@ -1,4 +1,4 @@
-"""One label of this agent's node, for the choice of a file. What is wrong with it is said once.
+"""The label of this agent's node, for the choice of a file. What is wrong with it is said once.
 
 Without a service account, or without the permission, the node counts as unlabelled.
 """
@@ -40,13 +40,14 @@ class NodeView(Protocol):
 
 
 class NodeLabel:
-    """The value of the label: `value` is the last one known, empty for none."""
+    """Of several labels the first that the node has: `key`, and its last known `value`, empty for none."""
 
-    def __init__(self, node: NodeView, label: str) -> None:
+    def __init__(self, node: NodeView, *labels: str) -> None:
         self.value = ""
+        self.key = labels[0]
         self.trouble = ""
         self._node = node
-        self._label = label
+        self._labels = labels
 
     @property
     def unanswered(self) -> bool:
@@ -68,11 +69,14 @@ class NodeLabel:
         self._node.subscribe(look)
 
     def _take(self) -> bool:
-        value, trouble = self._node.labels.get(self._label, ""), str(self._node.trouble or "")
+        given = {key: value for key in self._labels if (value := self._node.labels.get(key))}
+        key, value = next(iter(given.items()), (self._labels[0], ""))
+        trouble = str(self._node.trouble or "")
         if trouble and trouble != self.trouble:
             write = log.warning if self._node.has_server else log.info  # nobody meant a label where there is no account
-            write("node label not readable; choosing by the node's name", label=self._label, reason=trouble)
+            write("node label not readable; choosing by the node's name", label=key, reason=trouble)
         elif self.trouble and not trouble:
-            log.info("node label readable again", label=self._label, value=value)
-        changed, self.value, self.trouble = value != self.value, value, trouble
+            log.info("node label readable again", label=key, value=value)
+        changed = (key, value) != (self.key, self.value)
+        self.key, self.value, self.trouble = key, value, trouble
         return changed

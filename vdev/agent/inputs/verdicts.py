@@ -49,7 +49,7 @@ class Verdicts:
         if self._probed is not None and self._probed[0] is scan and self._probed[1] == left_out:
             return
         targets = {
-            raw.id: Target(entry.health, raw, entry.resource)
+            raw.id: Target(entry.health, raw, entry.resource_of(raw))
             for name, entry in scan.entries.items()
             if entry.health is not None
             for raw in scan.devices[name]
@@ -73,8 +73,8 @@ class Verdicts:
             self._presence = flapping.observe(
                 self._presence, lost=lost, came=came, now=self._clock.now(), intervals=self._intervals
             )
-            if counted := lost.difference(left_out):
-                self._metrics.flaps.labels(entry.resource).inc(len(counted))
+            for each in lost.difference(left_out):
+                self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
         self._forget(after, served)
 
     def _forget(self, scan: Scan, served: Inventory) -> None:

@@ -81,8 +81,8 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:
-    """Those of the files, and the errors of what they are compared with."""
-    return (*new.problems, *(errors(old.problems) if old else ()))
+    """Those of the files with their notices, and the errors of what they are compared with."""
+    return (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
 
 
 def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:

@@ -16,6 +16,9 @@ def check_dra(model: Entry, path: KeyPath, report: Report) -> None:
             hint = "set advertise to [dra], or to [device-plugin, dra]"
             report.key_error((*path, "dra"), f"{model.name} is not advertised by dra, so dra has no effect", hint)
         return
+    if "{" in model.resource:
+        hint = "give the entry a resource without placeholders, or advertise it by device-plugin alone"
+        report.error((*path, "resource"), "dra knows no resources with placeholders in their name", hint)
     if Api.DEVICE_PLUGIN in model.advertise:
         message = (
             f"the devices of {model.name} are counted twice: the device plugin and dra each give them out without "

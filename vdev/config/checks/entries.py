@@ -4,12 +4,12 @@ Shapes and single values were judged by the schema; what only a node can tell (a
 devices a count meets) is judged by `core.inventory.resources`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...core.model.place import KeyPath
 from ...core.model.syntax import path_pattern
 from ...core.model.virtual_node import LineEnd
-from ...core.spec import PRE_START_LIMIT, PathType, Probe
+from ...core.spec import PRE_START_LIMIT, GroupBy, PathType, Probe
 from ..report import Report
 from ..schema.devices.entry import ContainerPath, Entry, Health
 from ..schema.devices.lifecycle_actions import Action
@@ -34,9 +34,7 @@ def check_entry(model: Entry, path: KeyPath, report: Report) -> None:
     if model.sysfs:
         kinds = {"class": model.sysfs.class_, "bus": model.sysfs.bus}
         report.exactly_one((*path, "sysfs"), kinds, "nothing says where in sysfs the devices are")
-    if model.usb and not any((model.usb.vendor, model.usb.product, model.usb.serial, model.usb.port, model.usb.class_)):
-        hint = "give at least one of vendor, product, serial, port and class"
-        report.error((*path, "usb"), "every USB device would match", hint)
+    _usbs(model, (*path, "usb"), report)
     if model.health:
         _health(model.health, model.virtual is not None, (*path, "health"), report)
     _container(model, path, report)
@@ -50,10 +48,12 @@ def check_entry(model: Entry, path: KeyPath, report: Report) -> None:
 
 
 def _keys_of_sources(model: Entry, path: KeyPath, report: Report) -> None:
-    if model.glob is None:
-        for key, value in (("exclude", model.exclude), ("groupBy", model.group_by)):
-            if value:
-                report.key_error((*path, key), f"{key} is for glob only")
+    if model.glob is None and model.exclude:
+        report.key_error((*path, "exclude"), "exclude is for glob only")
+    if model.group_by and not (model.glob or model.usb):
+        report.key_error((*path, "groupBy"), "groupBy is for glob and usb only")
+    if model.group_by is GroupBy.NAME and model.usb:
+        report.error((*path, "groupBy"), "groupBy name is for glob only", "expected position or all")
     if model.virtual and model.shared:
         hint = "to offer a virtual device several times, use sharing"
         report.key_error((*path, "shared"), "shared is for glob, sysfs and usb only", hint)
@@ -74,8 +74,14 @@ def _globs(model: Entry, path: KeyPath, report: Report) -> None:
         if item.read_only is not None and item.type is PathType.DEVICE:
             report.key_error((*here, "readOnly"), "readOnly is for type mount only", "use permissions for a device")
         _dangerous(item.path, model, (*here, "path"), report)
-    if model.glob and all(item.optional for item in model.glob):
-        report.error((*path, "glob"), "every path is optional; at least one must be required")
+
+
+def _usbs(model: Entry, path: KeyPath, report: Report) -> None:
+    several = len(model.usb or ()) > 1
+    for number, stick in enumerate(model.usb or ()):
+        if not any((stick.vendor, stick.product, stick.serial, stick.port, stick.class_)):
+            hint = "give at least one of vendor, product, serial, port and class"
+            report.error((*path, number) if several else path, "every USB device would match", hint)
 
 
 def _parts(path: str) -> list[str]:
@@ -111,13 +117,7 @@ def _health(model: Health, virtual: bool, path: KeyPath, report: Report) -> None
 def _container(model: Entry, path: KeyPath, report: Report) -> None:
     container = (*path, "container")
     taken: dict[str, KeyPath] = {}
-    members: list[tuple[KeyPath, str]] = []
-    for number, glob in enumerate(model.glob or ()):
-        if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
-            key = "containerPath" if glob.container_path else "path"
-            members.append(((*path, "glob", number, key), glob.container_path or glob.path))
-    if model.virtual and model.virtual.node and model.virtual.node.container_path:
-        members.append(((*path, "virtual", "node", "containerPath"), model.virtual.node.container_path))
+    members = list(_own_places(model, path))
     lists: tuple[tuple[str, Sequence[ContainerPath]], ...] = (
         ("deviceNodes", model.container.device_nodes),
         ("mounts", model.container.mounts),
@@ -135,6 +135,20 @@ def _container(model: Entry, path: KeyPath, report: Report) -> None:
             message = f"{shown} is already taken in the container, at {report.document.value_place(taken[shown])}"
             report.error(at, message, "give each a path of its own")
         taken.setdefault(shown, at)
+
+
+def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """The paths in the container that the entry's own nodes take, where they are known."""
+    for number, glob in enumerate(model.glob or ()):
+        if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
+            key = "containerPath" if glob.container_path else "path"
+            yield (*path, "glob", number, key), glob.container_path or glob.path
+    sticks = model.usb or ()
+    for number, stick in enumerate(sticks if len(sticks) > 1 else ()):
+        if stick.container_path and not stick.container_path.endswith("/"):
+            yield (*path, "usb", number, "containerPath"), stick.container_path
+    if model.virtual and model.virtual.node and model.virtual.node.container_path:
+        yield (*path, "virtual", "node", "containerPath"), model.virtual.node.container_path
 
 
 def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Report) -> None:

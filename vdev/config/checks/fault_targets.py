@@ -1,5 +1,6 @@
 """Fault rules and what they name: unknown devices, rules that can never fire, rules that contradict each other."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -20,6 +21,7 @@ from ..compile.whole_spec import partition_names
 from ..report import Report
 
 _NVIDIA_IDS = ("GPU-", "MIG-")
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 Placed = Sequence[tuple[KeyPath, FaultRuleSpec]]
 
@@ -55,6 +57,7 @@ def check_rules(rules: Placed, spec: Spec, report: Report) -> None:
 
 def _declared(spec: Spec, rules: Sequence[FaultRuleSpec]) -> Declared:
     resources = {entry.resource for entry in spec.entries} | partition_names(spec.entries, spec.flags)
+    resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.template}
     resources |= {pattern.name for pattern in (*spec.gpu_patterns, *spec.mig_patterns)}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
@@ -90,7 +93,7 @@ def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Re
     known = frozenset[str]()
     known |= declared.resources if rule.of_resources else known
     known |= declared.drivers if rule.of_drivers else known
-    if not any(map(rule.concerns, known)):
+    if not any(rule.concerns(each) or ("*" in each and fnmatchcase(rule.resource, each)) for each in known):
         kind = "resource" if rule.of_resources else "driver"
         _unknown(kind, rule.resource, known, (*path, "resource"), report)
 

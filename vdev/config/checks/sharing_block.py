@@ -82,7 +82,15 @@ def _renames(
     for path, item in items:
         target = item.rename or (f"{item.name}.shared" if block.rename_by_default else item.name)
         at = (*path, "rename") if item.rename else (*path, "name")
-        if not item.rename and target != item.name and (problem := names.resource_name_problem(target)):
+        templated = "{" in item.name
+        if templated and item.name not in declared:
+            hint = "write it as the entry does, or name one of the resources that it makes"
+            report.error((*path, "name"), f"no entry has the resource {item.name}", hint)
+        if templated and item.rename:
+            hint = "set renameByDefault, or give the entry another name"
+            report.key_error((*path, "rename"), f"rename would give one name to every resource of {item.name}", hint)
+        made = target != item.name and not item.rename and not templated
+        if made and (problem := names.resource_name_problem(target)):
             report.error(at, f"renameByDefault makes it {problem}", "give it a rename")
         if target != item.name and target in declared:
             report.error(
@@ -99,8 +107,8 @@ def _mps(validated: Validated, models: Entries, report: Report) -> None:
     assert mps is not None
     if flags.mig_strategy is MigStrategy.MIXED:
         report.key_error(("sharing", "mps"), "MPS does not work with migStrategy mixed", "use timeSlicing")
-    if not flags.mps_root:
-        hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, such as /run/nvidia/mps"
+    if not flags.mps_root and "mps_root" in flags.model_fields_set:
+        hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, or leave it out"
         report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
     for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
         if item.replicas > MPS_CLIENTS:

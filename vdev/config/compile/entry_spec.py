@@ -20,6 +20,8 @@ from .telemetry_spec import entry_telemetry, smi_tool
 from .templated import actions, container, health, labels, parser, virtual_node
 from .virtual_block import Resolved, cannot_be_cut, partitions, virtual
 
+_BY_POSITION = spec.GroupBy.POSITION
+
 
 def entry_spec(
     model: Entry, path: KeyPath, presets: PresetTexts, layouts: LayoutFiles, report: Report, *, measured: bool = False
@@ -47,6 +49,7 @@ def entry_spec(
     return EntrySpec(
         name=model.name,
         resource=model.resource,
+        template=parse(model.resource, (*path, "resource")) if "{" in model.resource else None,
         source=source,
         where=report.where(path),
         on_nodes=tuple(model.on_nodes),
@@ -84,7 +87,9 @@ def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: Report)
         return Resolved(_glob(model))
     if model.sysfs:
         return Resolved(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
-    return Resolved(_usb(model.usb or sources.Usb()))
+    sticks = tuple(map(_usb, model.usb or [sources.Usb()]))
+    grouped = len(sticks) > 1 or model.group_by is spec.GroupBy.ALL
+    return Resolved(spec.UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0])
 
 
 def _choice(
@@ -110,14 +115,14 @@ def _glob(model: Entry) -> spec.GlobSource:
                 permissions=item.permissions or "rw",
                 type=item.type,
                 read_only=bool(item.read_only),
-                optional=item.optional,
+                optional=item.optional and len(model.glob or ()) > 1,
                 limit=item.limit,
                 kinds=tuple(dict.fromkeys(item.kinds)),
             )
             for item in model.glob or ()
         ),
         exclude=tuple(model.exclude),
-        group_by=model.group_by or spec.GroupBy.POSITION,
+        group_by=model.group_by or _BY_POSITION,
         allow_dangerous=model.allow_dangerous,
     )
 
@@ -147,6 +152,7 @@ def _usb(model: sources.Usb) -> spec.UsbSource:
         children=tuple(model.children),
         container_path=model.container_path,
         permissions=model.permissions,
+        optional=model.optional,
     )
 
 

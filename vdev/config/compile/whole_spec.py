@@ -21,16 +21,20 @@ from ..schema import config_file
 from ..schema.node_section import NFD
 from ..validation import Validated
 
+CHART_MPS_ROOT = "/run/nvidia/mps"
+"""Where NVIDIA's Helm chart lets the MPS daemon be; the plugin alone has no default."""
 
-def flags(model: config_file.Flags) -> Flags:
+
+def flags(file: config_file.ConfigFile) -> Flags:
     """The flags; device nodes are looked for below the driver's root where no root of their own is given."""
-    plugin = model.plugin
+    model, plugin = file.flags, file.flags.plugin
+    mps_root = CHART_MPS_ROOT if file.sharing.mps and "mps_root" not in model.model_fields_set else model.mps_root
     return Flags(
         mig_strategy=model.mig_strategy,
         fail_on_init_error=model.fail_on_init_error,
         driver_root=model.nvidia_driver_root,
         dev_root=model.nvidia_dev_root or model.nvidia_driver_root,
-        mps_root=model.mps_root,
+        mps_root=mps_root,
         pass_device_specs=plugin.pass_device_specs,
         device_list_strategies=tuple(dict.fromkeys(plugin.device_list_strategy)),
         device_id_strategy=plugin.device_id_strategy,

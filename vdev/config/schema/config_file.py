@@ -15,6 +15,7 @@ from .scalars import (
     AbsolutePath,
     Flag,
     ResourceName,
+    ResourceTemplate,
     Shorthand,
     Text,
     Whole,
@@ -71,7 +72,7 @@ class Flags(Section):
     fail_on_init_error: Flag = _DEFAULTS.fail_on_init_error
     """Whether an error in the configuration stops the start, rather than the entry alone that has it."""
     mps_root: Text = _DEFAULTS.mps_root
-    """Directory of the MPS daemon on the host; needed for sharing.mps."""
+    """Directory of the MPS daemon on the host. Default with sharing.mps: /run/nvidia/mps, as NVIDIA's Helm chart."""
     nvidia_driver_root: AbsolutePath = _DEFAULTS.driver_root
     """Prefix of the host paths of device nodes and mounts."""
     nvidia_dev_root: Text = ""
@@ -103,15 +104,15 @@ _HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
 class SharedItem(Section):
     """A resource whose devices are offered several times."""
 
-    name: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})]
-    """The resource; without a domain it is one of nvidia.com."""
+    name: Annotated[ResourceTemplate, BeforeValidator(prefixed), WithJsonSchema({"type": "string", "minLength": 1})]
+    """The resource; without a domain it is one of nvidia.com. A name with placeholders is written as in the entry."""
     replicas: Annotated[Whole, between(2, MAX_COUNT)]
     """How many times each device is offered."""
     rename: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})] | None = None
     """The resource name of the replicas. Default: name, or name with .shared under renameByDefault."""
     devices: References = None
-    """Which devices are shared: all, a count, or a list of indices (3), partition indices ("0:1") and ids.
-    Default: all."""
+    """Which devices are shared: all, a count, or a list of indices (3), partition indices ("0:1"), ids and names of
+    entries. Default: all."""
 
 
 class TimeSlicing(Section):

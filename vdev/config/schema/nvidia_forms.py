@@ -26,7 +26,7 @@ def prefixed(name: object) -> object:
 
 _REFERENCE = re.compile(r"[0-9]+(:[0-9]+)?|[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
 _LONGEST = 63  # characters of a device id
-_EXPECTED = "expected all, a count of devices, or a list of indices (3), partition indices ('0:1') and device ids"
+_EXPECTED = "expected all, a count of devices, or a list of indices (3), partition indices ('0:1'), ids and entries"
 
 
 def _references(value: object) -> int | tuple[str, ...] | None:

@@ -168,6 +168,26 @@ _RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 ResourceName = Annotated[Text, without_problem(names.resource_name_problem, pattern=_RESOURCE)]
 """An extended resource as Kubernetes takes it: `<domain>/<name>`."""
 
+
+def _templated_problem(value: str) -> str | tuple[str, str]:
+    """As `resource_name_problem`, for a name whose part after '/' may hold placeholders."""
+    if "{" not in value and "}" not in value:
+        return names.resource_name_problem(value)
+    domain, slash, _ = value.partition("/")
+    try:
+        parsed = template.parse(value)
+    except template.TemplateError as error:
+        return str(error)
+    if not slash or "{" in domain:
+        return f"{value!r} must begin with a domain without placeholders, such as example.com/{{index}}"
+    if unfit := [each for each in parsed.names if each in ("resource", "profile", "memory.mib", "memory.bytes")]:
+        return f"{{{unfit[0]}}} cannot be part of a resource's name", "expected {index}, {id}, {name} or {attributes.X}"
+    return names.resource_name_problem(parsed.render(dict.fromkeys(parsed.names, "x")))
+
+
+ResourceTemplate = Annotated[Text, without_problem(_templated_problem, pattern="^[a-z0-9.-]+/.+$")]
+"""An extended resource, or one per device: the part after '/' may hold placeholders."""
+
 EnvName = Annotated[Text, without_problem(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 
@@ -336,6 +356,14 @@ class Shorthand:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         short = {key: list(value) if isinstance(value, tuple) else value for key, value in self.json}
         return {"anyOf": [short, handler(schema)]}
+
+
+class ItemInJson:
+    """Tells editors that an item may stand for a list of one."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        listed = handler(schema)
+        return {"anyOf": [listed["items"], listed]}
 
 
 def one_or_many(json: tuple[tuple[str, Any], ...]) -> Shorthand:

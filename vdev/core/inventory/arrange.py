@@ -13,9 +13,9 @@ from ..model.device import RawDevice, Slot
 from ..model.problem import Problem, error, warning
 from ..model.syntax import names
 from ..spec import EntrySpec, Spec
-from . import claimable, list_size, naming, node_owners, refusal, sharing
+from . import claimable, list_size, naming, node_owners, refusal, resource_names, sharing
 from .resources import Inventory, Resource
-from .sharing import Sharing
+from .sharing import Known, Sharing
 
 
 def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None) -> Inventory:
@@ -27,11 +27,14 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
     memory.begin()
     claimed = node_owners.settle(spec.on_node(node), found, memory)
     judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
-    advertised = naming.advertise(spec, node, judged.devices, memory)
+    named = resource_names.by_name(spec.on_node(node), judged.devices, memory)
+    advertised = naming.advertise(spec, named.parts, memory)
     offered = claimable.offer(spec, node, judged.devices, memory)
     elsewhere = _only_claimed(spec, node)
-    shared = sharing.share(advertised.devices, spec.sharing, memory, elsewhere)
-    problems = [*claimed.problems, *judged.problems, *advertised.problems, *shared.problems, *offered.problems]
+    known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere | _templates(spec, node))
+    shared = sharing.share(advertised.devices, spec.sharing, memory, known)
+    problems = [*claimed.problems, *judged.problems, *named.problems]
+    problems += [*advertised.problems, *shared.problems, *offered.problems]
     entries = {entry.name: entry for entry in spec.on_node(node) if entry.listed}
     groups = {
         name: tuple(
@@ -43,7 +46,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
         groups = _with_fine_ids(groups, problems, entries)
     resources: dict[str, Resource] = {}
     for name, parts in groups.items():
-        own = _entries_of(name, parts, entries)
+        own = _entries_of(name, parts, entries, named.of_device)
         replicas = shared.sharing.get(name)
         rules = spec.sharing if replicas else None
         make = partial(_resource, spec, name, parts, own, replicas)
@@ -61,6 +64,11 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
                 problems.append(_nearly_too_large(resource, at_worst, where))
     left_out = claimed.left_out | judged.refused
     return Inventory(resources, tuple(problems), advertised.reasons, left_out, offered.resources)
+
+
+def _templates(spec: Spec, node: str) -> frozenset[str]:
+    """The names with placeholders, as they are written."""
+    return frozenset(entry.resource for entry in spec.on_node(node) if entry.template)
 
 
 def _only_claimed(spec: Spec, node: str) -> frozenset[str]:
@@ -89,8 +97,9 @@ class _SlotGroup:
         return max(map(len, self.by_id), default=0)
 
     @cached_property
-    def entries(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(slot.device.raw.entry for slot in self.slots))
+    def entries(self) -> Mapping[str, str]:
+        """The names of the entries whose devices these are, with the last device of each."""
+        return {slot.device.raw.entry: slot.device.raw.id for slot in self.slots}
 
     @cached_property
     def healthy(self) -> int:
@@ -109,9 +118,16 @@ def _slot_group(slots: tuple[Slot, ...], _last: object) -> _SlotGroup:
     return _SlotGroup(slots)
 
 
-def _entries_of(name: str, groups: Iterable[_SlotGroup], entries: Mapping[str, EntrySpec]) -> Mapping[str, EntrySpec]:
+def _entries_of(
+    name: str,
+    groups: Iterable[_SlotGroup],
+    entries: Mapping[str, EntrySpec],
+    of_device: Mapping[str, EntrySpec],
+) -> Mapping[str, EntrySpec]:
     """Those whose devices the resource has; without any device, those that would give it some."""
-    used = {entry: entries[entry] for group in groups for entry in group.entries}
+    used = {
+        entry: of_device.get(device) or entries[entry] for group in groups for entry, device in group.entries.items()
+    }
     return used or {key: entry for key, entry in entries.items() if entry.resource == name}
 
 

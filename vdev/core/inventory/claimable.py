@@ -103,7 +103,8 @@ def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Se
         if rules and entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC:
             problems.append(_not_shared(entry, name, rules[0]))
         elif rules:
-            chosen = sharing.chosen(problems, name, members, rules)
+            entries = frozenset(each.name for each in spec.entries)
+            chosen = sharing.chosen(problems, name, members, rules, entries)
             found |= {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
     return found
 

@@ -20,6 +20,7 @@ from ..model.problem import Problem, error, warning
 from ..model.syntax.names import domain_and_name
 from ..partitions.placement import LayoutError, Placement, place, resource_suffix
 from ..spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
+from .resource_names import Part
 
 _NAMESPACE = uuid.UUID(
     "5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10"
@@ -39,29 +40,26 @@ class Advertised:
     problems: list[Problem] = field(default_factory=list)
 
 
-def advertise(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Advertised:
+def advertise(spec: Spec, parts: Iterable[Part], memory: Memory) -> Advertised:
     """All devices of the node under their resource names, before sharing.
 
-    `found` maps an entry's name to its raw devices. A resource whose devices break the strategy's rules is left out,
-    with an error; the others are not touched by that.
+    A resource whose devices break the strategy's rules is left out, with an error; the others are not touched by that.
     """
     result = Advertised()
-    by_resource: dict[str, list[EntrySpec]] = {}
-    for entry in spec.on_node(node):
-        if entry.listed:
-            by_resource.setdefault(entry.resource, []).append(entry)
-    for entries in by_resource.values():
-        _one_resource(result, spec, entries, found, memory)
+    by_resource: dict[str, list[Part]] = {}
+    for part in parts:
+        if part.entry.listed:
+            by_resource.setdefault(part.entry.resource, []).append(part)
+    for own in by_resource.values():
+        _one_resource(result, spec, own, memory)
     _unused_patterns(result, spec)
     _mixed_names(result, spec)
     return result
 
 
-def _one_resource(
-    result: Advertised, spec: Spec, entries: list[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory
-) -> None:
-    resource, where = entries[0].resource, entries[0].where
-    cuts = list(_cuts(spec, entries, found, memory))
+def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part], memory: Memory) -> None:
+    resource, where = own[0].entry.resource, own[0].entry.where
+    cuts = list(_cuts(spec, own, memory))
     result.problems += (problem for cut in cuts for problem in cut.problems)
     match spec.flags.mig_strategy:
         case MigStrategy.SINGLE:
@@ -78,7 +76,9 @@ def _one_resource(
         case MigStrategy.NONE:
             pass
     by = (spec.flags, spec.gpu_patterns, spec.mig_patterns)
-    named = [memory.recall("entry named", cut.entry.name, (*by, cut), partial(_named, spec, cut)) for cut in cuts]
+    named = [
+        memory.recall("entry named", (cut.entry.name, resource), (*by, cut), partial(_named, spec, cut)) for cut in cuts
+    ]
     for each in named:
         result.problems += (problem for problem in each.problems if problem not in result.problems)
     for name, devices in chain(
@@ -87,7 +87,7 @@ def _one_resource(
     ):
         result.devices.setdefault(name, []).append(devices)
     result.reasons.maps += (each.reasons for each in named if each.reasons)
-    if not any(found.get(entry.name) for entry in entries):
+    if not any(part.raws for part in own):
         result.devices.setdefault(
             resource, []
         )  # nothing there now; it is advertised with 0 so that a hot-plug can show
@@ -105,14 +105,12 @@ class _Cut:
     indices: int  # how many are taken, with those of devices that are away
 
 
-def _cuts(
-    spec: Spec, entries: Iterable[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory
-) -> Iterator[_Cut]:
+def _cuts(spec: Spec, own: Iterable[Part], memory: Memory) -> Iterator[_Cut]:
     offset = 0  # of the entry's first ordinal
-    for entry in entries:
-        raws = found.get(entry.name, ())
+    for part in own:
+        entry, raws = part.entry, part.raws
         make = partial(_cut, spec, entry, raws, offset)
-        cut = memory.recall("entry cut", (entry.name, offset), (spec.flags, entry, raws), make)
+        cut = memory.recall("entry cut", (entry.name, entry.resource, offset), (spec.flags, entry, raws), make)
         offset += cut.indices
         yield cut
 

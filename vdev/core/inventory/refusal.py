@@ -19,7 +19,7 @@ from ..model.facts import facts
 from ..model.problem import Problem, warning
 from ..model.syntax import template
 from ..model.syntax.template import Template
-from ..spec import EntrySpec, SysfsSource, UsbSource, VirtualSource
+from ..spec import EntrySpec, SysfsSource, UsbGroup, UsbSource, VirtualSource
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # neither a variable nor a message to the kubelet can hold these
@@ -137,6 +137,9 @@ def _inside(entry: EntrySpec) -> Iterator[_Place]:
     match entry.source:
         case SysfsSource(container_path=path) | UsbSource(container_path=path):
             yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
+        case UsbGroup(sticks=sticks):
+            for stick in sticks:
+                yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
         case VirtualSource(node=node) if node is not None:
             yield _Place("node.containerPath", _Use.PATH, node.container_path)
 
@@ -147,7 +150,7 @@ def _inside(entry: EntrySpec) -> Iterator[_Place]:
 def _why(entry: EntrySpec, places: Sequence[_Place], raw: RawDevice) -> str:
     """Why the device must not be handed out, or the empty string."""
     base = {"attributes.base": posixpath.basename(raw.paths[0]) if raw.paths else ""}
-    values = {**base, **facts(raw, entry.resource)} if places else {}
+    values = {**base, **facts(raw, entry.resource_of(raw))} if places else {}
     for place in places:
         for name in place.template.names:
             value = values.get(name, "")
@@ -188,12 +191,14 @@ def _value_problem(entry: EntrySpec, place: _Place, name: str, value: str) -> st
 
 def _is_list(entry: EntrySpec, attribute: str) -> bool:
     """Whether discovery joined the names of several children in it."""
+    if isinstance(entry.source, UsbGroup):
+        return any(attribute in stick.children for stick in entry.source.sticks)
     return isinstance(entry.source, (SysfsSource, UsbSource)) and attribute in entry.source.children
 
 
 def _is_chosen(entry: EntrySpec, name: str) -> bool:
     """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
-    return isinstance(entry.source, (SysfsSource, UsbSource)) and name != "path"
+    return isinstance(entry.source, (SysfsSource, UsbSource, UsbGroup)) and name != "path"
 
 
 def _known(entry: EntrySpec, text: Template, values: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ name.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -46,26 +46,41 @@ class _Replicas:
     problems: tuple[Problem, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the names in a sharing block may refer to beside the resources that are there.
+
+    `entries` are all of the configuration; `written` maps a resource to what the configuration wrote for it, where that
+    has placeholders; the resources `elsewhere` are none of this node's, and no mistake either.
+    """
+
+    entries: frozenset[str] = frozenset()
+    written: Mapping[str, Collection[str]] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+
+
+NOTHING_ELSE = Known()
+
+
 def share(
     devices: Mapping[str, Sequence[Sequence[Device]]],
     spec: SharingSpec | None,
     memory: Memory,
-    elsewhere: frozenset[str] = frozenset(),
+    known: Known = NOTHING_ELSE,
 ) -> Shared:
     """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects.
 
-    `devices` are by resource name, in portions of one entry each. The resources `elsewhere` have devices that only
-    claims get.
+    `devices` are by resource name, in portions of one entry each.
     """
     result = Shared()
     rules = spec.resources if spec else ()
     problems: list[Problem] = []
     for each in rules:
-        if each.name not in devices and each.name not in elsewhere:
+        if each.name not in devices and each.name not in known.elsewhere:
             text = f"sharing names {each.name!r}, which this node does not have"
             problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
     for resource, portions in devices.items():
-        own = tuple(rule for rule in rules if rule.name == resource)
+        own = tuple(rule for rule in rules if rule.name in (resource, *known.written.get(resource, ())))
         if not any(portions):
             result.slots.setdefault(resource, [])
         if not own:
@@ -74,9 +89,10 @@ def share(
                 slots = memory.recall("slots", key, (portion,), partial(_plain, portion))
                 result.slots.setdefault(resource, []).append(slots)
             continue
-        collides = frozenset(_target(spec, rule) for rule in own) & devices.keys() - {resource}
-        make = partial(_replicas, list(chain.from_iterable(portions)), spec, own, collides)
-        shared = memory.recall("replicas", (resource, collides), (spec, *portions), make)
+        collides = frozenset(_target(spec, rule, resource) for rule in own) & devices.keys() - {resource}
+        members = list(chain.from_iterable(portions))
+        make = partial(_replicas, resource, members, spec, own, collides, known.entries)
+        shared = memory.recall("replicas", (resource, collides, known.entries), (spec, *portions), make)
         for name, slots in shared.slots.items():
             result.slots.setdefault(name, []).append(slots)
         for name, numbers in shared.sharing.items():
@@ -91,19 +107,20 @@ def _plain(devices: Sequence[Device], last: Slots | None) -> Slots:
     return tuple(same.get(id(device)) or Slot(device.id, device, None, device.health) for device in devices)
 
 
-def _replicas(
+def _replicas(  # noqa: PLR0917 - made as a partial
+    resource: str,
     members: Sequence[Device],
     spec: SharingSpec | None,
     rules: Sequence[SharedResource],
     collides: frozenset[str],
+    entries: frozenset[str],
     last: _Replicas | None,
 ) -> _Replicas:
-    resource = rules[0].name
     same = {(id(slot.device), slot.replica): slot for slots in (last.slots.values() if last else ()) for slot in slots}
     slots: dict[str, list[Slot]] = {}
     sharing: dict[str, dict[str, int]] = {}
     problems: list[Problem] = []
-    shared = chosen(problems, resource, members, rules)
+    shared = chosen(problems, resource, members, rules, entries)
 
     def slot(device: Device, replica: int | None) -> Slot:
         name = device.id if replica is None else replica_id(device.id, replica)
@@ -118,7 +135,7 @@ def _replicas(
         if rule.replicas > most:
             problems.append(_too_many_clients(resource, device, rule, most))
             continue
-        target = _target(spec, rule)
+        target = _target(spec, rule, resource)
         if target in collides:
             problems.append(
                 error(rule.where, f"renaming {resource!r} to {target!r} collides with a resource of that name")
@@ -129,19 +146,26 @@ def _replicas(
     return _Replicas({name: tuple(each) for name, each in slots.items()}, sharing, tuple(dict.fromkeys(problems)))
 
 
-def _target(spec: SharingSpec | None, rule: SharedResource) -> str:
+def _target(spec: SharingSpec | None, rule: SharedResource, resource: str) -> str:
     if rule.rename:
         return rule.rename
-    return f"{rule.name}.shared" if spec and spec.rename_by_default else rule.name
+    return f"{resource}.shared" if spec and spec.rename_by_default else resource
 
 
 def chosen(
-    problems: list[Problem], resource: str, members: Sequence[Device], rules: Sequence[SharedResource]
+    problems: list[Problem],
+    resource: str,
+    members: Sequence[Device],
+    rules: Sequence[SharedResource],
+    entries: frozenset[str] = NOTHING_ELSE.entries,
 ) -> dict[str, SharedResource]:
-    """The rule that shares each device; a device that two rules claim is an error and stays with the first."""
+    """The rule that shares each device; a device that two rules claim is an error and stays with the first.
+
+    Rules may name `entries`, which need not have a device here.
+    """
     rule_of: dict[str, SharedResource] = {}
     for rule in rules:
-        for device in _selected(problems, members, rule):
+        for device in _selected(problems, members, rule, entries):
             if device.id in rule_of:
                 problems.append(
                     error(
@@ -154,7 +178,9 @@ def chosen(
     return rule_of
 
 
-def _selected(problems: list[Problem], members: Sequence[Device], rule: SharedResource) -> list[Device]:
+def _selected(
+    problems: list[Problem], members: Sequence[Device], rule: SharedResource, entries: frozenset[str]
+) -> list[Device]:
     ordered = sorted(members, key=lambda device: device.sort_key)
     match rule.devices:
         case None:
@@ -169,7 +195,11 @@ def _selected(problems: list[Problem], members: Sequence[Device], rule: SharedRe
                 )
             return ordered[:count]
         case references:
-            return _referenced(problems, ordered, rule, references)
+            named = {each for each in references if each in entries}
+            whole = [device for device in ordered if device.raw.entry in named]
+            others = tuple(each for each in references if each not in named)
+            picked = {device.id: device for device in (*whole, *_referenced(problems, ordered, rule, others))}
+            return list(picked.values())
 
 
 def _referenced(

@@ -12,10 +12,11 @@ from .place import KeyPath, Place
 
 
 class Severity(StrEnum):
-    """How bad it is: an error stops what it concerns, a warning stops nothing."""
+    """How bad it is: an error stops what it concerns, a warning stops nothing, and with a notice nothing is wrong."""
 
     ERROR = "error"
     WARNING = "warning"
+    NOTICE = "notice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Problem:
 
     def __str__(self) -> str:
         """`where: message; hint`, with the severity named when it is not an error."""
-        kind = "" if self.is_error else "warning: "
+        kind = "" if self.is_error else f"{self.severity}: "
         where = f"{self.where}: " if self.where else ""
         return f"{where}{kind}{self.message}" + (f"; {self.hint}" if self.hint else "")
 

@@ -19,6 +19,7 @@ from .sources import (
     PathType,
     Source,
     SysfsSource,
+    UsbGroup,
     UsbSource,
     VirtualSource,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "Spec",
     "SysfsSource",
     "TrueWhen",
+    "UsbGroup",
     "UsbSource",
     "VirtualSource",
 ]

@@ -1,11 +1,13 @@
 """An item of `devices`."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from ..model.device import IdStyle
+from ..model.device import IdStyle, RawDevice
 from ..model.dra import DraSpec
+from ..model.facts import facts
 from ..model.syntax.template import Template
 from ..model.telemetry import EntryTelemetry, SmiTool
 from ..partitions.choice import PartitionChoice
@@ -15,14 +17,17 @@ from .health_and_actions import ActionSpec, HealthSpec, OnFailure
 from .node_outputs import ConditionSpec
 from .sources import Source, VirtualSource
 
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # of a resource; smarter-device-manager's rule
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySpec:
     """One item of `devices`."""
 
     name: str
-    resource: str
+    resource: str  # with a template: as it is written
     source: Source
+    template: Template | None = None  # of the resource's name, where each device has its own
     where: str = field(default="", compare=False)  # a moved line is no change
     on_nodes: tuple[str, ...] = ()
     container: ContainerSpec = NOTHING_MORE
@@ -56,6 +61,17 @@ class EntrySpec:
     def is_nvidia(self) -> bool:
         """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
         return isinstance(self.source, VirtualSource) and self.source.id_style is IdStyle.NVIDIA
+
+    def resource_of(self, raw: RawDevice) -> str:
+        """The resource of one of its devices. What no name may hold is written '_'."""
+        if self.template is None:
+            return self.resource
+        values = facts(raw, self.resource).items()
+        return self.template.render({key: _NOT_IN_NAME.sub("_", value) for key, value in values})
+
+    def under(self, name: str) -> "EntrySpec":
+        """The entry with a resource of that name, for some of its devices."""
+        return replace(self, resource=name, template=None)
 
     @property
     def without_node(self) -> "EntrySpec":

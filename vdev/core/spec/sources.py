@@ -70,10 +70,11 @@ class GlobPath:
 
 
 class GroupBy(StrEnum):
-    """How the matches of several patterns form devices: the i-th with the i-th, or by the text that `*` captured."""
+    """Which matches form a device: the i-th of each, those in which `*` captured the same text, or all of them."""
 
     POSITION = "position"
     NAME = "name"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ class SysfsSource:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsbSource:
     """USB devices by identity. Ids are four lower-case hexadecimal digits; `serial` and `port` are globs; "" matches
-    all.
+    all. `optional` is for a member of a `UsbGroup`.
     """
 
     vendor: str = ""
@@ -142,6 +143,15 @@ class UsbSource:
     children: tuple[str, ...] = ()
     container_path: str = ""
     permissions: str = "rw"
+    optional: bool = False
 
 
-Source = VirtualSource | GlobSource | SysfsSource | UsbSource
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsbGroup:
+    """Devices that are several USB devices each: one of each stick, or with ALL whatever matches one of them."""
+
+    sticks: tuple[UsbSource, ...]
+    group_by: GroupBy = GroupBy.POSITION
+
+
+Source = VirtualSource | GlobSource | SysfsSource | UsbSource | UsbGroup

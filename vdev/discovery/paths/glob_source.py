@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from ...core.model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice
 from ...core.model.facts import facts
@@ -26,13 +27,20 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
     problems = Problems(entry)
     scan = _Scan(source, host, problems)
     matches = [scan.matches(item) for item in source.paths]
-    form = grouping.by_name if source.group_by is GroupBy.NAME else grouping.by_position
-    groups = form(source.paths, matches)
-    builder = _Builder(entry, source, host)
+    items, groups = _groups(source, matches)
+    by_key = source.group_by is GroupBy.ALL or all(each.optional for each in items)
+    builder = _Builder(entry, items, host, by_key=by_key)
     devices = tuple(builder.devices(groups, numbering))
-    used = {(place, match.path) for each in groups for place, match in enumerate(each.members) if match is not None}
-    for place, (item, found) in enumerate(zip(source.paths, matches, strict=True)):
-        alone = [match.path for match in found if (place, match.path) not in used]
+    if all(each.optional for each in source.paths) and not any(matches):
+        problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
+    used = {
+        (item.path, match.path)
+        for each in groups
+        for item, match in zip(items, each.members, strict=True)
+        if match is not None
+    }
+    for item, found in zip(source.paths, matches, strict=True):
+        alone = [match.path for match in found if (item.path, match.path) not in used]
         if alone:
             problems.warn(
                 f"{len(alone)} of {len(found)} matches of {item.path}",
@@ -50,6 +58,21 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
             if directory not in scan.watched and directory not in builder.watched
         },
     )
+
+
+def _groups(
+    source: GlobSource, matches: Sequence[Sequence[Match]]
+) -> tuple[tuple[GlobPath, ...], Sequence[MatchGroup]]:
+    """What belongs together, and the pattern of each member."""
+    match source.group_by:
+        case GroupBy.POSITION:
+            return source.paths, grouping.by_position(source.paths, matches)
+        case GroupBy.NAME:
+            return source.paths, grouping.by_name(source.paths, matches)
+        case GroupBy.ALL:
+            return grouping.together(source.paths, matches)
+        case _:
+            assert_never(source.group_by)
 
 
 class _Scan:
@@ -152,12 +175,13 @@ def _kind_hint(kind: NodeKind) -> str:
 
 
 class _Builder:
-    """Makes devices of groups."""
+    """Makes devices of groups, which are named after their first required member, or with `by_key` after their key."""
 
-    def __init__(self, entry: EntrySpec, source: GlobSource, host: HostRoot) -> None:
+    def __init__(self, entry: EntrySpec, items: Sequence[GlobPath], host: HostRoot, *, by_key: bool) -> None:
         self.watched: set[str] = set()
         self._entry = entry
-        self._items = source.paths
+        self._items = items
+        self._by_key = by_key
         self._host = host
         self._numa = Numa(host)
 
@@ -173,8 +197,8 @@ class _Builder:
         uses: dict[str, int] = {}
         taken: set[str] = set()
         for each in groups:
-            first = each.identity(self._items)
-            if first is None and any(not item.optional for item in self._items):
+            first = None if self._by_key else each.identity(self._items)
+            if first is None and not self._by_key:
                 continue
             identity = "-".join(each.key) if first is None else _identity(*first)
             use = uses[identity] = uses.get(identity, -1) + 1
@@ -202,7 +226,7 @@ class _Builder:
         lacking = ""
         for item, match in pairs:
             own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
-            values = facts(bare, self._entry.resource) | own | {"path": match.path}
+            values = facts(bare, self._entry.resource_of(bare)) | own | {"path": match.path}
             inside = container_path(item.container_path, match.path, values)
             if match.info.is_device:
                 keys.append((item, node_key(match.info)))
@@ -228,9 +252,11 @@ class _Builder:
     def _claims(self, keys: Sequence[tuple[GlobPath, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The nodes that a device is, and others that it has for itself: neither optional ones nor those with a limit.
 
-        It is what matched the first of these patterns.
+        It is what matched the first of these patterns. Where every pattern is optional, none of them counts as such.
         """
-        alone = [item for item in self._items if not item.optional and item.limit == 1]
+        there = [item for item, _ in keys]
+        needed = [item for item in self._items if not item.optional] or there
+        alone = [item for item in needed if item.limit == 1]
         owns = tuple(dict.fromkeys(key for item, key in keys if item in alone[:1]))
         return owns, tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
 
@@ -256,9 +282,13 @@ def _identity(item: GlobPath, match: Match) -> str:
 
 
 def _attributes(match: Match) -> dict[str, str]:
-    """Facts for templates: the name found, the name of the node behind a link, and what the wildcards stood for."""
+    """Facts for templates.
+
+    The name found, the name of the node behind a link, what the wildcards stood for, and the path below /dev.
+    """
     return {
         "base": posixpath.basename(match.path),
         "target": posixpath.basename(match.info.path),
         "match": "-".join(match.captures),
+        "below": match.path.removeprefix("/dev/").removeprefix("/"),
     }

@@ -3,7 +3,8 @@
 By position, the i-th matches form the i-th device. A match serves `limit` devices, so a pattern with m matches covers
 m x limit of them; there are as many devices as the longest required pattern has matches, if the others cover them. By
 name, what the wildcards stood for must be equal; a pattern with fewer wildcards joins every device whose name begins
-alike. Optional members never change how many devices there are.
+alike. Optional members never change how many devices there are; where every pattern is optional, there is a device
+while any of its members is there. All together, every match is part of one device.
 """
 
 from collections.abc import Sequence
@@ -79,3 +80,13 @@ def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> li
             members.append(member)
         groups.append(MatchGroup(key, tuple(members)))
     return groups
+
+
+def together(
+    items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]
+) -> tuple[tuple[GlobPath, ...], list[MatchGroup]]:
+    """One group of all matches, with the pattern of each; none while a required pattern has no match."""
+    if not any(matches) or any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
+        return tuple(items), []
+    pairs = [(item, match) for item, found in zip(items, matches, strict=True) for match in found]
+    return tuple(item for item, _ in pairs), [MatchGroup(("all",), tuple(match for _, match in pairs))]

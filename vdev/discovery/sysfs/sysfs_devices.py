@@ -65,7 +65,10 @@ class NodeFinder:
                 lacking = lacking or f"{path} is {'missing' if info is None else 'not a device node'}"
                 continue
             to = self.source.container_path
-            values = facts(bare, self.entry.resource) | {"path": path, "attributes.base": posixpath.basename(path)}
+            values = facts(bare, self.entry.resource_of(bare)) | {
+                "path": path,
+                "attributes.base": posixpath.basename(path),
+            }
             inside = container_path(to, path, values) if path == renamed or to.endswith("/") else path
             nodes_found.append(DeviceNode(info.path, inside, self.source.permissions))
             if path != _GROUP_OWNER:

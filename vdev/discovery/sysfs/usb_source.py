@@ -1,10 +1,12 @@
-"""USB devices by vendor, product, serial number, port and class; one device per match, never merged."""
+"""USB devices by vendor, product, serial number, port and class: one device per match, or of several together."""
 
 import posixpath
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from ...core.model.device import HEALTHY, RawDevice
 from ...core.model.syntax import names, path_pattern
-from ...core.spec import EntrySpec, UsbSource
+from ...core.spec import EntrySpec, GroupBy, UsbGroup, UsbSource
 from ...hostfs import HostRoot
 from ..device_nodes import Numa
 from ..found import Candidate, Check, Found, Problems
@@ -27,10 +29,14 @@ class _Usb:
     classes: tuple[str, ...]
 
 
+Members = Sequence[tuple[int, _Usb]]
+"""What a device is made of: USB devices, each with the place of its stick in the list."""
+
+
 def discover(entry: EntrySpec, source: UsbSource, host: HostRoot, *, numbering: Numbering) -> Found:
     """The USB devices that match, named after their serial number, or their port where that is not unique."""
     problems, tree = Problems(entry), SysTree(host)
-    present = [_read(tree, name, directory) for name, directory in tree.members(_LISTING) if ":" not in name]
+    present = _present(tree)
     candidates = [Candidate(posixpath.join(_LISTING, device.port), _checks(source, device)) for device in present]
     matched = [device for device, candidate in zip(present, candidates, strict=True) if candidate.matched]
     if not matched:
@@ -48,6 +54,102 @@ def discover(entry: EntrySpec, source: UsbSource, host: HostRoot, *, numbering: 
         candidates=tuple(candidates),
         watch=frozenset(finder.watched),
     )
+
+
+def discover_groups(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
+    """Devices of several USB devices, named after the first that they need, or else by their number."""
+    problems, tree = Problems(entry), SysTree(host)
+    present = _present(tree)
+    candidates = [_nearest(group, device) for device in present]
+    for stick in group.sticks:
+        if not stick.optional and not any(_meets(stick, device) for device in present):
+            problems.warn(f"usb {_wanted(stick)}", "matches no device on this node")
+    groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_dealt(group, present))
+    ids = [names.device_id(entry.name, identity) for identity in _identities(group, groups, numbering)]
+    finders = [NodeFinder(entry, stick, host, tree, Numa(host), {_LISTING}) for stick in group.sticks]
+
+    def device(device_id: str, index: int, members: Members) -> RawDevice:
+        parts = [
+            finders[place].device(device_id, index, each.directory, _attributes(tree, each), "usb")
+            for place, each in members
+        ]
+        return _joined(parts)
+
+    return Found(
+        devices=tuple(map(device, ids, numbering.assign(ids), groups)),
+        problems=problems.all(),
+        candidates=tuple(candidates),
+        watch=frozenset({_LISTING}.union(*(finder.watched for finder in finders))),
+    )
+
+
+def _dealt(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
+    """One device of each stick, again and again, while none that is required is lacking; each is used once."""
+    left = list(present)
+    while True:
+        members: list[tuple[int, _Usb]] = []
+        for place, stick in enumerate(group.sticks):
+            hit = next((each for each in left if _meets(stick, each)), None)
+            if hit is not None:
+                members.append((place, hit))
+                left.remove(hit)
+            elif not stick.optional:
+                return
+        if not members:
+            return
+        yield members
+
+
+def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
+    """Everything that matches a stick, as one device; none while one that is required is lacking."""
+    members: dict[str, tuple[int, _Usb]] = {}  # by port
+    for place, stick in enumerate(group.sticks):
+        hits = [each for each in present if _meets(stick, each)]
+        if not hits and not stick.optional:
+            return []
+        for each in hits:
+            members.setdefault(each.port, (place, each))
+    return [tuple(members.values())] if members else []
+
+
+def _identities(group: UsbGroup, groups: Sequence[Members], numbering: Numbering) -> Sequence[str]:
+    """What each device is named after. It stays while optional members come and go."""
+    naming = next((place for place, stick in enumerate(group.sticks) if not stick.optional), None)
+    if group.group_by is GroupBy.ALL:
+        return ["all" for _ in groups]
+    if naming is None:
+        return [str(number) for number, _ in enumerate(groups)]
+    named = [next(each for place, each in members if place == naming) for members in groups]
+    return numbering.tell_apart([(each.serial, each.port) for each in named])
+
+
+def _joined(parts: Sequence[RawDevice]) -> RawDevice:
+    """The parts as one device; it is all of them, and works when all of them do."""
+    owns = tuple(dict.fromkeys(key for part in parts for key in part.owns))
+    return replace(
+        parts[0],
+        nodes=tuple(node for part in parts for node in part.nodes),
+        numa=tuple(sorted({node for part in parts for node in part.numa})),
+        paths=tuple(dict.fromkeys(path for part in parts for path in part.paths)),
+        health=next((part.health for part in parts if not part.health.healthy), HEALTHY),
+        owns=owns,
+        uses=tuple(dict.fromkeys(key for part in parts for key in part.uses if key not in owns)),
+    )
+
+
+def _present(tree: SysTree) -> list[_Usb]:
+    return [_read(tree, name, directory) for name, directory in tree.members(_LISTING) if ":" not in name]
+
+
+def _meets(source: UsbSource, device: _Usb) -> bool:
+    return all(check.ok for check in _checks(source, device))
+
+
+def _nearest(group: UsbGroup, device: _Usb) -> Candidate:
+    """The device with the conditions of the stick that it meets, or meets most of."""
+    tried = [_checks(stick, device) for stick in group.sticks]
+    best = max(tried, key=lambda checks: (all(check.ok for check in checks), sum(check.ok for check in checks)))
+    return Candidate(posixpath.join(_LISTING, device.port), best)
 
 
 def _read(tree: SysTree, port: str, directory: str) -> _Usb:

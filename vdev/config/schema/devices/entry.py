@@ -17,7 +17,7 @@ from ..scalars import (
     PathPattern,
     PathTemplate,
     Permissions,
-    ResourceName,
+    ResourceTemplate,
     TemplateText,
     Text,
     choice,
@@ -31,7 +31,7 @@ from ..telemetry_block import EntryTelemetry
 from .dra_block import Advertise, Dra
 from .lifecycle_actions import Action
 from .partitions import Partitions
-from .sources import Count, Glob, Sysfs, Usb, Virtual
+from .sources import Count, Glob, Sysfs, Usbs, Virtual
 
 
 class ContainerPath(Section):
@@ -111,8 +111,10 @@ class Entry(Section):
 
     name: EntryName
     """Name of the entry, unique in the configuration. Device ids begin with it, so a new name makes new devices."""
-    resource: ResourceName
-    """The extended resource that pods ask for, <domain>/<name>."""
+    resource: ResourceTemplate
+    """The extended resource that pods ask for, <domain>/<name>. With placeholders in its name, such as {index} or
+    {attributes.X}, each device is of the resource that they make for it; there, any character but letters, digits, '-'
+    and '_' becomes '_'."""
     on_nodes: Annotated[list[NodePattern], one_or_many(STRING)] = []
     """Patterns for names of nodes that have these devices. Default: every node."""
     advertise: Advertise = [Api.DEVICE_PLUGIN]
@@ -126,13 +128,13 @@ class Entry(Section):
     """Real devices by path: one pattern, or a list of patterns of which the i-th matches form one device."""
     sysfs: Sysfs | None = None
     """Real devices by their attributes in sysfs."""
-    usb: Usb | None = None
-    """Real USB devices by identity."""
+    usb: Usbs | None = None
+    """Real USB devices by identity; of a list, one of each form a device."""
     exclude: Annotated[list[PathPattern], one_or_many(PATH)] = []
     """For glob: patterns for paths to leave out."""
     group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
-    """For glob with several patterns, which matches form a device: the i-th of each (position), or those in which *
-    matched the same text (name). Default: position."""
+    """For a list under glob or usb, which matches form a device: the i-th of each (position), for glob those in which *
+    matched the same text (name), or everything that is found (all). Default: position."""
     allow_dangerous: Flag = False
     """Whether paths that give a container power over the whole host, such as /dev/mem, are allowed."""
     shared: Flag = False

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 
 from ....core.spec import NodeKind, Operator, PathType
 from ...document.parser import Plain
@@ -13,6 +21,7 @@ from ..scalars import (
     STRING,
     AsWritten,
     Flag,
+    ItemInJson,
     Memory,
     PathPattern,
     PathTemplate,
@@ -24,6 +33,7 @@ from ..scalars import (
     between,
     choice,
     matching,
+    not_empty,
     one_of,
     one_or_many,
 )
@@ -79,7 +89,7 @@ class GlobItem(Section):
     read_only: Flag | None = None
     """For type mount: whether it is mounted read-only. Default: false."""
     optional: Flag = False
-    """Whether a device may lack this path."""
+    """Whether a device may lack this path. Where all paths are optional, it needs one of them."""
     limit: Count = 1
     """How many devices of the entry may share one match."""
     kinds: Annotated[list[Annotated[NodeKind, choice(NodeKind)]], one_or_many(STRING)] = []
@@ -228,3 +238,15 @@ class Usb(Section):
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""
+    optional: Flag = False
+    """In a list: whether a device may lack this one."""
+
+
+def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> list[Usb]:
+    """One form or the other, and errors of that alone."""
+    return _STICKS.validate_python(value) if isinstance(value, (list, tuple)) else [Usb.model_validate(value)]
+
+
+_STICKS: TypeAdapter[list[Usb]] = TypeAdapter(Annotated[list[Usb], not_empty()])
+Usbs = Annotated[list[Usb], WrapValidator(_usbs), ItemInJson()]
+"""One USB device, or a list of those that form a device together."""

@@ -1,0 +1,199 @@
+"""Resources whose names have placeholders: one for each name that the devices make."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.fakehost import FakeHost
+from vdev import config, discovery
+from vdev.core.inventory.arrange import arrange
+from vdev.core.inventory.resources import Inventory
+from vdev.core.memory import Memory
+from vdev.core.spec import Spec
+from vdev.errors import ConfigError
+
+
+def spec(text: str) -> Spec:
+    return config.load_text(text).spec
+
+
+def arranged(text: str | Spec, fake: FakeHost, memory: Memory | None = None) -> Inventory:
+    known = spec(text) if isinstance(text, str) else text
+    found = {entry.name: discovery.discover(entry, fake.host, node="n").devices for entry in known.entries}
+    return arrange(known, "n", found, memory)
+
+
+def listed(inventory: Inventory) -> dict[str, list[str]]:
+    return {name: [slot.id for slot in resource.slots] for name, resource in inventory.resources.items()}
+
+
+def errors(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        config.load_text(text, "f")
+    return [str(problem) for problem in refused.value.problems]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeHost:
+    fake = FakeHost(tmp_path)
+    for number, name in enumerate(("video0", "video1", "net/tun", "odd.one")):
+        fake.node(name, f"81:{number}")
+    return fake
+
+
+NODES = """
+devices:
+  - {name: video, resource: "acme.dev/{attributes.below}", glob: "/dev/video*"}
+  - {name: rest, resource: "acme.dev/{attributes.below}", glob: [{path: "/dev/**"}], exclude: ["/dev/video*"]}
+"""
+SHARED = """
+sharing:
+  timeSlicing:
+    resources: [{name: "acme.dev/{attributes.below}", devices: [video], replicas: 2}]
+"""
+
+
+def test_each_node_is_a_resource_of_its_own(fake: FakeHost) -> None:
+    """What a name cannot hold is written '_'."""
+    assert {
+        "acme.dev/video0": ["video-video0"],
+        "acme.dev/video1": ["video-video1"],
+        "acme.dev/net_tun": ["rest-net-tun-39904eb5"],
+        "acme.dev/odd_one": ["rest-odd.one"],
+    } == listed(arranged(NODES, fake))
+
+
+def test_an_item_of_sharing_is_for_all_names_that_are_written_alike(fake: FakeHost) -> None:
+    """Those of the entries that it lists."""
+    found = listed(arranged(NODES + SHARED, fake))
+
+    assert ["video-video0::0", "video-video0::1"] == found["acme.dev/video0"]
+    assert ["video-video1::0", "video-video1::1"] == found["acme.dev/video1"]
+    assert ["rest-odd.one"] == found["acme.dev/odd_one"]
+
+
+def test_replicas_under_a_name_of_their_own(fake: FakeHost) -> None:
+    """With renameByDefault each keeps the name that its device made."""
+    text = NODES + SHARED.replace("timeSlicing:", "timeSlicing:\n    renameByDefault: true")
+
+    assert ["acme.dev/video0.shared", "acme.dev/video1.shared"] == [
+        name for name in listed(arranged(text, fake)) if "video" in name
+    ]
+
+
+def test_devices_of_one_name_are_one_resource(fake: FakeHost) -> None:
+    """Whichever entries they are of, also those whose name is written out."""
+    text = """
+devices:
+  - {name: a, resource: "acme.dev/n{numa}", virtual: {count: 3, numa: [0, 1, 0]}}
+  - {name: b, resource: acme.dev/n0, virtual: {count: 1}}
+"""
+    inventory = arranged(text, fake)
+
+    assert {"acme.dev/n0": ["a-0", "a-2", "b-0"], "acme.dev/n1": ["a-1"]} == listed(inventory)
+    assert ["acme.dev/n0", "acme.dev/n0"] == [
+        entry.resource for entry in inventory.resources["acme.dev/n0"].entries.values()
+    ]
+
+
+def test_what_containers_get_is_said_by_the_made_name(fake: FakeHost) -> None:
+    """Each resource answers for its devices under its own name."""
+    text = 'devices: [{name: a, resource: "acme.dev/n{index}", virtual: {count: 2}}]'
+
+    entries = [each.entries["a"].resource for each in arranged(text, fake).resources.values()]
+
+    assert ["acme.dev/n0", "acme.dev/n1"] == entries
+
+
+def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> None:
+    """The error names the device; the others are not concerned."""
+    fake.node("-")
+
+    inventory = arranged('devices: [{name: a, resource: "acme.dev/{attributes.below}", glob: "/dev/[v-]*"}]', fake)
+
+    assert ["acme.dev/video0", "acme.dev/video1"] == list(inventory.resources)
+    (problem,) = [str(each) for each in inventory.problems]
+    assert ": a-5754d847 has no resource: acme.dev/{attributes.below} would be 'acme.dev/-' for it" in problem
+
+
+def test_a_name_written_by_hand_may_be_shared_as_well(fake: FakeHost) -> None:
+    """One of the names that a template makes."""
+    text = NODES + "sharing: {timeSlicing: {resources: [{name: acme.dev/video1, replicas: 2}]}}"
+
+    assert [1, 2] == [len(listed(arranged(text, fake))[f"acme.dev/video{n}"]) for n in (0, 1)]
+
+
+def test_what_did_not_change_is_not_made_again(fake: FakeHost) -> None:
+    """A new node makes a new resource, and the others stay the same objects."""
+    memory, known = Memory(), spec(NODES + SHARED)
+    source = {entry.name: discovery.discover(entry, fake.host, node="n") for entry in known.entries}
+    before = arrange(known, "n", {name: each.devices for name, each in source.items()}, memory)
+    fake.node("video2", "81:9")
+    after = {e.name: discovery.discover(e, fake.host, node="n").after(source[e.name]) for e in known.entries}
+
+    inventory = arrange(known, "n", {name: each.devices for name, each in after.items()}, memory)
+
+    assert "acme.dev/video2" in inventory.resources
+    for name, resource in before.resources.items():
+        assert resource is inventory.resources[name]
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("{name}/x", "must begin with a domain without placeholders, such as example.com/{index}"),
+        ("acme.dev/{indx}", "unknown placeholder {indx}"),
+        ("acme.dev/{profile}", "{profile} cannot be part of a resource's name; expected {index}, {id}"),
+        ("acme.dev/_{index}", "may hold letters, digits"),
+        ("acme.dev/{attributes.speed}", "unknown attribute 'speed'; the device's attributes: model"),
+    ],
+)
+def test_a_template_that_can_be_no_name(resource: str, expected: str) -> None:
+    """Is refused with its place."""
+    text = f'devices: [{{name: a, resource: "{resource}", virtual: {{attributes: {{model: x}}}}}}]'
+
+    assert expected in "\n".join(errors(text))
+
+
+def test_what_sharing_must_not_say_of_it() -> None:
+    """A rename would be the name of several resources; a template that no entry has is a mistake."""
+    rename = NODES + SHARED.replace("replicas: 2", "replicas: 2, rename: acme.dev/x")
+    assert "rename would give one name to every resource of acme.dev/{attributes.below}" in "\n".join(errors(rename))
+    other = NODES + SHARED.replace("below}", "base}")
+    assert "no entry has the resource acme.dev/{attributes.base}" in "\n".join(errors(other))
+
+
+def test_claims_know_no_such_names() -> None:
+    """The entry is the device plugin's alone."""
+    text = 'devices: [{name: a, resource: "acme.dev/n{index}", virtual: {}, advertise: dra}]'
+
+    assert "dra knows no resources with placeholders" in "\n".join(errors(text))
+
+
+def test_fault_rules_may_name_what_a_template_makes() -> None:
+    """A rule for another resource is still a mistake."""
+    rule = "faults: {rules: [{name: r, resource: acme.dev/%s, rpc: Allocate, error: {}}]}"
+    config.load_text(NODES + rule % "video7")
+
+    assert "unknown resource 'other.dev/video7'" in "\n".join(
+        errors((NODES + rule % "x").replace("acme.dev/x", "other.dev/video7"))
+    )
+
+
+def test_entries_are_shared_by_name(fake: FakeHost) -> None:
+    """Two entries of one resource, each with a number of its own; an entry that has no device here is no mistake."""
+    text = """
+devices:
+  - {name: a, resource: acme.dev/a, virtual: {count: 2}}
+  - {name: b, resource: acme.dev/a, virtual: {count: 1}}
+  - {name: c, resource: acme.dev/a, glob: /dev/nothing}
+sharing:
+  timeSlicing:
+    resources:
+      - {name: acme.dev/a, devices: [a], replicas: 2}
+      - {name: acme.dev/a, devices: [b, c], replicas: 3}
+"""
+    inventory = arranged(text, fake)
+
+    assert ["a-0::0", "a-0::1", "a-1::0", "a-1::1", "b-0::0", "b-0::1", "b-0::2"] == listed(inventory)["acme.dev/a"]
+    assert not inventory.problems
