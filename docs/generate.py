@@ -174,7 +174,7 @@ def command_line() -> Iterator[str]:
 
 def _parser(name: str) -> argparse.ArgumentParser:
     """The parser of a command's own arguments."""
-    parser, _ = cli._parser(name)  # noqa: SLF001  # the parser is what is documented
+    parser, _ = cli.parser_of([name])
     (commands,) = _nested(parser)
     return commands[name]
 

@@ -14,7 +14,7 @@ import io
 import os
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -31,6 +31,7 @@ COMMANDS = {
     "config": "show the effective configuration, with each value's origin",
     "presets": "show the models and nodes that come with vdev",
     "schema": "print the configuration file's JSON Schema, for editors",
+    "completion": "print a shell's completion of commands and options",
     "status": "show what the running plugin serves",
     "fault": "inject, list and end faults in the running plugin",
     "device": "set a device's health in the running plugin",
@@ -41,7 +42,7 @@ COMMANDS = {
 
 _PACKAGES = {
     "processes": ("run", "sim", "demo"),
-    "files": ("validate", "config", "presets", "schema"),
+    "files": ("validate", "config", "presets", "schema", "completion"),
     "previews": ("plan", "allocate"),
     "control": ("status", "fault", "device"),
     "cluster": ("node", "dra"),
@@ -96,7 +97,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if name and name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)
         raise UsageError(f"unknown command {name!r}; " + (near or f"expected one of {', '.join(COMMANDS)}"))
-    parser, module = _parser(name)
+    parser, modules = parser_of([name])
+    module = modules.get(name)
     found, rest = parser.parse_known_args(spelled_out(arguments, _actions(parser)))
     extra = getattr(module, "EXTRA", "")
     if extra and not any(each.startswith("-") for each in rest):
@@ -114,8 +116,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-def _parser(chosen: str) -> tuple[_Parser, Any]:
-    """A parser that knows all commands by name and the chosen one in full, and the chosen command's module."""
+def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str, Any]]:
+    """A parser that knows all commands by name and the chosen ones in full, and the modules of these by name."""
     parser = _Parser(
         prog="vdev",
         description="Make a Kubernetes node advertise any device that a YAML file declares.",
@@ -125,15 +127,15 @@ def _parser(chosen: str) -> tuple[_Parser, Any]:
     )
     parser.add_argument("--version", action="version", version=f"vdev {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
-    module = None
+    modules: dict[str, Any] = {}
     for name, summary in COMMANDS.items():
         command = subparsers.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
-        if name == chosen:
+        if name in chosen:
             package = next(package for package, names in _PACKAGES.items() if name in names)
-            module = importlib.import_module(f".{package}.{name}", __name__)
+            modules[name] = module = importlib.import_module(f".{package}.{name}", __name__)
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
-    return parser, module
+    return parser, modules
 
 
 class _Command(_Parser):
@@ -143,7 +145,7 @@ class _Command(_Parser):
         super().__init__(**{"allow_abbrev": False, **options})
 
 
-def _unknown(argument: str, parser: _Parser, command: str) -> str:
+def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> str:
     flag = argument.partition("=")[0]
     known = _actions(parser)
     near = did_you_mean(flag, known) if argument.startswith("-") and flag not in known else ""  # another action's
