@@ -9,16 +9,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
 from ..errors import HostError
+from .api.server import ApiServer
+from .api.server_objects import ServerObjects
 from .device_manager.registration_server import Compat
 from .journal import Entry, Lifecycle, NodeChanged
 from .kubelet.kubelet import Kubelet
+from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
 from .render import NOTHING, entry_json, render_entry
 
@@ -35,7 +38,7 @@ class Output(Enum):
 @dataclass(frozen=True, slots=True)
 class SimOptions:
     """Options of `vdev sim`. `pods` is a directory of manifests, None for no pods; `cdi_dir` is where CDI names of
-    claims are resolved, None for not at all.
+    claims are resolved, None for not at all. `api_server` is where to serve an API server: HOST:PORT, empty for none.
     """
 
     kubelet_dir: Path = DEFAULT_DIRECTORY
@@ -45,14 +48,50 @@ class SimOptions:
     node_name: str = "sim-node"
     seed: int = 0
     cdi_dir: Path | None = None
+    api_server: str = ""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Where the file is that leads to the API server."""
+        return self.kubelet_dir / "kubeconfig"
 
 
 async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     """Run until SIGINT or SIGTERM; SIGHUP restarts the kubelet. Returns the exit code.
 
-    Raises SocketError if another kubelet answers there, HostError if a directory cannot be used.
+    Raises SocketError if another kubelet answers there, HostError if a directory or an address cannot be used.
     """
     await asyncio.to_thread(_check_directories, options)
+    async with _api_server(options) as api:
+        return await _serve(options, api, out)
+
+
+@contextlib.asynccontextmanager
+async def _api_server(options: SimOptions) -> AsyncIterator[ApiServer | None]:
+    """The API server that was asked for, and the file that leads to it."""
+    if not options.api_server:
+        yield None
+        return
+    host, _, port = options.api_server.rpartition(":")
+    api = ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port))
+    try:
+        await api.up()
+        await asyncio.to_thread(_write, options.kubeconfig, api.kubeconfig())
+    except OSError as error:
+        await api.down()
+        raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
+    try:
+        yield api
+    finally:
+        await api.down()
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+async def _serve(options: SimOptions, api: ApiServer | None, out: TextIO) -> int:
     kubelet = Kubelet(
         options.kubelet_dir,
         node_name=options.node_name,
@@ -60,6 +99,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         seed=options.seed,
         host_root="/",
         cdi_dir=options.cdi_dir,
+        objects=None if api is None else ServerObjects(api.objects),
     )
     again, end = asyncio.Event(), asyncio.Event()
     printer = Printer(options.output, out)
@@ -81,6 +121,9 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
             if options.pods is not None:
                 watch = PodDirectory(kubelet, options.pods).run()
                 tasks.append(group.create_task(watch, name="watch the pods directory"))
+            if api is not None:
+                nodes = NodeObjects(kubelet, api.objects).run()
+                tasks.append(group.create_task(nodes, name="follow the API server"))
             await end.wait()
             for task in tasks:
                 task.cancel()
@@ -115,13 +158,18 @@ class Printer:
 
 
 def _banner(options: SimOptions, out: TextIO) -> None:
-    pods = "start it with --pods DIR"
+    pods = "start it with --pods DIR" if not options.api_server else "kubectl apply"
     if options.pods is not None:
         pods = f"put manifests into {options.pods}"
+    kubeconfig = f" --kubeconfig {options.kubeconfig}" if options.api_server else ""
+    cdi = f" --cdi-dir {options.cdi_dir}" if options.cdi_dir else ""
+    node = f" --node-name {options.node_name}" if options.api_server else ""
+    flags = f"--kubelet-dir {options.kubelet_dir}{kubeconfig}{cdi}{node}"
     rows = [
         f"An embedded kubelet that behaves like Kubernetes {options.compat.value}: {options.kubelet_dir}",
-        f"  start a plugin:     vdev run --kubelet-dir {options.kubelet_dir} --config-file devices.yaml",
+        f"  start a plugin:     vdev run {flags} --config-file devices.yaml",
         f"  run pods:           {pods}",
+        *([f"  see objects:        kubectl{kubeconfig} get nodes,pods"] if options.api_server else []),
         f"  restart it:         kill -HUP {os.getpid()}",
         "  stop it:            Ctrl-C",
     ]

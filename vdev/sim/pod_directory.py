@@ -11,7 +11,6 @@ import contextlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import yaml
 from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
 from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
+from .kubelet.predicates import unschedulable
 from .objects import pod_manifest
 from .objects.pod_manifest import ManifestError
 from .objects.pods import PodSpec
@@ -101,9 +101,9 @@ class PodDirectory:
             self._kubelet.journal.note(ManifestRefused(str(self._path / name), str(error)))
 
     async def _run(self, name: str, document: Mapping[str, Any], spec: PodSpec) -> None:
-        short = [] if spec.node else self._short_of(spec, await self._kubelet.served_by_claims(spec))
+        short = [] if spec.node else await self._kubelet.short_of(spec)
         if short:
-            text = f"0/1 nodes are available: {', '.join(f'1 Insufficient {resource}' for resource in short)}."
+            text = unschedulable(short)
             self._say(name, text, PodWaiting(spec.key, text))
             return
         try:
@@ -119,16 +119,6 @@ class PodDirectory:
         if self._said.get(name) != text:
             self._said[name] = text
             self._kubelet.journal.note(entry)
-
-    def _short_of(self, spec: PodSpec, served: set[str]) -> list[str]:
-        """The extended resources of which the node has too little left, but for those that claims serve."""
-        free = {resource: Decimal(count) for resource, count in self._kubelet.node().allocatable.items()}
-        for pod in self._kubelet.pods():
-            if not pod.phase.terminal:
-                for resource, amount in pod.spec.requested().items():
-                    free[resource] = free.get(resource, Decimal(0)) - amount
-        wanted = {r: amount for r, amount in spec.requested().items() if "/" in r and amount and r not in served}
-        return sorted(resource for resource, amount in wanted.items() if amount > free.get(resource, Decimal(0)))
 
 
 def _content(name: str, content: bytes) -> _Wanted:

@@ -6,7 +6,6 @@ The plugin is `vdev run` in a process of its own; the kubelet runs in this one.
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import shlex
 import shutil
@@ -14,11 +13,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .. import common
+from . import demo_claims
+from .story import FailedCheck, Story, until
 
 DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
 EPILOG = """examples:
@@ -26,25 +27,6 @@ EPILOG = """examples:
   vdev demo --keep    the same, and keep the plugin's log
 """
 NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
-_PATIENCE = 30.0  # seconds that a step may take before it counts as failed
-_GPUS = """\
-version: v1
-devices:
-  - name: a100
-    resource: nvidia.com/gpu
-    advertise: [dra]
-    virtual: {preset: a100-sxm4-40gb, count: 2}
-    dra: {partitions: dynamic}
-"""
-_CLAIM = """\
-apiVersion: resource.k8s.io/v1
-kind: ResourceClaim
-metadata: {name: pair}
-spec:
-  devices:
-    requests: [{name: partitions, exactly: {deviceClassName: mig.nvidia.com, count: 2}}]
-    constraints: [{matchAttribute: gpu.nvidia.com/parentUUID}]
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,36 +53,11 @@ def _quickstart() -> str:
     return next(place for place in places if place.exists()).read_text()
 
 
-class _Failed(Exception):
-    """A check did not hold."""
-
-
-class Story:
-    """Numbered steps with checks."""
-
-    def __init__(self) -> None:
-        self.checks = 0
-        self._step = 0
-
-    def step(self, title: str) -> None:
-        """Begin a step."""
-        self._step += 1
-        print(f"\n{self._step}. {title}")
-
-    def say(self, line: str) -> None:
-        """Tell something."""
-        print(f"   {line}")
-
-    def check(self, what: str, *, expected: object, actual: object) -> None:
-        """A claim that must hold."""
-        if expected != actual:
-            raise _Failed(f"{what}: expected {expected!r}, got {actual!r}")
-        self.checks += 1
-        print(f"   ✓ {what}")
-
-
 async def _tell(directory: Path) -> int:
     from ...sim import Kubelet  # the embedded kubelet brings gRPC, which --help does not need
+    from ...sim.api.server import ApiServer
+    from ...sim.api.server_objects import ServerObjects
+    from ...sim.node_objects import NodeObjects
 
     story = Story()
     begun = time.monotonic()
@@ -108,7 +65,17 @@ async def _tell(directory: Path) -> int:
     config.write_text(_quickstart())
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
     try:
-        async with Kubelet(directory / "kubelet", node_name="demo-node") as kubelet:
+        async with (
+            ApiServer() as api,
+            Kubelet(
+                directory / "kubelet",
+                node_name="demo-node",
+                objects=ServerObjects(api.objects),
+                cdi_dir=directory / "cdi",
+            ) as kubelet,
+        ):
+            NodeObjects(kubelet, api.objects).register()
+            (directory / "kubeconfig").write_text(api.kubeconfig())
             async with _plugin(config, directory) as plugin:
                 await _beginning(story, kubelet, config, plugin)
                 await _pods(story, kubelet)
@@ -116,9 +83,9 @@ async def _tell(directory: Path) -> int:
                 await _bad_edit(story, kubelet, config, directory)
                 await _restart(story, kubelet)
                 await _removal(story, kubelet, config)
-                await _claim(story, directory)
+                await demo_claims.tell(story, kubelet, config)
             await _end(story, kubelet)
-    except (_Failed, TimeoutError) as failed:
+    except (FailedCheck, TimeoutError) as failed:
         print(f"   ✗ {failed}\n\nThe end of the plugin's log:", file=sys.stderr)
         print("\n".join((directory / "plugin.log").read_text().splitlines()[-15:]), file=sys.stderr)
         return 1
@@ -136,6 +103,7 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
         *("--config-file", str(config), "--kubelet-dir", str(directory / "kubelet")),
         *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
         *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
+        *("--kubeconfig", str(directory / "kubeconfig")),
         *("--log-format", "console"),
     ]
     with (directory / "plugin.log").open("wb") as log:
@@ -148,14 +116,7 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
                 os.kill(process.pid, signal.SIGTERM)  # `terminate` may take the exit code from who waits for it
         code = await process.wait()
     if code != 0:
-        raise _Failed(f"vdev run ended with exit code {code}")
-
-
-async def _until(kubelet: Any, condition: Callable[[], bool], what: str) -> float:
-    """Wait until the condition holds; the milliseconds that it took."""
-    begun = time.monotonic()
-    await kubelet.wait_until(condition, timeout=_PATIENCE, what=what)
-    return (time.monotonic() - begun) * 1000
+        raise FailedCheck(f"vdev run ended with exit code {code}")
 
 
 def _numbers(kubelet: Any) -> dict[str, tuple[int, int]]:
@@ -175,17 +136,10 @@ def _pod(name: str, limits: Mapping[str, int]) -> dict[str, Any]:
     return manifest(name, limits)
 
 
-def _show_edits(story: Story, edits: Any) -> None:
-    for key, value in sorted(edits.envs.items()):
-        story.say(f"  env     {key}={value}")
-    for node in edits.devices:
-        story.say(f"  device  {node.container_path} ({node.permissions}) from {node.host_path}")
-
-
 async def _beginning(story: Story, kubelet: Any, config: Path, command: list[str]) -> None:
     story.step("The plugin starts and registers its resources with the kubelet")
     story.say("$ vdev " + shlex.join(command[3:]))
-    took = await _until(kubelet, lambda: {NPU, TERMINAL, NOISE} <= kubelet.node().capacity.keys(), "three resources")
+    took = await until(kubelet, lambda: {NPU, TERMINAL, NOISE} <= kubelet.node().capacity.keys(), "three resources")
     _show_node(story, kubelet)
     expected = {NPU: (2, 2), TERMINAL: (1, 1), NOISE: (1, 1)}
     story.check(
@@ -199,7 +153,7 @@ async def _pods(story: Story, kubelet: Any) -> None:
     story.check("pod train runs", expected="Running", actual=pod.phase.value)
     story.say("and its container gets:")
     edits = pod.container().edits
-    _show_edits(story, edits)
+    story.show(edits)
     story.check("the variable from the file's template", expected="Acme X1", actual=edits.envs.get("ACME_MODEL"))
     paths = {node.container_path for node in edits.devices}
     story.check("a renamed real node", expected=True, actual="/dev/noise" in paths)
@@ -212,7 +166,7 @@ async def _edit(story: Story, kubelet: Any, config: Path) -> None:
     story.step("The file is edited: count: 2 becomes count: 3")
     calls = dict(kubelet.metrics.registrations)
     config.write_text(config.read_text().replace("count: 2", "count: 3"))
-    took = await _until(kubelet, lambda: kubelet.node().capacity[NPU] == 3, "a third device")  # noqa: PLR2004
+    took = await until(kubelet, lambda: kubelet.node().capacity[NPU] == 3, "a third device")  # noqa: PLR2004
     _show_node(story, kubelet)
     story.check(f"the node followed without a restart ({took:.0f} ms)", expected=(3, 3), actual=_numbers(kubelet)[NPU])
     story.check("nothing registered again", expected=calls, actual=dict(kubelet.metrics.registrations))
@@ -223,7 +177,7 @@ async def _bad_edit(story: Story, kubelet: Any, config: Path, directory: Path) -
     good, before = config.read_text(), _numbers(kubelet)
     config.write_text(good.replace("count: 3", "cuont: 3"))
     log = directory / "plugin.log"
-    await _until(kubelet, lambda: "configuration refused" in log.read_text(), "the refusal in the log")
+    await until(kubelet, lambda: "configuration refused" in log.read_text(), "the refusal in the log")
     refusal = next(line for line in log.read_text().splitlines() if "cuont" in line)
     story.say(refusal.partition(str(config))[2].strip(" :'\"[]").join((config.name + ":", "")))
     story.check("the last good configuration stays", expected=before, actual=_numbers(kubelet))
@@ -237,13 +191,13 @@ async def _restart(story: Story, kubelet: Any) -> None:
     await kubelet.restart(wait=False)
     expected = {NOISE: (1, 1), NPU: (3, 3), TERMINAL: (1, 1)}
     back = calls + len(expected)
-    took = await _until(
+    took = await until(
         kubelet,
         lambda: _numbers(kubelet) == expected and kubelet.metrics.registrations.total() >= back,
         "all resources back",
     )
     story.check(f"all resources are back ({took:.0f} ms)", expected=expected, actual=_numbers(kubelet))
-    await _until(kubelet, lambda: kubelet.ready, "the kubelet's pods")
+    await until(kubelet, lambda: kubelet.ready, "the kubelet's pods")
     pod = kubelet.pod("train")
     story.check("pod train still runs", expected="Running", actual=pod.phase.value)
     story.check("with the same devices", expected=held, actual=pod.container().devices)
@@ -254,44 +208,18 @@ async def _removal(story: Story, kubelet: Any, config: Path) -> None:
     (mine,) = kubelet.pod("train").container().devices[NPU]
     line = f"resource: {NPU}"
     config.write_text(config.read_text().replace(line, f"{line}\n    onNodes: [another-node]"))
-    await _until(kubelet, lambda: kubelet.node().allocatable[NPU] == 0, "no allocatable NPU")
+    await until(kubelet, lambda: kubelet.node().allocatable[NPU] == 0, "no allocatable NPU")
     story.say(f"nothing new can be scheduled; {mine} stays listed as Unhealthy, because the pod holds it")
-    await _until(kubelet, lambda: kubelet.node().capacity[NPU] == 1, "one listed NPU")
+    await until(kubelet, lambda: kubelet.node().capacity[NPU] == 1, "one listed NPU")
     story.check("only the held device is still listed", expected=(0, 1), actual=_numbers(kubelet)[NPU])
     await kubelet.delete_pod("train")
-    await _until(kubelet, lambda: kubelet.node().capacity[NPU] == 0, "no listed NPU")
+    await until(kubelet, lambda: kubelet.node().capacity[NPU] == 0, "no listed NPU")
     story.check("when the pod is gone, so is the device", expected=(0, 0), actual=_numbers(kubelet)[NPU])
-
-
-async def _claim(story: Story, directory: Path) -> None:
-    story.step("A claim (Dynamic Resource Allocation) asks for two partitions of one GPU; what would it get?")
-    config, claim = directory / "gpus.yaml", directory / "claim.yaml"
-    config.write_text(_GPUS)
-    claim.write_text(_CLAIM)
-    command = ["allocate", str(config), "--claim", str(claim), "--node-name", "demo-node"]
-    story.say("$ vdev " + shlex.join(command))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "vdev", *command, "--output", "json"), stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await process.communicate()
-    story.check("it can be had", expected=0, actual=process.returncode)
-    (driver,) = json.loads(out)["claims"][0]["drivers"].values()
-    names = [each["device_name"] for each in driver["devices"]]
-    for name in names:
-        story.say(f"  device  {name}")
-    variables = [text for each in driver["cdi"]["devices"] for text in each["containerEdits"].get("env", ())]
-    visible = next((text for text in variables if text.startswith("NVIDIA_VISIBLE_DEVICES=")), "")
-    story.say(f"  env     {visible}")
-    of_one = {name.partition("-mig-")[0] for name in names}
-    story.check(
-        "two partitions of the same GPU, which nobody had cut before", expected=(2, 1), actual=(len(names), len(of_one))
-    )
-    story.check("its container sees both", expected=2, actual=visible.count("MIG-"))
 
 
 async def _end(story: Story, kubelet: Any) -> None:
     story.step("SIGTERM: the plugin ends")
-    await _until(kubelet, lambda: not any(kubelet.node().allocatable.values()), "nothing allocatable")
+    await until(kubelet, lambda: not any(kubelet.node().allocatable.values()), "nothing allocatable")
     left = sorted(path.name for path in kubelet.device_plugin_dir.glob("vdev-*"))
     story.check("no socket is left behind", expected=[], actual=left)
     story.check("the kubelet saw no error of the plugin", expected=[], actual=[str(each) for each in kubelet.errors])

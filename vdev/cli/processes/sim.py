@@ -17,6 +17,7 @@ EPILOG = """examples:
   vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim
 
   vdev sim --kubelet-dir /tmp/node --pods pods/   with pods from a directory of manifests
+  vdev sim --api-server 127.0.0.1:8001            with an API server, for claims (DRA), labels, and kubectl
 
 A file that appears in --pods starts its pods, and removing it ends them. SIGHUP restarts the kubelet, Ctrl-C ends it.
 
@@ -49,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pods", type=Path, metavar="DIR", help="directory of manifests (*.yaml) to watch: Pods, objects of DRA"
     )
     parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="where CDI names of claims are looked up")
+    parser.add_argument(
+        "--api-server",
+        type=_address,
+        default="",
+        metavar="HOST:PORT",
+        help="serve an API server on loopback, for the plugin and for kubectl; its kubeconfig is in --kubelet-dir",
+    )
     parser.add_argument("--node-name", default="sim-node", metavar="NAME", help="name of the node [default: sim-node]")
     parser.add_argument(
         "--compat",
@@ -104,6 +112,14 @@ def _add_exec(group: Any) -> None:
     )
 
 
+def _address(text: str) -> str:
+    """HOST:PORT, or the port alone."""
+    port = text.rpartition(":")[2]
+    if not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004  # the largest port
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address; expected HOST:PORT, such as 127.0.0.1:8001")
+    return text
+
+
 def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal, or play scenarios."""
     if args.list_scenarios:
@@ -128,6 +144,7 @@ def run(args: argparse.Namespace) -> int:
         node_name=args.node_name,
         seed=args.seed,
         cdi_dir=args.cdi_dir,
+        api_server=args.api_server,
     )
     return asyncio.run(serve(options))
 
@@ -136,8 +153,8 @@ def _play(args: argparse.Namespace) -> int:
     from ...sim import Compat, scenario_run  # not needed for --help
     from ...sim.scenarios.command_node import NodeOptions
 
-    for flag, value in (("--pods", args.pods), ("--cdi-dir", args.cdi_dir)):
-        if value is not None:
+    for flag, value in (("--pods", args.pods), ("--cdi-dir", args.cdi_dir), ("--api-server", args.api_server)):
+        if value:
             raise UsageError(f"{flag} is for the kubelet alone; with --exec the scenarios have pods and directories")
     if args.timeout is not None and not 0 < args.timeout < float("inf"):
         raise UsageError(f"--timeout: expected seconds above 0, found {args.timeout:g}")

@@ -26,6 +26,10 @@ class ServerObjects:
         self.fails = False
         self._kinds = {each.kind: each for each in kinds}
 
+    def kind(self, name: str) -> ApiKind:
+        """The kind of this name."""
+        return self._kinds[name]
+
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind."""
         self._reachable()

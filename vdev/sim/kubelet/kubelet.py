@@ -33,6 +33,7 @@ from .node_status import NodeStatus
 from .pod_claims import PodClaimWork, Scheduling
 from .pod_records import PodRecord, PodStore
 from .pod_workers import PodWorkers, ProcessGoneError
+from .predicates import lacking
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
 
@@ -239,6 +240,12 @@ class Kubelet(KubeletView):
     async def served_by_claims(self, spec: PodSpec) -> set[str]:
         """The extended resources of a pod that DRA would serve on this node."""
         return await self._cluster.served(spec, self._node.allocatable())
+
+    async def short_of(self, spec: PodSpec) -> list[str]:
+        """The extended resources of which the node has too little left for a pod, but for those that claims serve."""
+        served = await self.served_by_claims(spec)
+        others = [pod.spec.requested() for pod in self.pods() if not pod.phase.terminal]
+        return lacking(spec.requested(), others, free=self._node.shown.allocatable, served=served)
 
     async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
         """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified.

@@ -93,8 +93,18 @@ class PodRecord:
 
     def status(self) -> PodStatus:
         """As a frozen value."""
-        containers = tuple(container.status() for container in self.containers)
-        return PodStatus(self.spec, self.phase, self.reason, self.message, containers, self.terminating)
+        claims = self.claims or Bound({})
+        return PodStatus(
+            self.spec,
+            self.phase,
+            self.reason,
+            self.message,
+            tuple(container.status() for container in self.containers),
+            self.terminating,
+            bound=self.bound,
+            claims=MappingProxyType(dict(claims.claims)),
+            extended=claims.extended,
+        )
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
-"""The kubelet's last check of a pod: whether the node, as its status says, has enough of every resource.
+"""Whether the node, as its status says, has enough for a pod: as the scheduler asks, and as the kubelet does at last.
 
-It runs after Allocate, so a plugin may be asked for a pod that is rejected here. Pure; the texts are the kubelet's.
+The kubelet asks after Allocate, so a plugin may be asked for a pod that is rejected here. Pure; the texts are theirs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 _NATIVE = ("pods", "cpu", "memory")
@@ -37,6 +37,27 @@ def shortage(
             )
             return f"OutOf{resource}", text
     return None
+
+
+def lacking(
+    requested: Mapping[str, Decimal],
+    others: Iterable[Mapping[str, Decimal]],
+    *,
+    free: Mapping[str, int],
+    served: Collection[str],
+) -> list[str]:
+    """The extended resources of which too little is left beside other pods, but for those that somebody else serves."""
+    left = {resource: Decimal(count) for resource, count in free.items()}
+    for row in others:
+        for resource, amount in row.items():
+            left[resource] = left.get(resource, Decimal(0)) - amount
+    wanted = {r: amount for r, amount in requested.items() if "/" in r and amount and r not in served}
+    return sorted(resource for resource, amount in wanted.items() if amount > left.get(resource, Decimal(0)))
+
+
+def unschedulable(short: Iterable[str]) -> str:
+    """What the scheduler says of a pod for which the node has too little of these resources."""
+    return f"0/1 nodes are available: {', '.join(f'1 Insufficient {resource}' for resource in short)}."
 
 
 def _whole(amount: Decimal) -> int:

@@ -136,8 +136,23 @@ class ContainerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtendedClaim:
+    """The claim behind a pod's extended resources: `mappings` are container, resource and request."""
+
+    name: str
+    mappings: tuple[tuple[str, str, str], ...]
+
+    def uses(self, container: str) -> list[ContainerClaim]:
+        """What one container uses of it."""
+        return [ContainerClaim("", self.name, request) for name, _, request in self.mappings if name == container]
+
+
+@dataclass(frozen=True, slots=True)
 class PodStatus:
-    """A pod as the API would show it, plus what each container got. `terminating`: deleted, but not gone yet."""
+    """A pod as the API would show it, plus what each container got. `terminating`: deleted, but not gone yet.
+
+    `bound`: it has its node. `claims` are its ResourceClaims by the name in the pod.
+    """
 
     spec: PodSpec
     phase: Phase
@@ -145,6 +160,9 @@ class PodStatus:
     message: str = ""
     containers: tuple[ContainerStatus, ...] = ()
     terminating: bool = False
+    bound: bool = True
+    claims: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    extended: ExtendedClaim | None = None
 
     @property
     def name(self) -> str:

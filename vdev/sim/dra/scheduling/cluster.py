@@ -12,7 +12,7 @@ from typing import Any
 
 from ...journal import ClaimChanged, Journal
 from ...lint import Finding
-from ...objects.pods import ContainerClaim, Kind, PodSpec
+from ...objects.pods import ExtendedClaim, Kind, PodSpec
 from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
 from . import selectors, slice_lint
 from .allocator import Allocator, UnschedulableError, in_use
@@ -22,18 +22,6 @@ _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _MOST_USERS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class ExtendedClaim:
-    """The claim behind a pod's extended resources: `mappings` are container, resource and request."""
-
-    name: str
-    mappings: tuple[tuple[str, str, str], ...]
-
-    def uses(self, container: str) -> list[ContainerClaim]:
-        """What one container uses of it."""
-        return [ContainerClaim("", self.name, request) for name, _, request in self.mappings if name == container]
 
 
 @dataclass(frozen=True, slots=True)

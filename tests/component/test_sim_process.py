@@ -1,0 +1,82 @@
+"""`vdev sim` and `vdev demo` as processes of their own."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import urllib.request
+
+import pytest
+
+from tests.kit.process import send_signal
+
+PATIENCE = 60
+
+
+@contextlib.asynccontextmanager
+async def sim(directory, *flags):
+    """`vdev sim` at work, once it says that it is; its lines so far."""
+    pipe = asyncio.subprocess.PIPE
+    command = [sys.executable, "-m", "vdev", "sim", "--kubelet-dir", str(directory / "k"), *flags]
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
+    lines = []
+    async with asyncio.timeout(PATIENCE):
+        while not any("started" in line for line in lines) and (line := await process.stdout.readline()):
+            lines.append(line.decode())
+    try:
+        yield process, lines
+    finally:
+        send_signal(process, signal.SIGTERM)
+        await process.communicate()
+
+
+def get(address, path):
+    """A document of an API server."""
+    with urllib.request.urlopen(f"{address}{path}", timeout=PATIENCE) as answer:  # it is HTTP
+        return json.loads(answer.read())
+
+
+@pytest.mark.long
+async def test_an_api_server(directory):
+    """It says which commands lead there; the file that it writes does, and the node is an object."""
+    async with sim(directory, "--api-server", "127.0.0.1:0", "--node-name", "n1") as (process, lines):
+        kubeconfig = directory / "k" / "kubeconfig"
+        text = "".join(lines)
+        assert f"--kubeconfig {kubeconfig} --node-name n1 --config-file devices.yaml" in text
+        assert f"kubectl --kubeconfig {kubeconfig} get" in text
+        address = json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+        found = await asyncio.to_thread(get, address, "/api/v1/nodes/n1")
+        assert ["True"] == [each["status"] for each in found["status"]["conditions"] if each["type"] == "Ready"]
+        async with sim(directory / "other", "--api-server", address.removeprefix("http://")) as (second, said):
+            await second.wait()
+            assert 1 == second.returncode
+            assert "the API server cannot be served at 127.0.0.1" in "".join(said)
+        send_signal(process, signal.SIGTERM)
+        await process.communicate()
+        assert 0 == process.returncode
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [("0.0.0.0:0", "it listens on loopback alone"), ("localhost", "expected HOST:PORT"), ("a:99999", "HOST:PORT")],
+)
+async def test_an_address_that_is_none(directory, address, why):
+    """It is said, before anything starts."""
+    async with sim(directory, "--api-server", address) as (process, lines):
+        await process.wait()
+        assert 2 == process.returncode
+        assert why in "".join(lines)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_the_demo():
+    """Every check of its story holds, the claims' too."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "vdev", "demo"), stdout=pipe, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await process.communicate()
+    assert 0 == process.returncode, out.decode()
+    assert "two partitions of the same GPU" in out.decode()

@@ -1,0 +1,164 @@
+"""A kubelet whose Node and Pods are objects of an API server: what is created there runs, and its status is told."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tests.kit.dra_driver import device, slice_of
+from tests.kit.dra_objects import device_class, exactly, pod, template
+from vdev.sim import Kubelet, Timings, manifest
+from vdev.sim.api.server import ApiServer
+from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.node_objects import NodeObjects
+
+NPU = "acme.dev/npu"
+
+
+class Node:
+    """One node: its kubelet, and the objects that stand for it."""
+
+    def __init__(self, api, kubelet):
+        self.api = api
+        self.kubelet = kubelet
+        self.objects = kubelet.objects
+
+    def all(self, kind):
+        """The objects of a kind, by name."""
+        return {each["metadata"]["name"]: each for each in self.api.objects.all(self.api.kind(kind))}
+
+    def status(self, name):
+        """The status of a pod."""
+        return self.all("Pod")[name].get("status", {})
+
+    async def create(self, document):
+        """Create an object in namespace default."""
+        kind = self.api.kind(document["kind"])
+        self.api.objects.create(kind, "default" if kind.namespaced else "", document, "kubectl")
+        await self.api.objects.tell()
+
+    async def delete(self, name, *, force=False):
+        """Delete a pod."""
+        self.api.objects.delete(self.api.kind("Pod"), "default", name, now=force)
+        await self.api.objects.tell()
+
+    async def until(self, condition, what):
+        """Wait for something that is seen in objects."""
+        await self.kubelet.wait_until(condition, what=what)
+
+
+@pytest.fixture
+async def node(clock, cdi_dir):
+    """A node with an API server."""
+    async with contextlib.AsyncExitStack() as stack:
+        api = await stack.enter_async_context(ApiServer())
+        kubelet = Kubelet(
+            clock=clock,
+            timings=Timings(boot=0.01, lead=0.01, sources=0.05),
+            objects=ServerObjects(api.objects),
+            cdi_dir=cdi_dir,
+            status_on_change=True,
+        )
+        await stack.enter_async_context(kubelet)
+        task = asyncio.create_task(NodeObjects(kubelet, api.objects).run(), name="objects")
+        yield Node(api, kubelet)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task.exception()
+
+
+async def test_the_node_is_an_object(node, plugins):
+    """With what plugins advertise; what others wrote there stays."""
+    await node.until(lambda: node.all("Node"), "the Node")
+    theirs = {"status": {"capacity": {"other.dev/x": "3"}, "conditions": [{"type": "Theirs", "status": "True"}]}}
+    await node.objects.edit("Node", "sim-node", "", lambda each: each.update(theirs))
+    await plugins(NPU, on=node.kubelet, devices=["a", "b"])
+    await node.until(lambda: "2" == capacity(node).get(NPU), "the capacity")
+    assert "3" == capacity(node)["other.dev/x"]
+    conditions = {each["type"]: each["status"] for each in node.all("Node")["sim-node"]["status"]["conditions"]}
+    assert {"Ready": "True", "Theirs": "True"} == conditions
+    await node.kubelet.stop()
+    await node.until(lambda: "Unknown" == condition(node, "Ready"), "the end of the kubelet")
+    await node.kubelet.start()
+    await node.until(lambda: "True" == condition(node, "Ready"), "the kubelet")
+
+
+def capacity(node):
+    """That of the Node."""
+    return node.all("Node")["sim-node"]["status"].get("capacity", {})
+
+
+def condition(node, name):
+    """One of the Node's."""
+    return next(each["status"] for each in node.all("Node")["sim-node"]["status"]["conditions"] if each["type"] == name)
+
+
+async def test_a_pod_that_is_created_runs(node, plugins):
+    """It gets its node and its devices; one that does not fit waits, says why, and gets its turn."""
+    await plugins(NPU, on=node.kubelet, devices=["a"])
+    await node.create(manifest("one", {NPU: 1}))
+    await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
+    assert "sim-node" == node.all("Pod")["one"]["spec"]["nodeName"]
+    (container,) = node.status("one")["containerStatuses"]
+    assert [{"name": NPU, "resources": [{"resourceID": "a", "health": "Healthy"}]}] == container[
+        "allocatedResourcesStatus"
+    ]
+    await node.create(manifest("two", {NPU: 1}))
+    await node.until(lambda: node.status("two").get("conditions"), "the reason")
+    assert "0/1 nodes are available: 1 Insufficient acme.dev/npu." == node.status("two")["conditions"][0]["message"]
+    assert [("FailedScheduling", "two")] == [
+        (each["reason"], each["involvedObject"]["name"]) for each in node.all("Event").values()
+    ]
+    await node.delete("one")
+    await node.until(lambda: "one" not in node.all("Pod"), "the end of pod one")
+    await node.until(lambda: "Running" == node.status("two").get("phase"), "pod two")
+
+
+async def test_a_pod_that_is_replaced(node, plugins):
+    """One of the same name waits for the end of the one before; one that is gone by force is forgotten."""
+    await plugins(NPU, on=node.kubelet, devices=["a"])
+    for _ in range(3):
+        await node.create(manifest("one", {NPU: 1}))
+        await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
+        await node.delete("one", force=True)
+    await node.until(lambda: not node.kubelet.pods(), "the last one's end")
+
+
+async def test_a_pod_that_is_none(node):
+    """What the kubelet cannot read is said in its status."""
+    wrong = manifest("wrong", {NPU: 1})
+    wrong["spec"]["containers"][0]["resources"] = {"requests": {NPU: "1"}}
+    await node.create(wrong)
+    await node.until(lambda: node.status("wrong").get("conditions"), "the reason")
+    assert "needs a limit" in node.status("wrong")["conditions"][0]["message"]
+
+
+async def test_another_nodes_pod(node):
+    """It is left alone."""
+    other = manifest("other")
+    other["spec"]["nodeName"] = "elsewhere"
+    await node.create(other)
+    await node.create(manifest("mine"))
+    await node.until(lambda: "Running" == node.status("mine").get("phase"), "pod mine")
+    assert {} == node.status("other")
+
+
+async def test_claims(node, dra_on):
+    """The pod's status names its claims, also the hidden one of an extended resource."""
+    await node.create(device_class("acme.dev"))
+    await node.create(device_class("named", extendedResourceName="acme.dev/gpu"))
+    await dra_on(node.kubelet, slice_of("acme.dev", [device("gpu-0"), device("gpu-1")]))
+    await node.create(template("gpu", exactly()))
+    await node.create(pod("one", templates=["gpu"]))
+    await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
+    ((name, claim),) = [each.values() for each in node.status("one")["resourceClaimStatuses"]]
+    assert ("gpu", True) == (name, claim in node.all("ResourceClaim"))
+    await node.create(pod("two", limits={"acme.dev/gpu": "1"}))
+    await node.until(lambda: "Running" == node.status("two").get("phase"), "pod two")
+    extended = node.status("two")["extendedResourceClaimStatus"]
+    assert extended["resourceClaimName"] in node.all("ResourceClaim")
+    ((container, resource, _),) = [each.values() for each in extended["requestMappings"]]
+    assert ("main", "acme.dev/gpu") == (container, resource)
+    for each in ("one", "two"):
+        await node.delete(each)
+    await node.until(lambda: not node.all("Pod") and not node.all("ResourceClaim"), "the end of both")

@@ -1,0 +1,256 @@
+"""The embedded kubelet behind an API server: its Node, and the Pods that are created there.
+
+Stands in for the scheduler, as `pod_directory` does: a pod without a node waits until this one has enough of what it
+asks for. Status, claims and events of pods are written back; a deleted pod stays until the kubelet has let it go.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from .api.kinds import KINDS, ApiKind, Document, Refused
+from .api.store import Objects
+from .journal import PodWaiting
+from .kubelet.kubelet import Kubelet, KubeletPanic
+from .kubelet.predicates import unschedulable
+from .objects import pod_manifest
+from .objects.pod_manifest import ManifestError
+from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
+
+_KINDS = {each.kind: each for each in KINDS}
+_NODE, _POD, _EVENT = _KINDS["Node"], _KINDS["Pod"], _KINDS["Event"]
+_KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
+_LONGEST_NOTE = 1024  # characters of an event's message
+
+
+class NodeObjects:
+    """Keeps a kubelet's Node and Pods in step with the API server's, while `run` runs."""
+
+    def __init__(self, kubelet: Kubelet, objects: Objects) -> None:
+        self._kubelet = kubelet
+        self._objects = objects
+        self._changed = asyncio.Event()
+        self._taken: dict[str, str] = {}  # by UID: namespace/name of the pods that the kubelet was given
+        self._ending: set[str] = set()  # UIDs
+        self._told = len(kubelet.journal.events)
+
+    async def run(self) -> None:
+        """Follow both sides until cancelled."""
+        self.register()
+        self._kubelet.journal.listen(lambda _entry: self._changed.set())
+        stop = self._objects.listen(self._changed.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    self._changed.clear()
+                    version = self._objects.version
+                    self._follow(group)
+                    if self._objects.version != version:
+                        await self._objects.tell()
+                    with contextlib.suppress(TimeoutError):  # not all that a kubelet knows is in its journal
+                        await asyncio.wait_for(self._changed.wait(), 0.5)
+        finally:
+            stop()
+
+    def register(self) -> None:
+        """Make the Node, as a kubelet does when it starts; one that is there is kept."""
+        name = self._kubelet.node_name
+        if not self._objects.has(_NODE, "", name):
+            labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+            self._objects.create(_NODE, "", {"metadata": {"name": name, "labels": labels}}, _KUBELET)
+        self._tell_node()
+
+    # --- the node -----------------------------------------------------------------------------------------------------
+
+    def _tell_node(self) -> None:
+        """Its status: what device plugins advertise beside what others wrote there."""
+        name = self._kubelet.node_name
+        if not self._objects.has(_NODE, "", name):
+            return
+        shown, old = self._kubelet.node(), self._objects.get(_NODE, "", name)
+        before = old.get("status") or {}
+        status = {**before, "conditions": _with_ready(before.get("conditions") or [], is_so=self._kubelet.alive)}
+        for field, numbers in (("capacity", shown.capacity), ("allocatable", shown.allocatable)):
+            status[field] = {**(before.get(field) or {}), **{name: str(count) for name, count in numbers.items()}}
+        self._write_status(_NODE, old, status)
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def _follow(self, group: asyncio.TaskGroup) -> None:
+        self._tell_node()
+        mine = {each["metadata"]["uid"]: each for each in self._objects.all(_POD) if self._is_mine(each)}
+        there = {pod.uid: pod for pod in self._kubelet.pods()}
+        for uid, document in mine.items():
+            if uid not in self._taken:
+                self._begin(group, uid, document, names={pod.spec.key for pod in there.values()})
+            elif document["metadata"].get("deletionTimestamp"):
+                self._end(group, uid, there, document)
+            elif uid in there:
+                self._tell_pod(document, there[uid])
+        for uid in [uid for uid in self._taken if uid not in mine]:
+            namespace, _, name = self._taken.pop(uid).partition("/")
+            self._ending.discard(uid)
+            if uid in there:
+                force = self._quietly(self._kubelet.delete_pod(name, namespace=namespace, force=True))
+                group.create_task(force, name=f"forget pod {namespace}/{name}")
+        self._tell_events()
+
+    def _is_mine(self, document: Document) -> bool:
+        return (document["spec"].get("nodeName") or self._kubelet.node_name) == self._kubelet.node_name
+
+    def _begin(self, group: asyncio.TaskGroup, uid: str, document: Document, *, names: set[str]) -> None:
+        meta = document["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}"
+        if meta.get("deletionTimestamp"):
+            self._objects.delete(_POD, meta["namespace"], meta["name"])
+        elif key not in names:  # the one of that name before is not gone yet
+            self._taken[uid] = key
+            group.create_task(self._start(uid, document), name=f"start pod {key}")
+
+    async def _start(self, uid: str, document: Document) -> None:
+        """Give a pod to the kubelet, or say why not; then it is tried again at the next change."""
+        try:
+            spec = pod_manifest.parse(document)
+            short = [] if spec.node else await self._kubelet.short_of(spec)
+            if not short:
+                await self._kubelet.run_pod(document)
+                self._changed.set()
+                return
+            self._refuse(document, unschedulable(short))
+        except ManifestError as error:
+            self._refuse(document, str(error))
+        except KubeletPanic:
+            return  # the journal has it; the next start takes the pod up
+        self._taken.pop(uid, None)
+
+    def _refuse(self, document: Document, why: str) -> None:
+        """Say why a pod is not taken: in its status, an event, and the journal."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+        status = {"phase": "Pending", "conditions": [condition]}
+        with contextlib.suppress(Refused):
+            old = self._current(document)
+            if old.get("status") != status:
+                key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
+                self._event(key, "FailedScheduling", why)
+                self._kubelet.journal.note(PodWaiting(key, why))
+                self._write_status(_POD, old, status, manager=_SCHEDULER)
+
+    def _end(self, group: asyncio.TaskGroup, uid: str, there: Mapping[str, PodStatus], document: Document) -> None:
+        namespace, _, name = self._taken[uid].partition("/")
+        if uid not in there:
+            self._objects.delete(_POD, namespace, name)
+        elif uid not in self._ending:
+            self._ending.add(uid)
+            work = self._quietly(self._kubelet.delete_pod(name, namespace=namespace))
+            group.create_task(work, name=f"end pod {namespace}/{name}")
+        else:
+            self._tell_pod(document, there[uid])
+
+    async def _quietly(self, work: Any) -> None:
+        with contextlib.suppress(KeyError, KubeletPanic):  # gone meanwhile; the journal has a panic
+            await work
+        self._changed.set()
+
+    def _tell_pod(self, document: Document, pod: PodStatus) -> None:
+        with contextlib.suppress(Refused):
+            old = self._current(document)
+            if pod.bound and not old["spec"].get("nodeName"):
+                new = {**old, "spec": {**old["spec"], "nodeName": self._kubelet.node_name}}
+                where = old["metadata"]["namespace"], old["metadata"]["name"]
+                old = self._objects.change(_POD, *where, new, manager=_SCHEDULER)
+            self._write_status(_POD, old, pod_status(pod))
+
+    def _current(self, document: Document) -> Document:
+        return self._objects.get(_POD, document["metadata"]["namespace"], document["metadata"]["name"])
+
+    def _write_status(
+        self, kind: ApiKind, old: Document, status: Mapping[str, Any], *, manager: str = _KUBELET
+    ) -> None:
+        if (old.get("status") or {}) != status:
+            meta, new = old["metadata"], {**old, "status": status}
+            where = meta.get("namespace", ""), meta["name"]
+            self._objects.change(kind, *where, new, manager=manager, subresource="status")
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _tell_events(self) -> None:
+        events = self._kubelet.journal.events
+        for each in events[self._told :]:
+            self._event(each.pod, each.reason, each.message)
+        self._told = len(events)
+
+    def _event(self, pod: str, reason: str, message: str) -> None:
+        namespace, _, name = pod.partition("/")
+        now = _now()
+        about = {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": name}
+        with contextlib.suppress(Refused):
+            about["uid"] = self._objects.get(_POD, namespace, name)["metadata"]["uid"]
+            component = _SCHEDULER if reason == "FailedScheduling" else _KUBELET
+            document = {
+                "metadata": {"generateName": f"{name}."},
+                "involvedObject": about,
+                "type": "Warning",
+                "reason": reason,
+                "message": message[:_LONGEST_NOTE],
+                "source": {"component": component},
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+            }
+            self._objects.create(_EVENT, namespace, document, component)
+
+
+def pod_status(pod: PodStatus) -> dict[str, Any]:
+    """The status of a Pod object."""
+    status: dict[str, Any] = {"phase": pod.phase.value}
+    if pod.reason == "Unschedulable":
+        text = {"reason": pod.reason, "message": pod.message}
+        status["conditions"] = [{"type": "PodScheduled", "status": "False", **text}]
+    else:
+        status |= {key: text for key, text in (("reason", pod.reason), ("message", pod.message)) if text}
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for each in pod.containers:
+        key = "containerStatuses" if each.kind is Kind.APP else "initContainerStatuses"
+        lists.setdefault(key, []).append(_container(each, pod.phase))
+    status |= lists
+    if pod.claims:
+        rows = [{"name": name, "resourceClaimName": claim} for name, claim in pod.claims.items()]
+        status["resourceClaimStatuses"] = rows
+    if pod.extended is not None:
+        keys = ("containerName", "resourceName", "requestName")
+        mappings = [dict(zip(keys, each, strict=True)) for each in pod.extended.mappings]
+        status["extendedResourceClaimStatus"] = {"resourceClaimName": pod.extended.name, "requestMappings": mappings}
+    return status
+
+
+def _container(container: ContainerStatus, phase: Phase) -> dict[str, Any]:
+    if container.running:
+        state: dict[str, Any] = {"running": {}}
+    elif phase.terminal:
+        state = {"terminated": {"exitCode": 0 if phase is Phase.SUCCEEDED else 1}}
+    else:
+        state = {"waiting": {"reason": container.waiting or "ContainerCreating"}}
+        if container.message:
+            state["waiting"]["message"] = container.message
+    found = {"name": container.name, "image": "", "imageID": "", "ready": container.running, "state": state}
+    found["restartCount"] = container.restarts
+    if rows := container.allocated_resources_status:
+        found["allocatedResourcesStatus"] = rows
+    return found
+
+
+def _with_ready(conditions: list[Mapping[str, Any]], *, is_so: bool) -> list[Mapping[str, Any]]:
+    """The conditions of a Node with that of a kubelet, in its place or at the end."""
+    old = next((each for each in conditions if each["type"] == "Ready"), None)
+    wanted = "True" if is_so else "Unknown"
+    if old is not None and old["status"] == wanted:
+        return conditions
+    why = ("KubeletReady", "the embedded kubelet runs") if is_so else ("NodeStatusUnknown", "it does not run")
+    ready = {"type": "Ready", "status": wanted, "reason": why[0], "message": why[1], "lastTransitionTime": _now()}
+    return [*(each for each in conditions if each is not old), ready]
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
