@@ -2,11 +2,13 @@
 PYTHON ?= python3
 VENV   ?= .venv
 WORKERS ?= auto
+RUNS   ?= 20
 BIN    := $(VENV)/bin
+PARALLEL := -n $(WORKERS) --dist load --maxschedchunk 1
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format proto schema lock bench clean docs wheel image kind-up kind-down e2e
+.PHONY: help run test test-again check lint format proto schema lock bench clean docs wheel image kind-up kind-down e2e
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,9 +30,12 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.test
 run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few seconds
 	@$(BIN)/python -m vdev demo
 
-test: export PYTHONDONTWRITEBYTECODE := # empty: the tests start some hundred processes, and each would compile all modules
+test test-again: export PYTHONDONTWRITEBYTECODE := # empty: the tests start some hundred processes, and each would compile all modules
 test: $(VENV)/.test ## run the tests, in two workers per processor (WORKERS=0: in one process)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist load --maxschedchunk 1
+	$(BIN)/python -m pytest -q $(PARALLEL)
+
+test-again: $(VENV)/.test ## run the tests RUNS times (20), each with another seed, until one run is red
+	$(BIN)/python -m tests.kit.again --runs $(RUNS) $(PARALLEL)
 
 check: lint test ## everything that CI checks
 

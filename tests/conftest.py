@@ -1,5 +1,6 @@
 """What every test starts from: one seed for the whole run, and a process that no earlier test has configured."""
 
+import gc
 import os
 import random
 import shutil
@@ -35,10 +36,21 @@ def pytest_configure(config):
         config.option.hypothesis_seed = _seed(config)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session):
+    """Keep the garbage collector from going over five thousand tests and all modules again and again: they stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """Two workers per processor: about half of a run is waiting for processes, for sockets and for real time."""
-    return 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    """Three workers per processor: two thirds of a test are waiting for processes, for sockets and for real time."""
+    return 3 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -59,7 +59,8 @@ async def test_a_new_label_is_no_news_for_the_kubelet(kubelet, start_agent, show
 async def test_a_device_that_fails_changes_no_label(kubelet, start_agent, shows):
     seen = Seen()
     text = CONFIG + "faults: {rules: [{name: hot, devices: [t4/1], health: Unhealthy, at: 2s}]}"
-    await start_agent(text, outputs=[seen])
+    agent = await start_agent(text, outputs=[seen])
+    agent.clock.advance(2)
     await shows(GPU, 3, 2)
     assert 1 == len(seen.objects)
 
@@ -67,8 +68,10 @@ async def test_a_device_that_fails_changes_no_label(kubelet, start_agent, shows)
 async def test_a_device_that_is_unplugged_is_not_counted(kubelet, start_agent, shows):
     seen = Seen()
     text = CONFIG + "faults: {rules: [{name: gone, devices: [t4/1], remove: true, at: 2s, for: 5s}]}"
-    await start_agent(text, outputs=[seen])
+    agent = await start_agent(text, outputs=[seen])
+    agent.clock.advance(2)
     await kubelet.wait_until(lambda: seen.labels.get(COUNT) == "2", what="one device less")
+    agent.clock.advance(5)
     await kubelet.wait_until(lambda: seen.labels.get(COUNT) == "3", what="the device again")
 
 

@@ -2,12 +2,13 @@
 
     python -m tests.kit.dra_mortal DIRECTORY
 
-A point is as in `tests.kit.mortal`: whatever others may see, or what may come between. After each death a new process
+A point is as in `tests.kit.mortal`: whatever others may see, or what may come between. After each death a new driver
 takes up what is left: it starts, and gets the call that was not answered, or the opposite one. One line of JSON tells
 what was found wrong, and how many points there were.
 """
 
 import asyncio
+import gc
 import json
 import os
 import shutil
@@ -58,7 +59,7 @@ async def _call(directory, call):
 
 
 async def _after(directory, call):
-    """What is wrong after a new process has taken up what is left."""
+    """What is wrong after a new driver has taken up what is left."""
     claims = _claims(directory)
     await claims.restore()
     wrong = list(claims.troubles)
@@ -86,12 +87,11 @@ async def _after(directory, call):
     return wrong
 
 
-def _in_a_process(work, fuse=None):
-    """Run it in a process of its own; its result, or None where it was killed."""
+def _in_a_process(work, fuse):
+    """Run it in a process of its own, whose fuse burns; its result, or None where it was killed."""
     read, write = os.pipe()
     if not (child := os.fork()):
-        if fuse is not None:
-            fuse.burn()
+        fuse.burn()
         os.write(write, json.dumps(asyncio.run(work), default=str).encode())
         os._exit(0)
     work.close()
@@ -102,22 +102,33 @@ def _in_a_process(work, fuse=None):
     return json.loads(text) if text else None
 
 
+def _begun(directory):
+    """What is there before each call that dies: a claim that stays, and before the opposite call the other one too."""
+    before = {call: directory / f"before-{call}" for call in ("prepare", "unprepare")}
+    for place in before.values():
+        asyncio.run(_begin(place))
+    asyncio.run(_call(before["unprepare"], "prepare"))
+    return before
+
+
 def _main(directory):
     wrong, points = [], {}
+    before = _begun(directory)
+    gc.freeze()  # a copy of this process, of which there are hundreds, need not touch what it shares
     for call in ("prepare", "unprepare"):
         for then in ("prepare", "unprepare"):
             for point in range(1, NEVER):
                 place = directory / f"{call}-{then}-{point}"
-                place.mkdir()
+                shutil.copytree(before[call], place)
                 fuse = Fuse(place / "fuse")
-                _in_a_process(_begin(place))
-                if call == "unprepare":
-                    _in_a_process(_call(place, "prepare"))
                 fuse.light(point)
                 done = _in_a_process(_call(place, call), fuse)
-                found = _in_a_process(_after(place, then))
-                found = ["the next process failed"] if found is None else found
-                wrong += [f"{call}, killed at {point}, then {then}: {each}" for each in found]
+                where = f"{call}, killed at {point}, then {then}"
+                try:
+                    wrong += [f"{where}: {each}" for each in asyncio.run(_after(place, then))]
+                except Exception as failed:
+                    failed.add_note(where)
+                    raise
                 shutil.rmtree(place)
                 if done is not None:
                     points[f"{call} {then}"] = point
