@@ -165,7 +165,7 @@ def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]) -> list[str]:
     """The arguments as argparse wants them. They may be written as for Go's flags, which NVIDIA's plugin has.
 
-    One dash does for two. A boolean needs no value, and takes the next argument only if that is `true` or `false`.
+    One dash does for two. A boolean needs no value; it takes the next argument only if that is `true` or `false`.
     """
     result: list[str] = []
     rest = deque(arguments)
@@ -173,14 +173,23 @@ def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]
         argument = rest.popleft()
         if argument == "--":
             return [*result, argument, *rest]
-        name, equals, _ = argument.partition("=")
+        name, equals, value = argument.partition("=")
         if argument.startswith("-") and name not in actions and f"-{name}" in actions:
             argument, name = f"-{argument}", f"-{name}"
-        if name in actions and actions[name].metavar == "BOOL" and not equals:
-            is_given = bool(rest) and rest[0].lower() in ("true", "false")
-            argument += f"={rest.popleft() if is_given else actions[name].const}"
-        result.append(argument)
+        action = actions.get(name)
+        if action is None or not (action.const is True or action.metavar == "BOOL"):
+            result.append(argument)
+            continue
+        if not equals:
+            value = rest.popleft() if rest and rest[0].lower() in ("true", "false") else "true"
+        result += _boolean(name, value, is_switch=action.const is True)
     return result
+
+
+def _boolean(name: str, value: str, *, is_switch: bool) -> list[str]:
+    """How argparse takes a boolean: a switch is given or not, an option of the plugin has a value."""
+    switched = {"true": [name], "false": []} if is_switch else {}
+    return switched.get(value.lower(), [f"{name}={value}"])
 
 
 def _complain(text: str) -> None:

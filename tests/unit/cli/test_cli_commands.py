@@ -430,3 +430,27 @@ def test_a_refused_configuration_is_not_said_to_advertise_nothing(bad, capsys):
     """That would be another, wrong message."""
     assert 2 == main(["plan", bad])
     assert "advertises nothing" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "explained"),
+    [
+        ("--explain", True),
+        ("--explain=true", True),
+        ("--explain true", True),
+        ("-explain", True),
+        ("--explain=false", False),
+        ("--explain false", False),
+        ("--explain=False", False),
+    ],
+)
+def test_every_boolean_has_all_forms(flag, explained, good, capsys):
+    """Those of commands as those of the plugin."""
+    assert 0 == main(["plan", *flag.split(), good])
+    assert explained is ("candidates of" in capsys.readouterr().out)
+
+
+def test_a_boolean_that_is_none(good, capsys):
+    """It is refused, not taken as given."""
+    assert 2 == main(["plan", "--explain=maybe", good])
+    assert "--explain" in capsys.readouterr().err
