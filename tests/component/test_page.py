@@ -51,10 +51,16 @@ class Page:
         """A command of the DevTools protocol."""
         return await self._send(method, parameters, self._session)
 
-    async def open(self, address):
+    async def open(self, address, fragment=""):
         """Go to the agent's page and wait until it has drawn itself once."""
-        await self.call("Page.navigate", url=f"http://{address}/")
+        await self.call("Page.navigate", url="about:blank")
+        await self.call("Page.navigate", url=f"http://{address}/{fragment}")
         await self.until("document.documentElement?.dataset.live === 'yes'")
+
+    async def wide(self, width):
+        """Make the window that wide."""
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        await self.call("Emulation.setDeviceMetricsOverride", **metrics)
 
     async def value(self, expression):
         """The value of an expression in the page."""
@@ -161,8 +167,6 @@ class Shown:
     """A status document to show."""
 
     def __init__(self, devices, **more):
-        resource = {"name": NPU, "state": "registered", "problem": "", "streams": 1, "draining": False}
-        resource |= {"capacity": len(devices), "allocatable": sum(each["health"] == "Healthy" for each in devices)}
         self.document = {
             "version": "0",
             "node": "worker-1",
@@ -174,7 +178,7 @@ class Shown:
             "cdi": {"directory": "/c", "problem": ""},
             "config": {"files": ["/f"], "choice": "", "lastReloadSuccessful": True, "appliedAt": 1, "history": []},
             "problems": [],
-            "resources": [resource | {"devices": devices}],
+            "resources": [resource(NPU, devices)],
         } | more
 
     def status(self):
@@ -198,10 +202,24 @@ class Shown:
         return ""
 
 
+def resource(name, devices, **more):
+    """A resource of the document."""
+    well = sum(each["health"] == "Healthy" for each in devices)
+    plain = {"name": name, "state": "registered", "problem": "", "streams": 1, "draining": False, "devices": devices}
+    return plain | {"capacity": len(devices), "allocatable": well} | more
+
+
 def device(number, **more):
     """A device of the document."""
     plain = {"id": f"npu-{number}", "health": "Healthy", "index": str(number), "numa": [], "paths": [], "reason": ""}
     return plain | {"replicaOf": None, "profile": None, "changedAt": None, "holder": None} | more
+
+
+SICK = {"health": "Unhealthy", "reason": "no answer"}
+DRILL = {"health": "Unhealthy", "reason": "XID 79", "injected": "dead"}
+ELEMENTS = "document.querySelectorAll('*').length"
+HEIGHT = "document.documentElement.scrollHeight"
+ONLY = "document.getElementById('only').click()"
 
 
 async def test_ten_thousand_devices_are_readable(page):
@@ -212,11 +230,207 @@ async def test_ten_thousand_devices_are_readable(page):
         await page.open(address)
         assert 100 == await page.value("document.querySelectorAll('details').length")
         assert ["npu-4711"] == await page.texts(tiles(NPU, " .top .id"))
-        assert 5_000 > await page.value("document.querySelectorAll('*').length")
+        assert 1_000 > await page.value(ELEMENTS)
         await page.value("document.querySelector('details summary').click()")
         await page.until("document.querySelectorAll('details .tile').length === 100")
+        await page.value("document.querySelector('details summary').click()")
+        await page.until("document.querySelectorAll('details .tile').length === 0")
+        assert 1_000 > await page.value(ELEMENTS), "what is closed is dropped"
         await page.value(SEARCH)
         await page.until(f"document.querySelectorAll('{tiles(NPU)}').length === 11")
+
+
+async def test_the_page_stays_small(page):
+    """However many devices there are, and however many of them do not work, the page has few elements."""
+    for resources, each, sick in [(64, 31, 0), (64, 31, 1), (1, 2_000, 1), (1, 10_000, 0), (1, 10_000, 1), (300, 1, 1)]:
+        devices = [device(place, **(SICK if sick else {})) for place in range(each)]
+        document = [resource(f"acme.dev/r{number}", devices) for number in range(resources)]
+        async with http.serving("127.0.0.1:0", Shown([], resources=document)) as address:
+            await page.open(address)
+            assert 5_000 > await page.value(ELEMENTS), (resources, each, sick)
+            assert (240 if sick else 0) == await page.value("document.querySelectorAll('.tile').length")
+
+
+async def test_many_resources_are_folded_by_domain(page):
+    """64 resources are as many lines, under the domains that they belong to; what is wrong is open and comes first."""
+    names = [f"{domain}/r{number}" for domain in ("acme.dev", "b.example") for number in range(32)]
+    document = [resource(name, [device(number) for number in range(31)]) for name in names]
+    document[40]["devices"][7] |= SICK
+    document[41]["devices"][8] |= DRILL
+    document[50] |= {"streams": 0, "state": "no kubelet answers", "problem": "no kubelet answers on /k"}
+    async with http.serving("127.0.0.1:0", Shown([], resources=document)) as address:
+        await page.wide(1280)
+        await page.open(address)
+        assert ["b.example", "acme.dev"] == await page.texts(".domain > summary h2")
+        words = await page.texts(".domain:first-child > summary > *")
+        assert ["b.example", "1 unhealthy", "1 in a drill", "32 resources, 992 devices"] == words
+        order = await page.texts("[data-resource] h2")
+        assert (["b.example/r18", "b.example/r8", "b.example/r9"], 64) == (order[:3], len(order))
+        assert ["npu-7", "npu-8"] == await page.texts(".tile .top .id")
+        assert 3_000 > await page.value(HEIGHT)
+        assert 1_000 > await page.value(ELEMENTS)
+        first = "document.querySelector('[data-resource=\"acme.dev/r0\"] summary')"
+        await page.value(f"{first}.click()")
+        await page.until(f"document.querySelectorAll('{tiles('acme.dev/r0')}').length === 31")
+        document[0]["devices"][30] |= {"holder": "default/late"}
+        await page.until(f"document.querySelectorAll('{tiles('acme.dev/r0', '.held')}').length === 1")
+        assert 31 == await page.value(f"document.querySelectorAll('{tiles('acme.dev/r0')}').length"), "it stays open"
+
+
+async def test_what_is_wrong_comes_first(page):
+    """Resources that are not served, then those with devices that do not work; in each, these devices."""
+    healthy = resource("a.dev/well", [device(0), device(1)])
+    drilled = resource(
+        "b.dev/drilled", [device(0, holder="default/p"), device(1), device(2, **DRILL), device(3, **SICK)]
+    )
+    in_status = resource("c.dev/listed", [device(0)], state="in the Node's status", streams=0)
+    unserved = resource("d.dev/unserved", [device(0)], state="starting", streams=0)
+    async with http.serving("127.0.0.1:0", Shown([], resources=[healthy, drilled, in_status, unserved])) as address:
+        await page.open(address)
+        expected = ["d.dev/unserved", "b.dev/drilled", "a.dev/well", "c.dev/listed"]
+        assert expected == await page.texts("[data-resource] h2")
+        assert ["npu-3", "npu-2", "npu-0", "npu-1"] == await page.texts(tiles("b.dev/drilled", " .top .id"))
+        assert 1 == await page.value("document.querySelectorAll('[data-resource].trouble').length")
+
+
+async def test_only_what_is_wrong(page):
+    """One click leaves what does not work; the address says so, and opens like that."""
+    devices = [device(0), device(1, **SICK), device(2, **DRILL), device(3, holder="default/p")]
+    document = [resource("a.dev/well", [device(0)]), resource(NPU, devices)]
+    shown = Shown([], resources=document)
+    async with http.serving("127.0.0.1:0", shown) as address:
+        await page.open(address)
+        await page.value(ONLY)
+        assert [NPU] == await page.texts("[data-resource] h2")
+        assert ["npu-1", "npu-2"] == await page.texts(".tile .top .id")
+        assert not await page.value("document.getElementById('about').checkVisibility()")
+        await page.open(address, "#wrong")
+        assert ["npu-1", "npu-2"] == await page.texts(".tile .top .id")
+        for each in devices[1:3]:
+            each |= {"health": "Healthy", "reason": "", "injected": ""}
+        await page.until("document.querySelectorAll('[data-resource]').length === 0")
+        assert ["nothing is wrong with any device"] == await page.texts("#nothing")
+        await page.value(ONLY)
+        assert 2 == await page.value("document.querySelectorAll('[data-resource]').length")
+        assert await page.value("document.getElementById('about').checkVisibility()")
+
+
+REFUSED = {"files": ["/f"], "choice": "", "lastReloadSuccessful": False, "appliedAt": 1, "failedAt": 2} | {
+    "history": [{"at": 2, "result": "refused", "summary": "f:1:1: no"}]
+}
+PROBLEMS = [
+    {"severity": severity, "where": "f:1:1", "message": f"an {severity}", "hint": "look"}
+    for severity in ("error", "warning")
+]
+EVERYTHING = {
+    "config": REFUSED,
+    "problems": PROBLEMS,
+    "notReady": ["acme.dev/npu: why"],
+    "ready": False,
+    "faults": {
+        "enabled": True,
+        "active": 1,
+        "rules": [
+            {"name": "dead", "kind": "device", "source": "configuration", "where": "f:2:2", "state": state}
+            | {"changesIn": None, "injected": 1, "injectedIn": {NPU: 1}, "devices": ["npu-2"]}
+            for state in ("active", "over")
+        ],
+    },
+    "resources": [
+        resource(NPU, [device(0), device(1, **SICK), device(2, **DRILL), device(3, holder="default/p")]),
+        resource("a.dev/draining", [device(0)], draining=True, problem="it has a problem"),
+    ],
+}
+
+
+async def test_the_summary_says_it_all(page):
+    """How many of what, with what is wrong marked."""
+    async with http.serving("127.0.0.1:0", Shown([], **EVERYTHING)) as address:
+        await page.open(address)
+        items = [text.replace("\n", " ") for text in await page.texts("#summary li")]
+        expected = ["2 resources", "1 unhealthy", "1 in a drill", "1 held by pods", "2 free", "refused configuration"]
+        assert [*expected, "2 problems"] == items
+        assert ["bad", "drill", "bad", "bad"] == await page.value(
+            "[...document.querySelectorAll('#summary li')].map((node) => node.className)"
+            ".filter((name) => !['', 'held', 'free'].includes(name))"
+        )
+
+
+async def test_one_colour_says_one_thing(page):
+    """A drill has its colour in summary, bar, tile and rule, a refused configuration that of errors."""
+    colour = "[...document.querySelectorAll({!r})].map((node) => getComputedStyle(node)[{!r}])"
+    async with http.serving("127.0.0.1:0", Shown([], **EVERYTHING)) as address:
+        await page.open(address)
+
+        async def colours(*places):
+            return {each for place in places for each in await page.value(colour.format(*place))}
+
+        drills = await colours(
+            ("#summary li.drill b", "color"),
+            ("#faults .pill.drill", "color"),
+            (tiles(NPU, ".drill .pill"), "color"),
+            (tiles(NPU, ".drill"), "borderLeftColor"),
+            ("i.drill", "backgroundColor"),
+        )
+        refusals = await colours(
+            ("#summary li:nth-last-child(2) b", "color"),
+            ("#facts .pill.bad", "color"),
+            ("#history .pill", "color"),
+            ("#problems li:first-child .pill", "color"),
+        )
+        warnings = await colours(("#problems li:last-child .pill", "color"))
+        assert [1, 1, 1] == [len(each) for each in (drills, refusals, warnings)]
+        assert 3 == len(drills | refusals | warnings)
+
+
+CONTRASTS = """(() => {
+    const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+    const light = (text) => {
+        const linear = (part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+        const [r, g, b] = numbers(text).map((part) => linear(part / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = (node) => {
+        for (; node; node = node.parentElement) {
+            const colour = getComputedStyle(node).backgroundColor, [, , , alpha] = numbers(colour);
+            if (alpha !== 0) return colour;
+        }
+    };
+    const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const node = walker.currentNode.parentElement;
+        if (!walker.currentNode.data.trim() || !node.checkVisibility() || node.matches("script, noscript")) continue;
+        const [one, other] = [light(getComputedStyle(node).color), light(ground(node))];
+        const dark = Math.min(one, other), bright = Math.max(one, other);
+        found.push([(bright + 0.05) / (dark + 0.05), walker.currentNode.data]);
+    }
+    return found;
+})()"""
+
+
+async def test_every_text_can_be_read(page):
+    """What the browser makes of it, with something of everything on the page: a contrast of 4.5 at least."""
+    async with http.serving("127.0.0.1:0", Shown([], **EVERYTHING)) as address:
+        for scheme in ("light", "dark"):
+            await page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            await page.open(address)
+            found = await page.value(CONTRASTS)
+            assert 60 < len(found)
+            assert [] == [(scheme, round(ratio, 2), text) for ratio, text in found if ratio < 4.5]
+
+
+async def test_nothing_sticks_out(page):
+    """A telephone needs no scrolling to the side."""
+    long = [device(number, id="GPU-" + "0123456789" * 5, holder="namespace/" + "pod-" * 15) for number in range(3)]
+    named = resource("a.example/" + "long-" * 10 + "name", long)
+    few = EVERYTHING | {"resources": [*EVERYTHING["resources"], named]}
+    many = few | {"resources": [*few["resources"], *(resource(f"{named['name']}{n}", [device(0)]) for n in range(20))]}
+    for document in (few, many):
+        async with http.serving("127.0.0.1:0", Shown([], **document)) as address:
+            for width in (360, 1280):
+                await page.wide(width)
+                await page.open(address)
+                assert width >= await page.value("document.documentElement.scrollWidth")
 
 
 async def test_drills_are_marked(page):

@@ -98,5 +98,6 @@ class Metrics:
 def _prometheus() -> ModuleType:
     import prometheus_client  # brings an HTTP server
 
-    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # they are as many series again, and nobody asks for them
+    # These would be as many series again, and nobody asks for them.
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     return prometheus_client
