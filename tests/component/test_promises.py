@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import vdev.sim
+import vdev.testing
 from tests.kit import promises
 from vdev.cli import COMMANDS, main
 from vdev.control import command_socket
@@ -68,6 +69,11 @@ def printed(*arguments):
 def test_the_embedded_kubelet():
     """`vdev.sim`: its names, parameters, attributes and values."""
     check("sim", promises.of_module(vdev.sim))
+
+
+def test_the_fixtures():
+    """`vdev.testing`: what the fixtures for pytest are."""
+    check("testing", promises.of_module(vdev.testing))
 
 
 def test_the_configuration_file():

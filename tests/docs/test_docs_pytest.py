@@ -1,0 +1,191 @@
+"""The fixtures for pytest, in a directory of their own with vdev installed: the page's tests, and what they omit."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytest.md").read_text(), re.DOTALL)
+CASES = '''
+import pathlib
+import threading
+
+import pytest
+
+from vdev.sim import manifest
+
+CONFIG = {"version": "v1", "devices": [{"name": "a", "resource": "acme.dev/a", "virtual": {"count": 1}}]}
+
+
+@pytest.mark.vdev_config(CONFIG)
+def test_mapping(kubelet, vdev_agent):
+    assert kubelet.node().allocatable == {"acme.dev/a": 1}
+
+
+@pytest.mark.vdev_config(pathlib.Path("mine.yaml"))
+def test_file_is_left_alone(kubelet, vdev_agent):
+    before = pathlib.Path("mine.yaml").read_text()
+    vdev_agent.edit(CONFIG)
+    kubelet.wait_until(lambda: kubelet.node().allocatable.get("acme.dev/a"))
+    assert pathlib.Path("mine.yaml").read_text() == before
+
+
+@pytest.mark.kubelet(node_name="other", compat="1.37")
+def test_options(kubelet):
+    assert kubelet.node_name == "other"
+
+
+def test_killed_and_started(kubelet, vdev_agent):
+    vdev_agent.kill()
+    kubelet.wait_until(lambda: kubelet.node().allocatable == {"acme.dev/npu": 0})
+    kubelet.advance(311)
+    kubelet.wait_until(lambda: kubelet.node().capacity == {"acme.dev/npu": 0})
+    vdev_agent.start()
+    assert kubelet.node().allocatable == {"acme.dev/npu": 2}
+
+
+def test_a_condition_only_looks(kubelet):
+    with pytest.raises(RuntimeError, match="a condition only looks"):
+        kubelet.wait_until(lambda: kubelet.run_pod(manifest("p")))
+
+
+@pytest.mark.asyncio
+async def test_own_loop_goes_on(kubelet, vdev_agent):
+    """Though this loop has gRPC's channels as well."""
+    import grpc.aio
+
+    from vdev.pb import podresources_v1_pb2 as v1
+    from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
+
+    await kubelet.run_pod(manifest("one", {"acme.dev/npu": 1}))
+    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
+        answer = await v1_grpc.PodResourcesListerStub(channel).List(v1.ListPodResourcesRequest())
+    assert ["one"] == [pod.name for pod in answer.pod_resources]
+'''
+FAILING = """
+import pytest
+
+from vdev.sim import manifest
+
+
+def test_fails(kubelet, vdev_agent):
+    kubelet.run_pod(manifest("one", {"acme.dev/npu": 1}))
+    assert False
+
+
+@pytest.mark.vdev_config("version: v1\\ndevices: [{name: a, resource: a.b/c, virtual: {cuont: 1}}]")
+def test_bad_configuration(vdev_agent):
+    pass
+
+
+def wrong(kubelet):
+    from vdev.sim.lint import Finding, Severity
+
+    kubelet.journal.find([Finding("empty-id", Severity.ERROR, "a.b/c", "a device has an empty id")])
+
+
+def test_finding(kubelet):
+    wrong(kubelet)
+
+
+@pytest.mark.kubelet(allow=["empty-id"])
+def test_allowed(kubelet):
+    wrong(kubelet)
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run pytest in a directory, in which vdev is as if installed by pip: with its entry point."""
+    installed = tmp_path / "site" / "vdev-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: vdev\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text(entry_points())
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (directory / "mine.yaml").write_text("version: v1\ndevices: []\n")
+    shutil.copy(ROOT / "tests/kit/foreign_plugin.py", directory / "my_plugin.py")
+
+    def pytest_run(*arguments, **files):
+        for name, text in files.items():
+            (directory / f"{name}.py").write_text(text)
+        environ = os.environ | {"PYTHONPATH": f"{installed.parent}:{ROOT}", "PYTEST_ADDOPTS": ""}
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error"]
+        command += [
+            "-o",
+            "asyncio_default_fixture_loop_scope=function",
+            "--strict-markers",
+            "--rootdir",
+            directory,
+            *arguments,
+        ]
+        return subprocess.run(
+            command, cwd=directory, env=environ, capture_output=True, text=True, timeout=110, check=False
+        )
+
+    return pytest_run
+
+
+def entry_points():
+    """As the wheel has them."""
+    import tomllib
+
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    return "".join(
+        f"[{group}]\n" + "".join(f"{name} = {module}\n" for name, module in entries.items())
+        for group, entries in groups.items()
+    )
+
+
+@pytest.mark.long
+def test_the_examples_pass(run):
+    """Plain and async ones, with vdev and with another plugin."""
+    done = run(**{f"test_{number}": text for number, text in enumerate(SNIPPETS)})
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
+
+
+@pytest.mark.long
+def test_the_fixtures_work(run):
+    """Configurations of every form, options, a killed agent, and a test with a gRPC loop of its own."""
+    done = run(test_cases=CASES)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "6 passed" in done.stdout
+    assert "" == done.stderr
+
+
+@pytest.mark.long
+def test_what_a_failure_shows(run):
+    """What the kubelet saw, the agent's log, a configuration's error, and findings of the test."""
+    done = run(test_failing=FAILING)
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert "2 passed, 1 failed, 2 errors" in re.sub(r"1 failed, 2 passed", "2 passed, 1 failed", done.stdout)
+    for text in (
+        "what the kubelet saw",
+        "pod      default/one Running",
+        "vdev run",
+        "unknown key 'cuont'",
+        "the kubelet found:\nerror: empty-id: a.b/c: a device has an empty id",
+    ):
+        assert text in done.stdout, done.stdout
+
+
+def test_nothing_is_imported_that_nobody_asked_for():
+    """The plugin is imported wherever pytest runs beside vdev; that brings one module, and the package's version."""
+    program = "import sys, pytest; before = {*sys.modules}; import vdev.pytest_plugin; print(*{*sys.modules} - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert {"vdev", "vdev.pytest_plugin"} == set(done.stdout.split())
+
+
+def test_the_markers_are_known(run):
+    """Both are explained by `pytest --markers`."""
+    done = run("--markers")
+    assert "@pytest.mark.kubelet(**options): options of vdev.sim.Kubelet" in done.stdout
+    assert "@pytest.mark.vdev_config(configuration): what vdev_agent serves" in done.stdout

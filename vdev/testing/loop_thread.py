@@ -1,0 +1,73 @@
+"""An event loop in a thread of its own: what runs there goes on while a test blocks, or has a loop of its own."""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+_T = TypeVar("_T")
+
+
+class LoopThread:
+    """The thread, as a context manager."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="vdev's event loop", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._up.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def do(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of the work, which runs in the thread. Where an event loop runs, something to await for it."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a condition only looks: it cannot call what takes time")
+        assert self._loop is not None
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return _result(future)
+        return cast("_T", asyncio.wrap_future(future))
+
+    def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of the work, which runs in the thread; blocks wherever it is called."""
+        assert self._loop is not None
+        return _result(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def ask(self, look: Callable[[], _T]) -> _T:
+        """The result of a function that does not wait for anything, called in the thread."""
+        if threading.current_thread() is self._thread:
+            return look()
+
+        async def ask() -> _T:
+            return look()
+
+        return self.wait(ask())
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._loop.call_soon(self._up.set)
+            self._loop.run_forever()
+
+
+def _result(future: concurrent.futures.Future[_T]) -> _T:
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C too: what nobody waits for any more shall not go on
+        future.cancel()
+        raise
