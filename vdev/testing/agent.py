@@ -1,4 +1,4 @@
-"""The fixture `vdev_agent`: `vdev run` in a process of its own, on a kubelet's directory."""
+"""The agent of the fixtures: `vdev run` in a process of its own, on a kubelet's directory."""
 
 import asyncio
 import contextlib
