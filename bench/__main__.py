@@ -7,12 +7,13 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from . import calls, dra, faults, lists, node, record, report, whole
+from . import calls, dra, faults, flaps, lists, node, record, report, whole
 from .table import Peer, Run
 
 ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "allocate": calls.allocate,
     "faults": faults.faults,
+    "flaps": flaps.flaps,
     "preferred": calls.preferred,
     "first-list": lists.first,
     "update": lists.update,

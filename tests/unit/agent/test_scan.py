@@ -1,10 +1,13 @@
 """What is watched for the sake of devices."""
 
+import threading
 from pathlib import Path
 
-from vdev import config
+import pytest
+
+from vdev import config, discovery
 from vdev.agent.inputs.discovered import Scan, Scanner
-from vdev.core.spec import Spec
+from vdev.core.spec import EntrySpec, Spec
 from vdev.hostfs import HostRoot
 
 
@@ -58,3 +61,22 @@ async def test_a_change_concerns_the_entries_that_can_see_it(tmp_path: Path) -> 
     assert {"below", "fixed"} == concerned("null")
     assert {"below", "a", "b", "fixed"} == concerned("odd\n") == concerned()
     assert {"link"} == set(scanner.concerned({tmp_path / "by-id": frozenset({"two"})}))
+
+
+async def test_entries_are_looked_for_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are due: threads that look at the same time keep requests from the interpreter, each in its turn."""
+    looking = threading.Lock()
+    overlaps: list[str] = []
+
+    def discover(entry: EntrySpec, *_: object, **__: object) -> discovery.Found:
+        if not looking.acquire(blocking=False):
+            overlaps.append(entry.name)
+            return discovery.Found()
+        threading.Event().wait(0.005)  # long enough for another one to begin
+        looking.release()
+        return discovery.Found()
+
+    monkeypatch.setattr(discovery, "discover", discover)
+    scan = await Scanner(HostRoot(tmp_path), "n", tmp_path).scan(Scan(), config.load_text(GLOBS).spec)
+    assert {"a", "b", "link", "below", "fixed"} == scan.found.keys()
+    assert [] == overlaps

@@ -61,8 +61,8 @@ class Scanner:
         entries = {entry.name: entry for entry in spec.on_node(self._node)}
         again = frozenset(again)
         due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in again]
-        results = await asyncio.gather(*(self._one(entries[name]) for name in due))
-        fresh = dict(zip(due, results, strict=True))
+        # One after the other: several threads that look would keep each other, and every request, from the interpreter.
+        fresh = {name: await self._one(entries[name]) for name in due}
         for name in self.failed - entries.keys():
             self._steps.forget(_step(name))
         self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
