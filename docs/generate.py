@@ -7,6 +7,7 @@ the table of options, reference/presets.md from the presets, metrics.md from the
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -153,20 +154,19 @@ def command_line() -> Iterator[str]:
     yield ""
     for name, summary in cli.COMMANDS.items():
         yield from (f"## vdev {name}", "", summary[0].upper() + summary[1:] + ".", "")
-        if name == "run":
-            continue
         yield from _arguments(name, _parser(name))
     yield from ("## Options of vdev run", "")
-    yield "The commands that look at files know those of the plugin's own options, too."
+    yield "A flag takes its value as `--flag VALUE` or `--flag=VALUE`. Where the default is true or false, the flag"
+    yield "alone means true, and `--flag=false` false. A list is given with commas, or by the flag again."
     yield ""
     for group in Group:
-        yield from (f"### {group.value[0].upper()}{group.value[1:]}", "")
+        yield from (f"### {_heading(group)}", "")
         rows = []
         for option in OPTIONS:
             if option.group is group:
-                flags, variables = (
-                    ", ".join(f"`{each}`" for each in names) for names in (option.flags, option.variables)
-                )
+                value = "" if option.is_boolean else f" {option.metavar}"
+                flags = ", ".join(f"`{each}{value}`" for each in option.flags)
+                variables = ", ".join(f"`{each}`" for each in option.variables)
                 choices = f"; {' or '.join(f'`{each}`' for each in option.choices)}" if option.choices else ""
                 rows.append((flags, variables, option.default or "-", option.help + choices))
         yield from table(("flag", "environment", "default", "meaning"), rows)
@@ -186,22 +186,52 @@ def _nested(parser: argparse.ArgumentParser) -> list[dict[str, argparse.Argument
 
 def _arguments(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     """A command's own arguments, without those of the plugin's table; then those of its actions."""
-    plugin = {option.field for option in OPTIONS if option.group in (Group.PLUGIN, Group.PRESETS, Group.UNUSED)}
-    hidden = {"help", "action", *plugin}
+    groups = {option.field: option.group for option in OPTIONS}
+    shared = set(Group) if name == "run" else {Group.PLUGIN, Group.PRESETS, Group.UNUSED}
+    hidden = {"help", "action", *(field for field, group in groups.items() if group in shared)}
+    yield from (f"`{_usage(name, parser)}`", "")
     rows = [_argument(each) for each in parser._actions if each.dest not in hidden]  # noqa: SLF001
     if rows:
         yield from table(("argument", "meaning"), rows)
+    known = {groups[each.dest] for each in parser._actions if each.dest in hidden & groups.keys()}  # noqa: SLF001
+    if known:
+        heads = [_heading(group) for group in Group if group in known]
+        links = (f"[{head.partition(' (')[0].lower()}](#{_anchor(head)})" for head in heads)
+        yield from (f"Further options are below: {'; '.join(links)}.", "")
     for actions in _nested(parser):
         for action, inner in actions.items():
             yield from (f"### vdev {name} {action}", "", inner.description or "", "")
             yield from _arguments(f"{name} {action}", inner)
 
 
+def _usage(name: str, parser: argparse.ArgumentParser) -> str:
+    """One line, with what has no dash spelled out."""
+    if parser.usage:
+        return parser.usage
+    own = [each for each in parser._actions if each.dest not in {"help", "action"}]  # noqa: SLF001
+    options = ["[option ...]"] if any(each.option_strings for each in own) else []
+    words = [_argument(each)[0].strip("`") for each in own if not each.option_strings]
+    return " ".join((f"vdev {name}", *(["ACTION"] if _nested(parser) else options), *words))
+
+
 def _argument(action: argparse.Action) -> tuple[str, str]:
-    metavar = action.metavar if isinstance(action.metavar, str) else ""
-    names = ", ".join(f"`{each}`" for each in action.option_strings) or f"`{metavar or action.dest}`"
-    choices = f"; {' or '.join(f'`{each}`' for each in action.choices)}" if action.choices else ""
-    return names, (action.help or "").replace("%%", "%") + choices
+    """A row: the names with the value that they take, and what it means."""
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    value = "" if action.nargs == 0 else f" [{metavar}]" if action.nargs == "?" else f" {metavar}"
+    many = " …" if action.nargs in {"+", "*"} else ""
+    if action.choices and action.option_strings:
+        value = value.replace(metavar, "|".join(action.choices))
+    names = ", ".join(f"`{each}{value}{many}`" for each in action.option_strings) or f"`{value.strip()}{many}`"
+    assert action.help, f"{names} has no help"
+    return names, action.help.replace("%%", "%")
+
+
+def _heading(group: Group) -> str:
+    return f"{group.value[0].upper()}{group.value[1:]}"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 # --- presets ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The pages of docs/: every YAML is valid, every command runs or at least exists, every link leads somewhere."""
 
+import argparse
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from vdev import config
-from vdev.cli import COMMANDS
+from vdev.cli import COMMANDS, parser_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -114,6 +115,29 @@ def test_every_page_is_reached():
     """The index leads to every page."""
     linked = {(DOCS / target).resolve() for target, _ in LINK.findall((DOCS / "README.md").read_text())}
     assert set(PAGES) - {DOCS / "README.md"} <= linked
+
+
+def test_the_command_line_is_all_there():
+    """Each command has its usage, and each flag and argument of it a row with a meaning, in its own part or below."""
+    page = (DOCS / "reference" / "command-line.md").read_text()
+    parts = dict(re.findall(r"^#{2,3} (.*?)\n(.*?)(?=^#{2,3} |\Z)", page, re.DOTALL | re.MULTILINE))
+    below = page.partition("## Options of vdev run")[2]
+
+    def check(name, parser):
+        assert f"`vdev {name.removeprefix('vdev ')}" in parts[name]
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for inner, other in action.choices.items():
+                    check(f"{name} {inner}", other)
+            elif action.dest != "help":
+                for word in action.option_strings or [action.metavar]:
+                    row = re.compile(rf"^\|.*`\[?{re.escape(word)}[\] `].*\| \S[^|]*\S \|$", re.MULTILINE)
+                    assert row.search(parts[name]) or row.search(below), (name, word)
+
+    for name in COMMANDS:
+        parser, _ = parser_of([name])
+        (commands,) = [each.choices for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+        check(f"vdev {name}", commands[name])
 
 
 def test_reference_is_up_to_date():

@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     common.add_node(parser)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--resource", metavar="NAME", help="the extended resource")
+    what.add_argument(
+        "--resource", metavar="NAME", help="the extended resource of the devices ID …; vdev plan lists them"
+    )
     what.add_argument(
         "--claim",
         type=Path,
