@@ -21,6 +21,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 BLOCK = re.compile(
     r"(?:<!-- (?P<mark>[a-z]+)[^>]*-->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
 )
+NAME = re.compile(r"# (\S+\.(?:yaml|sh|py))\b")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 FOREIGN = {"kubectl", "helm", "kind", "k3d", "minikube", "docker", "git", "cd", ".venv/bin/python"}
 FOREIGN |= {"systemctl", "pipx", "python3", "/opt/vdev/bin/pip", "install", "ln", "rm"}
@@ -64,9 +65,11 @@ def test_configurations_are_good(page):
 
 @by_page
 def test_commands_run(page, tmp_path):
-    """What is marked `run` works as it stands, with the page's YAML blocks as block-1.yaml and so on."""
-    for number, block in enumerate((each for each in blocks(page) if each.language == "yaml"), 1):
-        (tmp_path / f"block-{number}.yaml").write_text(block.text)
+    """What is marked `run` works as it stands, with the files that the page introduces by their first line."""
+    for block in blocks(page):
+        if name := NAME.match(block.text):
+            (tmp_path / name[1]).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name[1]).write_text(block.text)
     shim = tmp_path / "bin" / "vdev"
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
@@ -78,6 +81,16 @@ def test_commands_run(page, tmp_path):
                 command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=60
             )
             assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+@by_page
+def test_files_are_introduced(page):
+    """A command names no file that the reader has not been told how to make, but those of this project."""
+    made = {name[1] for block in blocks(page) if (name := NAME.match(block.text))}
+    for block in blocks(page):
+        for command in commands(block) if block.mark in {"run", "journey"} else ():
+            named = re.findall(r"(?<![\w/.-])[\w./-]+\.yaml", command)
+            assert {each for each in named if not (ROOT / each).exists()} <= made, command
 
 
 @by_page

@@ -20,7 +20,7 @@ devices:
 STATIC = A100.format(how='partitions: {"1": [1g.5gb, 1g.5gb, 2g.10gb, 3g.20gb]}')
 DYNAMIC = A100.format(how="dra: {partitions: dynamic}")
 AMD = "devices: [{name: a, resource: amd.com/gpu, advertise: [dra], virtual: {preset: mi300x}}]"
-(FIRST,) = re.findall(r"^```yaml\n(version.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+(FIRST,) = re.findall(r"^```yaml\n# claimed.yaml\n(version.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def table(heading):
