@@ -126,6 +126,7 @@ async def start_agent(kubelet, directory, _inotify):
             cdi_dir=directory / "cdi",
             host=HostRoot(Path("/")),
             device_dir=directory / "devices",
+            smi_dir=directory / "smi",
             state_dir=directory / "state",
             clock=LeapClock(),
         )

@@ -15,6 +15,8 @@ INTERVALS = {
     "look_at_holders_for_actions": 0.2,
     "retry_virtual_node": 0.1,
     "retry_cdi": 0.1,
+    "retry_tools": 0.1,
+    "write_tools": 0.1,
     "empty_list": 0.3,
     "retire_handover": 0.4,
     "retry_label": 0.05,

@@ -39,6 +39,7 @@ from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .optional.dra_output import Dra
 from .optional.node_api import NodeApi
+from .optional.tool_output import Tools, ToolViews
 from .options import Options
 from .outputs.base import Output
 from .outputs.cdi.cdi_files import CdiFiles
@@ -135,6 +136,7 @@ class Agent:
             steps=self.steps,
         )
         self.measures = Measures(self.metrics, clock)
+        self.tools = Tools(options, lambda _devices: {})
         self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine)
         self.reconciler = Reconciler(
             options,
@@ -147,6 +149,7 @@ class Agent:
             choices=NodeChoices(options.node, self.node_api.view, self.due.mark),
             outputs=(
                 self.nodes,
+                self.tools,  # before the specifications that mount them
                 self.cdi,
                 self.record,
                 self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
@@ -155,6 +158,7 @@ class Agent:
                 self.last_good,
                 *self.node_api.outputs,
                 self.dra,
+                ToolViews(self.tools),
                 *outputs,
             ),
             claimed=lambda: self.dra.claimed,
@@ -294,6 +298,7 @@ class Agent:
         lives = {
             "doing ownership actions": self.handovers.run,
             "probing devices": self.health.run,
+            "writing what tools show in containers": self.tools.run,
             "following ResourceSlices": self.dra.follow,
         }
         return self._tasks(group, turns, lives)

@@ -10,7 +10,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..api_server import Server
 from ..config import Loaded, Texts
 from ..core.intervals import Intervals
-from ..core.model import virtual_node
+from ..core.model import smi_places, virtual_node
 from ..hostfs import HostRoot
 from ..observe.service_manager import ServiceManager
 
@@ -25,7 +25,8 @@ class Options:
     `run_dir` is where the control socket goes; None: there is none. `http_address` is where the HTTP side listens;
     empty: nowhere. `http_hosts` are further names that it answers to. `fault_injection`: people may inject faults
     through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults go by
-    `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist.
+    `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist,
+    `smi_dir` for the makers' tools that containers get; container runtimes must see both under the same paths.
     `state_dir` is for what must outlive the process; None: nothing does. `boot_id` tells one boot of the machine from
     another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
     what was listed before is there again, or after `boot_wait`. `api_server` is asked and told of the node where the
@@ -46,6 +47,7 @@ class Options:
     http_hosts: tuple[str, ...] = ()
     allocate_deadline: float = 5.0
     device_dir: Path = Path(virtual_node.DIRECTORY)
+    smi_dir: Path = Path(smi_places.DIRECTORY)
     fault_injection: bool = False
     fault_dir: Path | None = None
     state_dir: Path | None = None

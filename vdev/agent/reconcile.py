@@ -87,7 +87,7 @@ class Reconciler:
         self.retired: Mapping[Key, Retired] = {}
         self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
         self.warnings: tuple[Problem, ...] = ()
-        self.scanner = Scanner(options.host, options.node, options.device_dir, steps)
+        self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, steps)
         self.holders = holders
         self.choices = choices
         self._claimed = claimed
@@ -296,9 +296,10 @@ class Reconciler:
             plan = self._plan
             if plan is None:
                 return None
-            undeliverable = self._undeliverable()
+            before = self._undeliverable(), self._toolless()
             await self._settle(Stage.PREPARE, plan)
-            current = self._undeliverable() == undeliverable and not plan.is_overtaken(self._holdings())
+            same = (self._undeliverable(), self._toolless()) == before
+            current = same and not plan.is_overtaken(self._holdings())
             if current or not decided:
                 return plan
         return None
@@ -327,6 +328,7 @@ class Reconciler:
             base=self.base,
             verdicts=self.verdicts.current(),
             undeliverable=self._undeliverable(),
+            toolless=self._toolless(),
             afflictions=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
@@ -349,6 +351,9 @@ class Reconciler:
 
     def _undeliverable(self) -> Mapping[str, Health]:
         return {raw: health for output in self.outputs for raw, health in output.undeliverable.items()}
+
+    def _toolless(self) -> frozenset[str]:
+        return frozenset[str]().union(*(output.toolless for output in self.outputs))
 
     async def _settle(self, stage: Stage, plan: Plan) -> None:
         for output in self.outputs:

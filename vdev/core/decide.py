@@ -23,6 +23,7 @@ from .inventory import resources
 from .inventory.arrange import arrange
 from .inventory.difference import diff, settled
 from .inventory.resources import EMPTY, Inventory
+from .inventory.tools import without_tools
 from .labels.values import NO_LABELS, Labels, Machine
 from .memory import Memory
 from .model.device import Health, Key, RawDevice, base_id
@@ -56,7 +57,7 @@ class World:
     `choices` is what became of the layouts that labels of the node chose. `found` are the devices by entry, given
     where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
     `base`. `verdicts` are those of probes and of flapping, by raw device id; `undeliverable` are devices that an output
-    cannot bring to containers, and why.
+    cannot bring to containers, and why; those of `toolless` come without their maker's tools.
     `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `listed` is what the kubelet was told
     last, by this process or the one before, and `retired` what of that only pods keep in the list; `dropped` are ids
     that left a list lately. `devices`, `lost` and `pools` are those of the last plan. `claimed` are the names of the
@@ -71,6 +72,7 @@ class World:
     base: Inventory = EMPTY
     verdicts: Mapping[str, Health] = field(default_factory=dict)
     undeliverable: Mapping[str, Health] = field(default_factory=dict)
+    toolless: frozenset[str] = frozenset()
     afflictions: Afflictions = targets.NONE
     cdi_faults: Mapping[str, CdiFault] = field(default_factory=dict)
     holdings: Holdings = Holdings()  # noqa: RUF009 - frozen
@@ -176,7 +178,8 @@ class Decider:
     def __init__(self, intervals: Intervals = PRODUCTION) -> None:
         self._intervals = intervals
         self._arranged, self._judged, self._specified = Memory(), Memory(), Memory()
-        self._labelled, self._pooled = Memory(), Memory()
+        self._labelled, self._pooled, self._tooled = Memory(), Memory(), Memory()
+        self._without: frozenset[str] = frozenset()
         self._away: frozenset[Key] = frozenset()
         self._last_labels: Mapping[str, str] = NO_LABELS.values
 
@@ -187,7 +190,7 @@ class Decider:
     def decide(self, world: World) -> Plan:
         """What shall be, in this world."""
         verdicts = {**world.verdicts, **world.undeliverable}
-        healthy = resources.with_health(world.base, verdicts, self._judged)
+        healthy = resources.with_health(self._equipped(world), verdicts, self._judged)
         fresh = targets.afflict(healthy, world.afflictions)
         kept = retain.retain(
             world.listed,
@@ -231,6 +234,15 @@ class Decider:
             sensors=targets.of_devices(devices, world.afflictions.sensors),
             conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
         )
+
+    def _equipped(self, world: World) -> Inventory:
+        """The inventory with those tools for containers that are there; the same object while they are."""
+        if not world.toolless:
+            return world.base
+        self._without = self._without if self._without == world.toolless else world.toolless
+        self._tooled.begin()
+        of = (world.base, self._without)
+        return self._tooled.recall("tools", "", of, lambda _last: without_tools(world.base, world.toolless))
 
     def _pools(self, world: World, devices: Inventory) -> "Pools":
         """The same object while nothing of it is published otherwise."""

@@ -25,12 +25,15 @@ class Intervals:
     look_at_claims_lock: float = 0.02  # while another instance of a DRA driver works on claims
     look_for_directory: float = 0.5  # of the kubelet, while there is none
 
+    write_tools: float = 2.0  # between writings of what the makers' tools show in containers
+
     repeat_health: float = 10.0  # to a kubelet, of a DRA driver's devices; they read Unknown after three times as much
 
     # Before another attempt.
     retry_virtual_node: float = 5.0  # what could not be made in the device directory
     retry_cdi: float = 5.0  # a CDI file that could not be written
     retry_cdi_most: float = 30.0  # one that something else keeps deleting or changing
+    retry_tools: float = 5.0  # what containers' tools need, and could not be written
     retry_label: float = 1.0  # at the start, where the API server does not answer
     api_pause_first: float = 1.0  # what the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0

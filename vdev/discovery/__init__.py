@@ -7,7 +7,7 @@ in the result; `core` keeps what a pod may still hold.
 from dataclasses import replace
 from typing import assert_never
 
-from ..core.model import virtual_node
+from ..core.model import smi_places, virtual_node
 from ..core.model.problem import error
 from ..core.model.syntax.template import TemplateError
 from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource, VirtualSource
@@ -29,6 +29,7 @@ def discover(
     node: str,
     numbering: Numbering | None = None,
     device_dir: str = virtual_node.DIRECTORY,
+    smi_dir: str = smi_places.DIRECTORY,
 ) -> Found:
     """What the entry's source finds on the host, now.
 
@@ -37,7 +38,7 @@ def discover(
     the host's directory for the nodes of virtual devices.
     """
     try:
-        found = _discover(entry, host, node, numbering or Numbering(), device_dir)
+        found = _discover(entry, host, node, numbering or Numbering(), (device_dir, smi_dir))
     except (HostError, TemplateError) as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
     if entry.exclude_topology:
@@ -47,10 +48,11 @@ def discover(
     return found
 
 
-def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, device_dir: str) -> Found:
+def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
     match entry.source:
         case VirtualSource():
-            return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir)
+            device_dir, smi_dir = directories
+            return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
         case GlobSource():
             return glob_source.discover(entry, entry.source, host, numbering=numbering)
         case SysfsSource():

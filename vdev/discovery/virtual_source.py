@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..core.inventory import virtual_devices
-from ..core.model import virtual_node
+from ..core.model import smi_places, virtual_node
 from ..core.model.device import DeviceNode, RawDevice
 from ..core.model.facts import facts
 from ..core.spec import EntrySpec, NodeTemplate, VirtualSource
@@ -14,13 +14,21 @@ from .found import Found
 
 
 def discover(
-    entry: EntrySpec, source: VirtualSource, host: HostRoot, *, node: str, device_dir: str = virtual_node.DIRECTORY
+    entry: EntrySpec,
+    source: VirtualSource,
+    host: HostRoot,
+    *,
+    node: str,
+    device_dir: str = virtual_node.DIRECTORY,
+    smi_dir: str = smi_places.DIRECTORY,
 ) -> Found:
     """The devices that the source describes. Of the real device's nodes, those that the host has.
 
-    `device_dir` is where stand-ins for nodes are, or will be.
+    `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools.
     """
-    bare = virtual_devices.devices(entry, source, node)
+    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node)
+    if entry.smi is not None:
+        bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:
         own = source.node
         bare = (virtual_node.with_standin(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare)

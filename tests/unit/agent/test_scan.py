@@ -20,7 +20,7 @@ async def test_a_loop_of_links_stops_nothing(tmp_path: Path) -> None:
     """What is behind it is not found; the directory that the loop stands in is watched, as for everything in it."""
     (tmp_path / "dir/real").mkdir(parents=True)
     (tmp_path / "dir/loop").symlink_to("loop")
-    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path)
+    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), spec("/dir/*/z"))
     assert {tmp_path / "dir", tmp_path / "dir/real"} == scanner.watched(scan).keys()
 
@@ -28,7 +28,7 @@ async def test_a_loop_of_links_stops_nothing(tmp_path: Path) -> None:
 async def test_a_loop_of_links_on_the_way_to_the_pattern(tmp_path: Path) -> None:
     """Its end is noticed where it stands."""
     (tmp_path / "loop").symlink_to("loop")
-    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path)
+    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), spec("/loop/below/tty*"))
     assert {tmp_path} == scanner.watched(scan).keys()
 
@@ -48,7 +48,7 @@ async def test_a_change_concerns_the_entries_that_can_see_it(tmp_path: Path) -> 
     (tmp_path / "by-id").mkdir()
     (tmp_path / "dev/plain").touch()
     (tmp_path / "by-id/one").symlink_to("/dev/plain")
-    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path)
+    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), config.load_text(GLOBS).spec)
     assert {tmp_path / "dev", tmp_path / "by-id"} == scanner.watched(scan).keys()
 
@@ -77,6 +77,6 @@ async def test_entries_are_looked_for_one_after_the_other(tmp_path: Path, monkey
         return discovery.Found()
 
     monkeypatch.setattr(discovery, "discover", discover)
-    scan = await Scanner(HostRoot(tmp_path), "n", tmp_path).scan(Scan(), config.load_text(GLOBS).spec)
+    scan = await Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path).scan(Scan(), config.load_text(GLOBS).spec)
     assert {"a", "b", "link", "below", "fixed"} == scan.found.keys()
     assert [] == overlaps

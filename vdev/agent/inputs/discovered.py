@@ -44,11 +44,12 @@ class Scanner:
     Each entry is a step of its own: while its scan fails, what was found last stays, and its name is in `failed`.
     """
 
-    def __init__(self, host: HostRoot, node: str, device_dir: Path, steps: Steps | None = None) -> None:
+    def __init__(self, host: HostRoot, node: str, device_dir: Path, smi_dir: Path, steps: Steps | None = None) -> None:
         self.failed: frozenset[str] = frozenset()
         self._host = host
         self._node = node
         self._device_dir = str(device_dir)
+        self._smi_dir = str(smi_dir)
         self._steps = steps or Steps()
         self._numberings: dict[str, discovery.Numbering] = {}
         self._places: dict[str, _Places] = {}  # what is watched, by entry
@@ -86,6 +87,7 @@ class Scanner:
                 node=self._node,
                 numbering=numbering,
                 device_dir=self._device_dir,
+                smi_dir=self._smi_dir,
             )
 
         await self._steps.take(_step(entry.name), look)

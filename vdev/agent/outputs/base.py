@@ -56,6 +56,11 @@ class Output(ABC):
         return NOTHING
 
     @property
+    def toolless(self) -> frozenset[str]:
+        """The devices, by raw device id, whose containers get no tools of its maker because of this output."""
+        return frozenset()
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """What a person should know, besides failures of `settle`."""
         return ()

@@ -82,6 +82,7 @@ def agent_options(chosen: "Settings") -> "Options":
         pod_resources_socket=chosen.pod_resources_socket,
         cdi_dir=chosen.cdi_dir,
         device_dir=chosen.device_dir,
+        smi_dir=chosen.state_dir / "smi" / chosen.node_name,
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         state_dir=None if chosen.no_state else chosen.state_dir,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ...errors import AllocationError
 from ..inventory.resources import Inventory, Resource
 from ..inventory.sharing import mps_share
+from ..model import smi_places
 from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
 from ..model.syntax.names import visible_devices_env
 from ..spec import DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags, NodeTemplate, SharingKind
@@ -245,7 +246,7 @@ def render_node(template: NodeTemplate, values: Mapping[str, str]) -> DeviceNode
 
 
 def mounts_of(entry: EntrySpec, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
-    """The bind mounts of a device: those found and those of the entry's block."""
+    """The bind mounts of a device: those found, its maker's tools, and those of the entry's block."""
     root = flags.driver_root if entry.is_nvidia else "/"
     own = (
         Mount(
@@ -253,7 +254,8 @@ def mounts_of(entry: EntrySpec, device: Device, values: Mapping[str, str], flags
         )
         for template in entry.container.mounts
     )
-    return (*device.raw.mounts, *own)
+    tools = smi_places.mounts(device.raw.tools, entry.smi, device) if entry.smi and device.raw.tools else ()
+    return (*device.raw.mounts, *tools, *own)
 
 
 def _below(root: str, node: DeviceNode) -> DeviceNode:

@@ -82,7 +82,8 @@ class RawDevice:
 
     `owns` names the host's nodes that it is, by kind and numbers; `uses` names others that it hands out and that
     another device may be. Neither has nodes that serve many devices. See `node_owners`. `refused` says why nothing of
-    it may reach a container, see `refusal`; it is unhealthy then.
+    it may reach a container, see `refusal`; it is unhealthy then. `tools` is where the node has its maker's tools for
+    containers and what they show, see `smi_places`; empty: there are none.
     """
 
     id: str
@@ -101,6 +102,7 @@ class RawDevice:
     owns: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     refused: str = ""
+    tools: str = ""
 
     @property
     def topology(self) -> tuple[int, ...]:

@@ -1,0 +1,248 @@
+"""The makers' tools in containers: what an Allocate mounts, and what a container's shell makes of it."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vdev.core.model import smi_places
+from vdev.sim import PodStatus, manifest
+
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+TELEMETRY = "telemetry: {}"
+
+
+def config(more=TELEMETRY, *, entry="", flags="", count=4, preset="a100-sxm4-40gb", resource=GPU):
+    """GPUs with telemetry."""
+    return f"""
+version: v1
+flags: {{{flags}}}
+devices:
+  - {{name: gpus, resource: {resource}, virtual: {{preset: {preset}, count: {count}}}{entry}}}
+{more}
+"""
+
+
+class Inside:
+    """A container as its runtime makes it: what is mounted leads to the node, the rest is empty."""
+
+    def __init__(self, root: Path, pod: PodStatus) -> None:
+        self.mounts = {each.container_path: each for each in pod.container().edits.mounts}
+        self.root = root / pod.name
+        for path, mount in self.mounts.items():
+            where = self.root / path.lstrip("/")
+            where.parent.mkdir(parents=True, exist_ok=True)
+            assert Path(mount.host_path).exists(), path
+            where.symlink_to(mount.host_path)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a tool of it."""
+        name, *arguments = command
+        directory = self.root / smi_places.IN_CONTAINER.lstrip("/")
+        return subprocess.run(
+            [str(self.root / "usr/bin" / name), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": "/usr/bin:/bin", "VDEV_SMI_DIR": str(directory), "VDEV_SMI_PROC": "/nonexistent"},
+        )
+
+    def uuids(self) -> set[str]:
+        """The devices that nvidia-smi shows."""
+        listed = self.run("nvidia-smi", "-L")
+        assert ("", 0) == (listed.stderr, listed.returncode)
+        return {line.partition("UUID: ")[2].rstrip(")") for line in listed.stdout.splitlines()}
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """What is inside of a pod's container."""
+    return lambda pod: Inside(tmp_path / "containers", pod)
+
+
+def devices_of(pod: PodStatus, resource: str = GPU) -> set[str]:
+    return {each.partition("::")[0] for each in pod.container().devices[resource]}
+
+
+async def test_a_container_sees_exactly_its_devices(kubelet, start_agent, inside):
+    """Two of four, read-only, by the tool where the maker's own would be."""
+    await start_agent(config())
+    pod = await kubelet.run_pod(manifest("a", {GPU: 2}))
+    box = inside(pod)
+    assert all(each.read_only for each in box.mounts.values())
+    assert "/usr/bin/nvidia-smi" in box.mounts
+    assert devices_of(pod) == box.uuids()
+    table = box.run("nvidia-smi").stdout
+    assert table.count("NVIDIA A100-SXM4-40GB") == 2
+    assert "/  40960MiB" in table
+
+
+async def test_without_telemetry_there_is_no_tool(kubelet, start_agent, directory):
+    """Nor where an entry wants none; and nothing is made on the node."""
+    await start_agent(config(more=""))
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    assert [] == list(pod.container().edits.mounts)
+    assert not (directory / "smi").exists()
+
+
+async def test_an_entry_that_wants_none(kubelet, start_agent, directory):
+    """`smi: false` goes before telemetry."""
+    await start_agent(config(entry=", smi: false"))
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    assert [] == list(pod.container().edits.mounts)
+    assert not (directory / "smi").exists()
+
+
+async def test_an_entry_alone(kubelet, start_agent, inside):
+    """`smi: true` needs no telemetry."""
+    await start_agent(config(more="", entry=", smi: true"))
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    assert devices_of(pod) == inside(pod).uuids()
+
+
+async def test_a_mig_device(kubelet, start_agent, inside):
+    """The container sees its GPU, and of its instances only its own."""
+    await start_agent(config(entry=', partitions: {"0": [1g.5gb, 1g.5gb, 3g.20gb]}', flags="migStrategy: mixed"))
+    pod = await kubelet.run_pod(manifest("a", {MIG: 1}))
+    box = inside(pod)
+    listed = box.run("nvidia-smi", "-L").stdout.splitlines()
+    assert listed[0].startswith("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-")
+    assert listed[1].startswith("  MIG 1g.5gb      Device  0: (UUID: MIG-")
+    assert devices_of(pod, MIG) <= box.uuids()
+    assert len(listed) == 2
+    assert "/  4864MiB    | 14      0 |" in box.run("nvidia-smi").stdout
+
+
+async def test_a_shared_device(kubelet, start_agent, inside):
+    """Every pod with a share of it sees it."""
+    shared = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
+    await start_agent(config(more=f"{TELEMETRY}\n{shared}", count=1))
+    for name in ("a", "b"):
+        pod = await kubelet.run_pod(manifest(name, {GPU: 1}))
+        assert devices_of(pod) == inside(pod).uuids()
+
+
+async def test_amd(kubelet, start_agent, inside):
+    """Both tools, of AMD's presets."""
+    await start_agent(config(preset="mi300x", count=2, resource="amd.com/gpu"))
+    box = inside(await kubelet.run_pod(manifest("a", {"amd.com/gpu": 1})))
+    assert ["/usr/bin/amd-smi", "/usr/bin/rocm-smi"] == [each for each in box.mounts if each.startswith("/usr")]
+    (listed,) = json.loads(box.run("amd-smi", "list", "--json").stdout)
+    assert listed["gpu"] == 0
+    assert ["card0"] == list(json.loads(box.run("rocm-smi", "--showuse", "--json").stdout))
+
+
+async def test_by_cdi(kubelet, start_agent):
+    """The specification mounts what the answer would."""
+    agent = await start_agent(config(flags="plugin: {deviceListStrategy: cdi-cri}"))
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    assert [] == list(pod.container().edits.mounts)
+    (spec,) = (json.loads(path.read_text()) for path in agent.cdi_dir.glob("*.json"))
+    (device,) = devices_of(pod)
+    edits = next(each for each in spec["devices"] if each["name"] == device)["containerEdits"]
+    tool, data = edits["mounts"]
+    assert "/usr/bin/nvidia-smi" == tool["containerPath"]
+    assert Path(data["hostPath"], "nvidia").is_file()
+    assert "ro" in data["options"]
+
+
+async def test_a_fault_shows_at_the_next_call(kubelet, start_agent, inside, directory):
+    """GPU is lost, exit code 15: of the pod that has it, until the fault is over."""
+    faults = "faults: {rules: [{name: fallen, devices: [gpus/0], xid: 79}]}"
+    agent = await start_agent(config(count=2))
+    first, second = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
+    boxes = {each.raw_index: box for box in (inside(first), inside(second)) for each in [_Raw(box)]}
+    agent.edit(config(more=f"{TELEMETRY}\n{faults}", count=2))
+    await kubelet.wait_until(lambda: boxes[0].run("nvidia-smi").returncode == 15, what="the loss")
+    assert "GPU is lost" in boxes[0].run("nvidia-smi", "-L").stdout
+    assert 0 == boxes[1].run("nvidia-smi").returncode
+    agent.edit(config(count=2))
+    await kubelet.wait_until(lambda: boxes[0].run("nvidia-smi").returncode == 0, what="the end of the fault")
+
+
+class _Raw:
+    """The index of a container's only device."""
+
+    def __init__(self, box: Inside) -> None:
+        (name,) = (Path(each).name for each in box.mounts if each.startswith(smi_places.IN_CONTAINER))
+        self.raw_index = int(name.partition(".")[0])
+
+
+async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
+    """Over an edit and a restart of the plugin; the directory goes with the last pod that may have it mounted."""
+    agent = await start_agent(config(count=2))
+    pods = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
+    boxes = {_Raw(box).raw_index: (pod, box) for pod, box in ((pod, inside(pod)) for pod in pods)}
+    pod, box = boxes[1]
+    (device,) = devices_of(pod)
+    agent.edit(config(count=1))
+    await agent.serves(2, kubelet)
+    assert {device} == box.uuids()
+    await agent.stop()
+    assert {device} == box.uuids()
+    await start_agent(config(count=1))
+    assert {device} == box.uuids()
+    gone = directory / "smi/devices" / device
+    await kubelet.delete_pod(pod.name)
+    await kubelet.wait_until(lambda: not gone.exists(), what="the removal")
+    assert len(list((directory / "smi/devices").iterdir())) == 1
+
+
+async def test_the_end_of_telemetry(kubelet, start_agent, directory):
+    """Without any device that has a tool, nothing is left on the node."""
+    agent = await start_agent(config())
+    agent.edit(config(more=""))
+    await kubelet.wait_until(lambda: not (directory / "smi").exists(), what="the removal")
+
+
+async def test_a_directory_that_cannot_be_made(kubelet, start_agent, directory):
+    """A problem says so, containers do without, and the next ones have the tool again once there is room."""
+    (directory / "smi").write_text("in the way")
+    agent = await start_agent(config())
+    first = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    assert [] == list(first.container().edits.mounts)
+    (problem,) = [each for each in agent.agent.reconciler.problems if "get no smi" in each.message]
+    assert "containers with 4 devices get no smi: " in problem.message
+    assert "make room in " in problem.hint
+    (directory / "smi").unlink()
+
+    def mended() -> bool:
+        return not any("get no smi" in each.message for each in agent.agent.reconciler.problems)
+
+    await kubelet.wait_until(mended, what="the tools")
+    await agent.settled(kubelet)
+    second = await kubelet.run_pod(manifest("b", {GPU: 1}))
+    assert 2 == len(second.container().edits.mounts)
+
+
+async def test_what_somebody_removes_is_made_again(kubelet, start_agent, inside, directory):
+    """The directories are watched."""
+    await start_agent(config())
+    shutil.rmtree(directory / "smi")
+    tool, devices = directory / "smi/bin/nvidia-smi", directory / "smi/devices"
+    await kubelet.wait_until(lambda: tool.exists() and len(list(devices.glob("*/nvidia"))) == 4, what="them")
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    assert devices_of(pod) == inside(pod).uuids()
+
+
+async def test_everybody_may_read_it(kubelet, start_agent, directory):
+    """Containers do not run as root; the umask of the plugin does not matter."""
+    await start_agent(config(count=1))
+    found = {path: path.stat().st_mode & 0o777 for path in (directory / "smi").rglob("*")}
+    assert found
+    wrong = {path for path, mode in found.items() if mode != (0o644 if path.name == "nvidia" else 0o755)}
+    assert set() == wrong
+
+
+async def test_only_what_pods_hold_is_written_again(kubelet, start_agent, directory):
+    """The file of a device that nobody has stays as it is."""
+    await start_agent(config(count=2))
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    (held,) = devices_of(pod)
+    files = {path.parent.name: path for path in (directory / "smi/devices").glob("*/nvidia")}
+    (free,) = files.keys() - {held}
+    before = {name: path.stat().st_ino for name, path in files.items()}
+    await kubelet.wait_until(lambda: files[held].stat().st_ino != before[held], what="a writing")
+    assert files[free].stat().st_ino == before[free]

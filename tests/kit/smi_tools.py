@@ -1,0 +1,183 @@
+"""The tools of containers, run as a container runs them: by one shell, on directories of data files."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vdev import smi
+from vdev.core.model.device import Device, RawDevice
+from vdev.core.model.smi_places import order
+from vdev.core.model.telemetry import Physics
+from vdev.core.smi import amd, nvidia
+from vdev.core.smi.shown import Shown
+from vdev.core.telemetry.reading import Reading, Throttle
+
+WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
+SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
+
+H100 = Physics(
+    idle_power=70,
+    peak_power=700,
+    throttle_temperature=85,
+    slowdown_temperature=87,
+    shutdown_temperature=92,
+    idle_clock=345,
+    peak_clock=1980,
+    idle_memory_clock=2619,
+    peak_memory_clock=2619,
+    memory_temperature=True,
+    pcie_generation=5,
+    links=18,
+    link_bytes=50e9,
+)
+BUSY = Reading(
+    gpu_percent=99.6,
+    copy_percent=41.4,
+    encoder_percent=0,
+    decoder_percent=3,
+    memory_total_mib=81559,
+    memory_used_mib=19818,
+    memory_free_mib=61262,
+    memory_reserved_mib=479,
+    temperature_c=58.7,
+    memory_temperature_c=55.2,
+    power_w=629.449,
+    energy_mj=1000,
+    sm_clock_mhz=1980,
+    memory_clock_mhz=2619,
+    pcie_rx_bytes_s=6.346e6,
+    pcie_tx_bytes_s=3.092e6,
+    pcie_replays=0,
+    nvlink_mb=0,
+    ecc_corrected=0,
+    ecc_uncorrected=0,
+    remapped_rows=0,
+    remap_failed=False,
+    xid=0,
+    throttle=Throttle.NONE,
+    lost=False,
+)
+IDLE = replace(
+    BUSY,
+    gpu_percent=0,
+    copy_percent=0,
+    decoder_percent=0,
+    memory_used_mib=0,
+    memory_free_mib=81080,
+    temperature_c=31,
+    power_w=70.64,
+    sm_clock_mhz=345,
+    throttle=Throttle.IDLE,
+)
+
+
+def h100(index: int, **shown: object) -> Shown:
+    """An H100 as nvidia-smi is told of it; `shown` are other values of it."""
+    raw = RawDevice(
+        id=f"GPU-0000000{index}-0000-0000-0000-000000000000",
+        entry="gpu",
+        index=index,
+        numa=(0,),
+        attributes={
+            "model": "NVIDIA H100 80GB HBM3",
+            "architecture": "hopper",
+            "computeCapability": "9.0",
+            "pciDeviceId": "0x233010DE",
+        },
+    )
+    values = {"device": Device(id=raw.id, raw=raw, ordinal=str(index)), "physics": H100, "whole": BUSY, "slices": 8}
+    return Shown(**{**values, "minor": index, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+
+
+def instance(of: Shown, position: int, profile: str, slices: range, mib: int, used: int, sms: int) -> Shown:
+    """A MIG device of a GPU."""
+    number = position + 1
+    device = Device(
+        id=f"MIG-0000000{number}-0000-0000-0000-000000000000",
+        raw=of.device.raw,
+        ordinal=f"{of.device.raw.index}:{position}",
+        profile=profile,
+        slices=slices,
+        memory=mib * 2**20,
+        attributes={"multiprocessors": str(sms), "engines.copy": str(len(slices)), "engines.decoder": "1"},
+    )
+    part = replace(of.whole, memory_total_mib=mib, memory_used_mib=used, memory_free_mib=mib - used)
+    return replace(of, device=device, part=replace(part, memory_reserved_mib=0), cut=True)
+
+
+def mi300x(index: int, **shown: object) -> Shown:
+    """An MI300X as amd-smi and rocm-smi are told of it."""
+    raw = RawDevice(
+        id=f"mi300x-{index}",
+        entry="mi300x",
+        index=index,
+        numa=(index // 4,),
+        attributes={"model": "AMD Instinct MI300X", "pciDeviceId": "0x74A1", "computeUnits": "304"},
+    )
+    physics = replace(H100, peak_power=750, idle_clock=132, peak_clock=2100, throttle_temperature=100)
+    reading = replace(BUSY, memory_total_mib=196608, memory_used_mib=49152, memory_free_mib=147171)
+    reading = replace(reading, memory_reserved_mib=285, power_w=412.4, memory_clock_mhz=1300)
+    device = Device(id=raw.id, raw=raw, ordinal=str(index), attributes=raw.attributes)
+    values = {"device": device, "physics": physics, "whole": reading, "slices": 8}
+    return Shown(**{**values, "minor": index, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+
+
+class Container:
+    """What a container with some devices finds, and its shell."""
+
+    def __init__(self, root: Path, shell: str) -> None:
+        self.root = root
+        self.shell = shell
+        self.program = str(shutil.which(SHELLS[shell][0]))
+        self.data = root / "data"
+        self.data.mkdir()
+        process = root / "proc/1"
+        process.mkdir(parents=True)
+        (process / "cmdline").write_bytes(b"/usr/bin/python3\0train.py\0")
+        (process / "comm").write_text("python3\n")
+
+    def give(self, *shown: Shown, of: str = "nvidia") -> None:
+        """Mount the directories of these devices."""
+        for each in shown:
+            directory = self.data / order(each.device)
+            directory.mkdir(exist_ok=True)
+            text = nvidia.data(each) if of == "nvidia" else amd.data(each)
+            (directory / of).write_text(text)
+
+    def run(
+        self, tool: str, *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a tool of the container."""
+        with self.start(tool, *arguments, environment=environment) as running:
+            out, err = running.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(arguments, running.returncode, out, err)
+
+    def start(self, tool: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Begin to run a tool of the container."""
+        script = self.root / tool
+        script.write_text(smi.script(tool))
+        return subprocess.Popen(
+            [self.program, *SHELLS[self.shell][1:], str(script), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                "PATH": os.environ["PATH"],
+                "TZ": "UTC",
+                "VDEV_SMI_DIR": str(self.data),
+                "VDEV_SMI_PROC": str(self.root / "proc"),
+                **(environment or {}),
+            },
+        )
+
+
+def container(root: Path, shell: str) -> Container:
+    """A container whose image has this shell; skips where the machine has none."""
+    if shutil.which(SHELLS[shell][0]) is None:
+        pytest.skip(f"no {SHELLS[shell][0]} here: install it to run the tools under it")
+    return Container(root, shell)

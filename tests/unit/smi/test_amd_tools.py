@@ -1,0 +1,267 @@
+"""amd-smi and rocm-smi in a container, as those of ROCm 6 and 7 on MI300X."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.kit.smi_tools import BUSY, Container, mi300x
+from vdev.core.model.device import Device
+
+NO_PROGRAMS = {"PATH": "/nonexistent"}
+
+
+def told(box: Container, *arguments: str, tool: str = "amd-smi") -> object:
+    """What a tool says as JSON."""
+    shown = box.run(tool, *arguments, "--json", environment=NO_PROGRAMS)
+    assert ("", 0) == (shown.stderr, shown.returncode)
+    return json.loads(shown.stdout)
+
+
+def test_the_list(box: Container) -> None:
+    """A bare list with these keys; the enumeration only where it is asked for."""
+    box.give(mi300x(0), mi300x(1), of="amd")
+    listed = told(box, "list")
+    assert isinstance(listed, list)
+    assert [0, 1] == [each["gpu"] for each in listed]
+    assert ["0000:01:00.0", "0000:11:00.0"] == [each["bdf"] for each in listed]
+    assert ["gpu", "bdf", "uuid", "kfd_id", "node_id", "partition_id"] == list(listed[0])
+    (one,) = told(box, "list", "-e", "-g", "1")  # type: ignore[misc]  # a list, as above
+    assert ("renderD136", "card8", 1) == (one["render"], one["card"], one["hip_id"])
+    text = box.run("amd-smi", "list").stdout
+    assert text.startswith("GPU: 0\n    BDF: 0000:01:00.0\n    UUID: ")
+    rows = list(csv.DictReader(io.StringIO(box.run("amd-smi", "list", "--csv").stdout)))
+    assert ["0", "0000:01:00.0"] == [rows[0]["gpu"], rows[0]["gpu_bdf"]]
+
+
+def test_metrics(box: Container) -> None:
+    """Values with units, N/A as a text, under gpu_data."""
+    box.give(mi300x(0), of="amd")
+    (gpu,) = told(box, "metric")["gpu_data"]  # type: ignore[index]
+    assert {"value": 100, "unit": "%"} == gpu["usage"]["gfx_activity"]
+    assert {"value": 41, "unit": "%"} == gpu["usage"]["umc_activity"]
+    assert "N/A" == gpu["usage"]["mm_activity"]
+    assert [{"value": 0, "unit": "%"}] * 4 == gpu["usage"]["vcn_activity"]
+    assert [{"value": 0, "unit": "%"}] * 32 + ["N/A"] * 8 == gpu["usage"]["jpeg_activity"]
+    assert {"value": 412, "unit": "W"} == gpu["power"]["socket_power"]
+    assert "N/A" == gpu["temperature"]["edge"]
+    assert {"value": 59, "unit": "C"} == gpu["temperature"]["hotspot"]
+    assert {"value": 55, "unit": "C"} == gpu["temperature"]["mem"]
+    assert {"value": 2100, "unit": "MHz"} == gpu["clock"]["gfx_0"]["max_clk"]
+    memory = {key: each["value"] for key, each in gpu["mem_usage"].items()}
+    assert memory["total_vram"] == 196608 == memory["used_vram"] + memory["free_vram"]
+    assert 0 == gpu["ecc"]["total_uncorrectable_count"]
+
+
+def test_chosen_metrics(box: Container) -> None:
+    """Flags choose sections, as in the text."""
+    box.give(mi300x(0), of="amd")
+    (gpu,) = told(box, "metric", "-u", "--power")["gpu_data"]  # type: ignore[index]
+    assert ["gpu", "usage", "power"] == list(gpu)
+    text = box.run("amd-smi", "metric", "--mem-usage").stdout
+    assert text.startswith("GPU: 0\n    MEM_USAGE:\n        TOTAL_VRAM: 196608 MB\n        USED_VRAM: 49437 MB\n")
+
+
+def test_static_facts(box: Container) -> None:
+    """What does not change."""
+    box.give(mi300x(0), of="amd")
+    (gpu,) = told(box, "static")["gpu_data"]  # type: ignore[index]
+    assert ("AMD Instinct MI300X", "0x1002", "0x74a1") == tuple(
+        gpu["asic"][key] for key in ("market_name", "vendor_id", "device_id")
+    )
+    assert (304, "gfx942") == (gpu["asic"]["num_compute_units"], gpu["asic"]["target_graphics_version"])
+    assert {"value": 750, "unit": "W"} == gpu["limit"]["max_power"]
+    assert {"value": 196608, "unit": "MB"} == gpu["vram"]["size"]
+    assert ("SPX", "NPS1") == (gpu["partition"]["accelerator_partition"], gpu["partition"]["memory_partition"])
+    assert 0 == gpu["numa"]["node"]
+
+
+def test_programs(box: Container) -> None:
+    """The container's first program, or that there is none."""
+    idle = mi300x(1, holders=0)
+    box.give(mi300x(0), idle, of="amd")
+    first, second = told(box, "process")  # type: ignore[misc]  # a list
+    (program,) = first["process_list"]
+    assert ("python3", 1) == (program["process_info"]["name"], program["process_info"]["pid"])
+    assert {"value": 49152000000, "unit": "B"} == program["process_info"]["memory_usage"]["vram_mem"]
+    assert [{"process_info": "No running processes detected"}] == second["process_list"]
+
+
+def test_a_partition(box: Container) -> None:
+    """Is a device of its own, with its modes, its memory and its function on the bus."""
+    whole = mi300x(1)
+    part = replace(whole.whole, memory_total_mib=24576, memory_used_mib=100, memory_free_mib=24476, gpu_percent=12)
+    device = Device(
+        id="mi300x-1-cpx_nps4-3", raw=whole.device.raw, ordinal="1:3", profile="cpx_nps4", slices=range(3, 4)
+    )
+    box.give(replace(whole, device=device, part=replace(part, memory_reserved_mib=0)), of="amd")
+    (listed,) = told(box, "list")  # type: ignore[misc]  # a list
+    assert ("0000:11:00.3", 3) == (listed["bdf"], listed["partition_id"])
+    (static,) = told(box, "static", "-p")["gpu_data"]  # type: ignore[index]
+    assert {"accelerator_partition": "CPX", "memory_partition": "NPS4", "partition_id": 3} == static["partition"]
+    (metric,) = told(box, "metric", "-m", "-u")["gpu_data"]  # type: ignore[index]
+    assert (12, 24576) == (metric["usage"]["gfx_activity"]["value"], metric["mem_usage"]["total_vram"]["value"])
+
+
+def test_the_version(box: Container) -> None:
+    """One line, or JSON."""
+    box.give(mi300x(0), of="amd")
+    assert "26.0.2+39589fda" == told(box, "version")[0]["version"]  # type: ignore[index]
+    assert box.run("amd-smi", "version").stdout == (
+        "AMDSMI Tool: 26.0.2+39589fda | AMDSMI Library version: 26.0.2 | ROCm version: 7.0.2 | "
+        "amdgpu version: 6.14.14 | amd_hsmp version: N/A\n"
+    )
+
+
+TABLE = """\
++------------------------------------------------------------------------------+
+| AMD-SMI 26.0.2  amdgpu version: 6.14.14  ROCm version: 7.0.2                 |
+| VBIOS version: N/A                                                           |
+| Platform: Linux Baremetal                                                    |
+|-------------------------------------+----------------------------------------|
+| BDF                        GPU-Name | Mem-Uti   Temp   UEC       Power-Usage |
+| GPU  HIP-ID  OAM-ID  Partition-Mode | GFX-Uti    Fan               Mem-Usage |
+|=====================================+========================================|
+| 0000:01:00.0    AMD Instinct MI300X | 41 %      59 °C     0        412/750 W |
+|   0       0       0        SPX/NPS1 | 100 %      N/A         49437/196608 MB |
++-------------------------------------+----------------------------------------+
++------------------------------------------------------------------------------+
+| Processes:                                                                   |
+|  GPU        PID  Process Name          GTT_MEM  VRAM_MEM  MEM_USAGE     CU % |
+|==============================================================================|
+|    0          1  python3                 0.0 B  49152 MB   49152 MB    100%  |
++------------------------------------------------------------------------------+
+"""
+
+
+def test_the_table(box: Container) -> None:
+    """Eighty columns."""
+    box.give(mi300x(0), of="amd")
+    shown = box.run("amd-smi").stdout
+    assert shown == TABLE
+    assert {80} == {len(line) for line in shown.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "code"),
+    [
+        (("lists",), "Command 'lists' is invalid", 255),
+        (("metric", "--colour"), "Parameter '--colour' is invalid", 254),
+        (("list", "-g", "7"), "Device '7' is not found", 253),
+    ],
+)
+def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str, code: int) -> None:
+    """A wrong argument is an error with a code of the tool."""
+    box.give(mi300x(0), of="amd")
+    shown = box.run("amd-smi", *asked)
+    assert (code, "") == (shown.returncode, shown.stdout)
+    assert said in shown.stderr
+
+
+@pytest.mark.parametrize("tool", ["amd-smi", "rocm-smi"])
+def test_no_device_and_one_that_is_lost(box: Container, tool: str) -> None:
+    """Both are errors."""
+    assert box.run(tool).returncode != 0
+    box.give(mi300x(0, lost=True), of="amd")
+    shown = box.run(tool)
+    assert shown.returncode != 0
+    assert "fallen off the bus" in shown.stderr
+
+
+def test_rocm_facts(box: Container) -> None:
+    """By card, and texts alone."""
+    box.give(mi300x(0), mi300x(1), of="amd")
+    flags = ("--showuse", "--showmemuse", "--showpower", "--showtemp", "--showmeminfo", "vram", "--showid")
+    cards = told(box, *flags, "--showproductname", "--showuniqueid", tool="rocm-smi")
+    assert isinstance(cards, dict)
+    assert ["card0", "card1"] == list(cards)
+    card = cards["card0"]
+    assert {
+        "GPU use (%)": "100",
+        "GPU Memory Allocated (VRAM%)": "25",
+        "Average Graphics Package Power (W)": "412.0",
+        "Temperature (Sensor edge) (C)": "59.0",
+        "Temperature (Sensor junction) (C)": "59.0",
+        "Temperature (Sensor memory) (C)": "55.0",
+        "VRAM Total Memory (B)": "206158430208",
+        "VRAM Total Used Memory (B)": str(49437 * 2**20),
+        "Card Series": "AMD Instinct MI300X",
+        "Device ID": "0x74a1",
+    }.items() <= card.items()
+    assert card["Unique ID"].startswith("0x")
+
+
+def test_rocm_facts_of_one_device_as_csv(box: Container) -> None:
+    """A line for each card, and the driver's version apart."""
+    box.give(mi300x(0), mi300x(1), of="amd")
+    shown = box.run("rocm-smi", "-d", "1", "--showuse", "--showpower", "--csv").stdout
+    (row,) = csv.DictReader(io.StringIO(shown))
+    assert ("card1", "100", "412.0") == (
+        row["device"],
+        row["GPU use (%)"],
+        row["Average Graphics Package Power (W)"],
+    )
+    assert {"system": {"Driver version": "6.14.14"}} == told(box, "--showdriverversion", tool="rocm-smi")
+
+
+def test_the_concise_table(box: Container) -> None:
+    """As ROCm 6 draws it for an MI300X: 121 columns, whose headings are those of the values below them."""
+    box.give(mi300x(0), of="amd")
+    lines = box.run("rocm-smi").stdout.splitlines()
+    titles = [
+        "Device",
+        "Node",
+        "IDs",
+        "Temp",
+        "Power",
+        "Partitions",
+        "SCLK",
+        "MCLK",
+        "Fan",
+        "Perf",
+        "PwrCap",
+        "VRAM%",
+        "GPU%",
+    ]
+    values = [
+        "0",
+        "2",
+        "0x74a1,",
+        "59.0°C",
+        "412.0W",
+        "NPS1,",
+        "1980Mhz",
+        "1300Mhz",
+        "0%",
+        "auto",
+        "750.0W",
+        "25%",
+        "100%",
+    ]
+    assert titles == lines[4].split()
+    columns = [lines[4].index(title) for title in titles]
+    assert values == [lines[7][column:].split()[0] for column in columns]
+    assert lines[7][columns[5] :].startswith("NPS1, SPX, 0 ")
+    assert {121} == {len(line) for line in lines[2:]}
+    assert " ROCm System Management Interface " in lines[2]
+    assert " End of ROCm SMI Log " in lines[-1]
+
+
+def test_rocm_sections(box: Container) -> None:
+    """What is asked for as text, section by section."""
+    box.give(mi300x(0), of="amd")
+    text = box.run("rocm-smi", "--showuse", "--showtemp").stdout.splitlines()
+    assert "GPU[0]\t\t: GPU use (%): 100" in text
+    assert "=================================== % time GPU is busy ===================================" in text
+    assert {90} == {len(line) for line in text if line.startswith("=")}
+
+
+def test_rocm_does_not_know(box: Container) -> None:
+    """An unknown option is a usage error."""
+    box.give(mi300x(0), of="amd")
+    shown = box.run("rocm-smi", "--showcolour")
+    assert shown.returncode == 2
+    assert "unrecognized arguments: --showcolour" in shown.stderr
+    assert BUSY.lost is False

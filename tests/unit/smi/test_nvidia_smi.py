@@ -1,0 +1,561 @@
+"""nvidia-smi in a container: what it prints to the column, and its exit codes, as drivers 550 to 580 do."""
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.kit.smi_tools import BUSY, IDLE, Container, h100, instance
+
+TIME = "Tue Jul 14 09:00:26 2026"
+NO_PROGRAMS = {"PATH": "/nonexistent"}
+"""A container without any program but its shell."""
+
+TABLE = """\
+Tue Jul 14 09:00:26 2026       
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:01:00.0 Off |                    0 |
+| N/A   59C    P0            629W /  700W |   19818MiB /  81559MiB |    100%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+|   1  NVIDIA H100 80GB HBM3          On  |   00000000:11:00.0 Off |                    0 |
+| N/A   31C    P0             70W /  700W |       0MiB /  81559MiB |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+
++-----------------------------------------------------------------------------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|        ID   ID                                                               Usage      |
+|=========================================================================================|
+|    0   N/A  N/A               1      C   python3                               19818MiB |
++-----------------------------------------------------------------------------------------+
+"""  # noqa: W291 - the tool itself ends its first line so
+
+MIG_TABLE = """\
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:01:00.0 Off |                   On |
+| N/A   59C    P0            629W /  700W |   19818MiB /  81559MiB |     N/A      Default |
+|                                         |                        |              Enabled |
++-----------------------------------------+------------------------+----------------------+
+
++-----------------------------------------------------------------------------------------+
+| MIG devices:                                                                            |
++------------------+----------------------------------+-----------+-----------------------+
+| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |
+|      ID  ID  Dev |                Shared BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |
+|                  |                                  |        ECC|                       |
+|==================+==================================+===========+=======================|
+|  0    2   0   0  |           11091MiB / 40448MiB    | 60      0 |  4   0    1    0    0 |
+|                  |               0MiB / 24756MiB    |           |                       |
++------------------+----------------------------------+-----------+-----------------------+
+|  0    9   0   1  |               0MiB /  9984MiB    | 16      0 |  1   0    1    0    0 |
+|                  |               0MiB /  6189MiB    |           |                       |
++------------------+----------------------------------+-----------+-----------------------+
+
++-----------------------------------------------------------------------------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|        ID   ID                                                               Usage      |
+|=========================================================================================|
+|    0     2    0               1      C   python3                               11091MiB |
++-----------------------------------------------------------------------------------------+
+"""
+
+
+def timeless(box: Container, text: str) -> str:
+    """The text with the time of the data: busybox has a clock of its own, which others lack without `date`."""
+    now = re.search(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}", text) if box.shell == "busybox" else None
+    return text.replace(now[0], TIME) if now else text
+
+
+def give_mig(box: Container) -> None:
+    """Two MIG devices of one GPU."""
+    box.give(
+        instance(h100(0), 0, "3g.40gb", range(4, 8), 40448, 11091, 60),
+        instance(h100(0), 1, "1g.10gb", range(2, 3), 9984, 0, 16),
+    )
+
+
+def test_the_table(box: Container) -> None:
+    """The summary of driver 550 and later; without a single program in the image, too."""
+    box.give(h100(0), h100(1, whole=IDLE))
+    shown = box.run("nvidia-smi", environment=NO_PROGRAMS)
+    assert (TABLE, "", 0) == (timeless(box, shown.stdout), shown.stderr, shown.returncode)
+
+
+def test_mig_devices(box: Container) -> None:
+    """A GPU is shown once, with those of its instances that the container has."""
+    give_mig(box)
+    shown = box.run("nvidia-smi").stdout
+    assert shown.partition("======|\n")[2] == MIG_TABLE
+    assert box.run("nvidia-smi", "-L").stdout == (
+        "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n"
+        "  MIG 3g.40gb     Device  0: (UUID: MIG-00000001-0000-0000-0000-000000000000)\n"
+        "  MIG 1g.10gb     Device  1: (UUID: MIG-00000002-0000-0000-0000-000000000000)\n"
+    )
+
+
+def test_mig_without_instances(box: Container) -> None:
+    """A whole GPU in MIG mode says that it has none."""
+    box.give(h100(0, cut=True))
+    assert "|  No MIG devices found                                     " in box.run("nvidia-smi").stdout
+
+
+def test_older_drivers_draw_another_rule(box: Container) -> None:
+    """Up to 575, the rule under the title begins and ends with a bar."""
+    old = h100(0)
+    attributes = {**old.device.raw.attributes, "driverVersion": "550.163.01", "cudaVersion": "12.4"}
+    box.give(replace(old, device=replace(old.device, raw=replace(old.device.raw, attributes=attributes))))
+    lines = box.run("nvidia-smi").stdout.splitlines()
+    assert "| NVIDIA-SMI 550.163.01             Driver Version: 550.163.01     CUDA Version: 12.4     |" == lines[2]
+    assert "|-----------------------------------------+------------------------+----------------------|" == lines[3]
+
+
+def test_long_names_are_cut(box: Container) -> None:
+    """A name of more than 27 characters, and a program's path of more than 32."""
+    long = h100(0)
+    attributes = {"model": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}
+    box.give(replace(long, device=replace(long.device, raw=replace(long.device.raw, attributes=attributes))))
+    (box.root / "proc/1/comm").write_text("a_program_with_a_name_that_is_longer_than_32\n")
+    shown = box.run("nvidia-smi", environment=NO_PROGRAMS).stdout
+    assert "|   0  NVIDIA RTX PRO 6000 Blac...     On  |" not in shown
+    assert "|   0  NVIDIA RTX PRO 6000 Blac...    On  |" in shown
+    assert "C   ...a_name_that_is_longer_than_32      19818MiB |" in shown
+
+
+QUERY = "index,name,uuid,memory.total,memory.used,utilization.gpu,power.draw,clocks.sm,temperature.gpu,fan.speed"
+
+
+def test_selected_fields(box: Container) -> None:
+    """The header has the fields' own names with units; values have them too, unless nobody wants them."""
+    box.give(h100(0), h100(1, whole=IDLE))
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    header = (
+        "index, name, uuid, memory.total [MiB], memory.used [MiB], utilization.gpu [%], power.draw [W], "
+        "clocks.current.sm [MHz], temperature.gpu, fan.speed [%]"
+    )
+    row = f"0, NVIDIA H100 80GB HBM3, {uuid}, 81559 MiB, 19818 MiB, 100 %, 629.45 W, 1980 MHz, 59, [N/A]"
+    plain = f"0, NVIDIA H100 80GB HBM3, {uuid}, 81559, 19818, 100, 629.45, 1980, 59, [N/A]"
+    all_lines = box.run("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv").stdout.splitlines()
+    assert [header, row] == all_lines[:2]
+    assert len(all_lines) == 3
+    bare = box.run("nvidia-smi", "--format=csv,noheader,nounits", f"--query-gpu={QUERY}", "-i", "0")
+    assert (f"{plain}\n", 0) == (bare.stdout, bare.returncode)
+    nounits = box.run("nvidia-smi", "--query-gpu=memory.total, uuid", "--format=csv,nounits", "--id=1").stdout
+    assert "memory.total [MiB], uuid\n81559, GPU-00000001-0000-0000-0000-000000000000\n" == nounits
+
+
+def test_fields_with_other_names(box: Container) -> None:
+    """Aliases are answered under the field's own name."""
+    box.give(h100(0))
+    asked = "gpu_name,gpu_bus_id,clocks.gr,clocks.mem,gpu_serial,pcie.link.gen.current,clocks_throttle_reasons.active"
+    lines = box.run("nvidia-smi", f"--query-gpu={asked}", "--format=csv").stdout.splitlines()
+    assert lines[0] == (
+        "name, pci.bus_id, clocks.current.graphics [MHz], clocks.current.memory [MHz], serial, pcie.link.gen.current, "
+        "clocks_event_reasons.active"
+    )
+    values = lines[1].split(", ")
+    assert values[:4] == ["NVIDIA H100 80GB HBM3", "00000000:01:00.0", "1980 MHz", "2619 MHz"]
+    assert values[4].isdecimal()
+    assert len(values[4]) == 13
+    assert values[5:] == ["5", "0x0000000000000000"]
+
+
+def test_every_field_of_the_help(box: Container) -> None:
+    """Each name that --help-query-gpu lists is answered, on whole GPUs and on cut ones."""
+    box.give(h100(0))
+    listed = box.run("nvidia-smi", "--help-query-gpu")
+    names = [name for line in listed.stdout.splitlines() if line.startswith('"') for name in line.split('"')[1::2]]
+    assert listed.returncode == 0
+    assert len(names) > 200
+    answered = box.run("nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader")
+    assert answered.returncode == 0
+    assert len(answered.stdout.strip().split(", ")) == len(names)
+    assert "N/A, " not in answered.stdout.replace("[N/A], ", "").replace("N/A, N/A, N/A, N/A, N/A, N/A, ", "", 1)
+
+
+def test_mig_has_no_utilization(box: Container) -> None:
+    """Of a GPU in MIG mode no utilization is told, and one line is printed for it."""
+    give_mig(box)
+    row = box.run("nvidia-smi", "--query-gpu=utilization.gpu,mig.mode.current,count", "--format=csv,noheader").stdout
+    assert row == "[N/A], Enabled, 1\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "code"),
+    [
+        (("--query-gpu=name,cuda_version", "--format=csv"), 'Field "cuda_version" is not a valid field to query.', 2),
+        (("--query-gpu=name",), "\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.", 2),
+        (("--query-compute-apps=gpu", "--format=csv"), 'Field "gpu" is not a valid field to query.', 2),
+        (("--format=csv",), "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.", 2),
+        (("-L", "-q"), "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.", 2),
+        (("-x",), "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.", 2),
+        (("--json",), "ERROR: Option --json is not recognized. Please run 'nvidia-smi -h'.", 2),
+        (("-i",), "ERROR: Option -i is missing its value. Please run 'nvidia-smi -h' for help.", 2),
+        (("topo", "-p"), "ERROR: Option -p is not recognized. Please run 'nvidia-smi -h'.", 2),
+        (("-i", "2"), "No devices were found", 6),
+        (("--query-gpu=name", "--format=csv", "-i", "GPU-1"), "No devices were found", 6),
+    ],
+)
+def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str, code: int) -> None:
+    """A wrong argument is said as the real tool does, on standard output, and in the exit code."""
+    box.give(h100(0), h100(1))
+    shown = box.run("nvidia-smi", *asked)
+    assert (said, code) == (shown.stdout.strip(), shown.returncode)
+
+
+def test_what_nobody_may_change(box: Container) -> None:
+    """A container has no permission to change a device."""
+    box.give(h100(0))
+    shown = box.run("nvidia-smi", "-pm", "1")
+    assert shown.returncode == 4
+    assert "Insufficient Permissions" in shown.stdout
+
+
+def test_no_device(box: Container) -> None:
+    """A container without devices is told so."""
+    shown = box.run("nvidia-smi")
+    assert ("No devices were found\n", 6) == (shown.stdout, shown.returncode)
+
+
+def test_a_driver_that_does_not_answer(box: Container) -> None:
+    """A directory without its file says so, with the exit code of a driver that is not loaded."""
+    (box.data / "00000.GPU-1").mkdir()
+    shown = box.run("nvidia-smi")
+    assert shown.stdout.startswith("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+    assert shown.returncode == 9
+
+
+LOST = (
+    "Unable to determine the device handle for GPU1: 0000:11:00.0: GPU is lost.  Reboot the system to recover this GPU"
+)
+
+
+@pytest.mark.parametrize("asked", [(), ("-L",), ("-q",), ("-q", "-x"), ("--query-gpu=name", "--format=csv")])
+def test_a_gpu_that_fell_off_the_bus(box: Container, asked: tuple[str, ...]) -> None:
+    """Whatever is asked: the sentence, and exit code 15; of the other GPU alone nothing is wrong."""
+    box.give(h100(0), h100(1, lost=True))
+    shown = box.run("nvidia-smi", *asked)
+    assert (LOST, 15) == (shown.stdout.strip(), shown.returncode)
+    assert box.run("nvidia-smi", *asked, "-i", "0").returncode == 0
+    alone = box.run("nvidia-smi", *asked, "-i", "1")
+    assert (f"{LOST}\nNo devices were found", 15) == (alone.stdout.strip(), alone.returncode)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "1",
+        "GPU-00000001-0000-0000-0000-000000000000",
+        "00000000:11:00.0",
+        "0000:11:00.0",
+        "11:00.0",
+        "7,1",
+    ],
+)
+def test_a_chosen_gpu(box: Container, chosen: str) -> None:
+    """By number, UUID and PCI address; what is none is passed over."""
+    box.give(h100(0), h100(1))
+    shown = box.run("nvidia-smi", "--query-gpu=index", "--format=csv,noheader", "-i", chosen)
+    assert ("1\n", 0) == (shown.stdout, shown.returncode)
+
+
+def test_programs(box: Container) -> None:
+    """The container's first program has the memory; the instance of a MIG device is told in the log."""
+    box.give(h100(0), h100(1, whole=IDLE))
+    (box.root / "proc/1/exe").symlink_to("/opt/venv/bin/python3")
+    asked = "pid,process_name,used_memory,gpu_uuid"
+    shown = box.run("nvidia-smi", f"--query-compute-apps={asked}", "--format=csv").stdout
+    assert shown == (
+        "pid, process_name, used_gpu_memory [MiB], gpu_uuid\n"
+        "1, /opt/venv/bin/python3, 19818 MiB, GPU-00000000-0000-0000-0000-000000000000\n"
+    )
+
+
+def test_the_log(box: Container) -> None:
+    """-q has the sections of driver 580, with their colons in one column."""
+    box.give(h100(0), h100(1, whole=IDLE))
+    shown = timeless(box, box.run("nvidia-smi", "-q", environment=NO_PROGRAMS).stdout)
+    lines = shown.splitlines()
+    assert lines[:9] == [
+        "",
+        "==============NVSMI LOG==============",
+        "",
+        f"Timestamp                                              : {TIME}",
+        "Driver Version                                         : 580.95.05",
+        "CUDA Version                                           : 13.0",
+        "",
+        "Attached GPUs                                          : 2",
+        "GPU 00000000:01:00.0",
+    ]
+    programs = lines.index("    Processes")
+    assert lines[programs : programs + 7] == [
+        "    Processes",
+        "        GPU instance ID                   : N/A",
+        "        Compute instance ID               : N/A",
+        "        Process ID                        : 1",
+        "            Type                          : C",
+        "            Name                          : python3",
+        "            Used GPU Memory               : 19818 MiB",
+    ]
+    colons = {line.index(" : ") for line in (*lines[3:programs], *lines[programs + 8 :]) if " : " in line}
+    assert {54} == colons
+    for line in ("Product Name", "GPU UUID", "FB Memory Usage", "ECC Errors", "Max Clocks", "    Processes   "):
+        assert shown.count(line) == (1 if line.startswith(" ") else 2), line
+    assert "        Memory Current Temp                            : 55 C" in lines
+    assert "        GPU Shutdown T.Limit Temp                      : -7 C" in lines
+
+
+def test_the_log_of_mig_devices(box: Container) -> None:
+    """Instances stand inside their GPU, and their programs below it."""
+    give_mig(box)
+    lines = box.run("nvidia-smi", "-q").stdout.splitlines()
+    assert lines.count("    MIG Device") == 2
+    assert lines.count("GPU 00000000:01:00.0") == 1
+    first = lines.index("    MIG Device")
+    assert lines[first : first + 4] == [
+        "    MIG Device",
+        "        Index                                          : 0",
+        "        GPU Instance ID                                : 2",
+        "        Compute Instance ID                            : 0",
+    ]
+    assert "        GPU instance ID                   : 2" in lines
+    assert lines.index("    Accounting Mode                                    : Disabled") > first
+
+
+def test_chosen_sections(box: Container) -> None:
+    """-d prints these alone; an unknown one is refused."""
+    box.give(h100(0))
+    lines = box.run("nvidia-smi", "-q", "-d", "MEMORY,TEMPERATURE").stdout.splitlines()
+    heads = [line for line in lines[9:] if line.startswith("    ") and not line.startswith("     ")]
+    assert ["FB Memory Usage", "BAR1 Memory Usage", "Conf Compute Protected Memory Usage", "Temperature"] == [
+        head.strip() for head in heads
+    ]
+    assert box.run("nvidia-smi", "-q", "-d", "COLOUR").returncode == 2
+
+
+def test_the_log_as_xml(box: Container) -> None:
+    """Every element that parsers of version 12 and 13 of the DTD read."""
+    box.give(h100(0), h100(1, whole=IDLE))
+    shown = box.run("nvidia-smi", "-q", "-x").stdout
+    assert shown.splitlines()[:3] == [
+        '<?xml version="1.0" ?>',
+        '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">',
+        "<nvidia_smi_log>",
+    ]
+    log = ET.fromstring(shown)
+    assert log.findtext("attached_gpus") == "2"
+    gpu = log.findall("gpu")[0]
+    assert gpu.get("id") == "00000000:01:00.0"
+    assert {
+        "product_name": "NVIDIA H100 80GB HBM3",
+        "product_brand": "NVIDIA",
+        "product_architecture": "Hopper",
+        "mig_mode/current_mig": "Disabled",
+        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+        "minor_number": "0",
+        "pci/pci_bus": "01",
+        "pci/pci_bus_id": "00000000:01:00.0",
+        "pci/pci_device_id": "233010DE",
+        "pci/pci_gpu_link_info/pcie_gen/max_link_gen": "5",
+        "pci/pci_gpu_link_info/link_widths/current_link_width": "16x",
+        "pci/tx_util": "3092 KB/s",
+        "fan_speed": "N/A",
+        "performance_state": "P0",
+        "clocks_event_reasons/clocks_event_reason_gpu_idle": "Not Active",
+        "fb_memory_usage/total": "81559 MiB",
+        "fb_memory_usage/reserved": "479 MiB",
+        "fb_memory_usage/used": "19818 MiB",
+        "fb_memory_usage/free": "61262 MiB",
+        "bar1_memory_usage/total": "131072 MiB",
+        "compute_mode": "Default",
+        "utilization/gpu_util": "100 %",
+        "utilization/memory_util": "41 %",
+        "utilization/decoder_util": "3 %",
+        "ecc_mode/current_ecc": "Enabled",
+        "ecc_errors/volatile/dram_uncorrectable": "0",
+        "remapped_rows/remapped_row_unc": "0",
+        "temperature/gpu_temp": "59 C",
+        "temperature/memory_temp": "55 C",
+        "gpu_power_readings/average_power_draw": "629.45 W",
+        "gpu_power_readings/current_power_limit": "700.00 W",
+        "clocks/sm_clock": "1980 MHz",
+        "max_clocks/mem_clock": "2619 MHz",
+        "processes/process_info/pid": "1",
+        "processes/process_info/process_name": "python3",
+        "processes/process_info/used_memory": "19818 MiB",
+    } == {path: gpu.findtext(path) for path in ELEMENTS}
+    assert (gpu.findtext("mig_devices") or "").strip() == "None"
+
+
+ELEMENTS = [
+    "product_name",
+    "product_brand",
+    "product_architecture",
+    "mig_mode/current_mig",
+    "uuid",
+    "minor_number",
+    "pci/pci_bus",
+    "pci/pci_bus_id",
+    "pci/pci_device_id",
+    "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
+    "pci/pci_gpu_link_info/link_widths/current_link_width",
+    "pci/tx_util",
+    "fan_speed",
+    "performance_state",
+    "clocks_event_reasons/clocks_event_reason_gpu_idle",
+    "fb_memory_usage/total",
+    "fb_memory_usage/reserved",
+    "fb_memory_usage/used",
+    "fb_memory_usage/free",
+    "bar1_memory_usage/total",
+    "compute_mode",
+    "utilization/gpu_util",
+    "utilization/memory_util",
+    "utilization/decoder_util",
+    "ecc_mode/current_ecc",
+    "ecc_errors/volatile/dram_uncorrectable",
+    "remapped_rows/remapped_row_unc",
+    "temperature/gpu_temp",
+    "temperature/memory_temp",
+    "gpu_power_readings/average_power_draw",
+    "gpu_power_readings/current_power_limit",
+    "clocks/sm_clock",
+    "max_clocks/mem_clock",
+    "processes/process_info/pid",
+    "processes/process_info/process_name",
+    "processes/process_info/used_memory",
+]
+
+
+def test_mig_devices_as_xml(box: Container) -> None:
+    """Each instance with its attributes; a program knows its instance."""
+    give_mig(box)
+    log = ET.fromstring(box.run("nvidia-smi", "-x", "-q").stdout)
+    parts = log.findall("gpu/mig_devices/mig_device")
+    assert [("0", "2", "60"), ("1", "9", "16")] == [
+        (
+            each.findtext("index"),
+            each.findtext("gpu_instance_id"),
+            each.findtext("device_attributes/shared/multiprocessor_count"),
+        )
+        for each in parts
+    ]
+    assert parts[0].findtext("fb_memory_usage/used") == "11091 MiB"
+    assert log.findtext("gpu/utilization/gpu_util") == "N/A"
+    assert log.findtext("gpu/processes/process_info/gpu_instance_id") == "2"
+
+
+def test_hostile_names(box: Container) -> None:
+    """A model's name with quotes, dollars and brackets runs no program and breaks no XML."""
+    name = "A'\"$(touch /tmp/vdev-was-here)`id`<&> \\n %s"
+    odd = h100(0)
+    box.give(replace(odd, device=replace(odd.device, raw=replace(odd.device.raw, attributes={"model": name}))))
+    assert f"GPU 0: {name} (UUID" in box.run("nvidia-smi", "-L").stdout
+    log = ET.fromstring(box.run("nvidia-smi", "-q", "-x").stdout)
+    assert name == log.findtext("gpu/product_name")
+
+
+def test_errors_show(box: Container) -> None:
+    """Memory errors, remapped rows and what to do about them."""
+    ill = replace(BUSY, ecc_corrected=7, ecc_uncorrected=2, remapped_rows=1, xid=95)
+    box.give(h100(0, whole=ill))
+    asked = (
+        "ecc.errors.corrected.volatile.total,ecc.errors.uncorrected.volatile.total,remapped_rows.uncorrectable,"
+        "gpu_recovery_action"
+    )
+    assert "7, 2, 1, Reset\n" == box.run("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader").stdout
+    assert "Off |                    2 |" in box.run("nvidia-smi").stdout
+
+
+def test_the_topology(box: Container) -> None:
+    """Links between GPUs, the rest by NUMA nodes."""
+    linked = h100(0, peers={"GPU-00000001-0000-0000-0000-000000000000": 18})
+    back = h100(1, peers={"GPU-00000000-0000-0000-0000-000000000000": 18})
+    away = h100(2)
+    away = replace(away, device=replace(away.device, raw=replace(away.device.raw, numa=(1,))))
+    box.give(linked, back, away)
+    lines = box.run("nvidia-smi", "topo", "-m").stdout.splitlines()
+    assert lines[0] == "\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"
+    cells = [line.split("\t") for line in lines[1:4]]
+    assert [row[:4] for row in cells] == [
+        ["GPU0", " X ", "NV18", "SYS"],
+        ["GPU1", "NV18", " X ", "SYS"],
+        ["GPU2", "SYS", "SYS", " X "],
+    ]
+    assert [row[5:] for row in cells] == [["0", "", "N/A"], ["0", "", "N/A"], ["1", "", "N/A"]]
+
+
+def test_monitors(box: Container) -> None:
+    """Dmon and pmon print a line for each GPU as often as they are told."""
+    box.give(h100(0))
+    assert box.run("nvidia-smi", "dmon", "-c", "1").stdout == (
+        "# gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk \n"
+        "# Idx      W      C      C      %      %      %      %      %      %    MHz    MHz \n"
+        "    0    629     59     55    100     41      0      3      0      0   2619   1980 \n"
+    )
+    assert box.run("nvidia-smi", "pmon", "-c", "1").stdout.endswith(
+        "    0          1     C    100     41      -      -      -      -    python3        \n"
+    )
+
+
+def test_the_version_and_the_help(box: Container) -> None:
+    """Both tell the driver's version, and are no errors."""
+    box.give(h100(0))
+    assert box.run("nvidia-smi", "--version").stdout == (
+        "NVIDIA-SMI version  : 580.95.05\n"
+        "NVML version        : 580.95\n"
+        "DRIVER version      : 580.95.05\n"
+        "CUDA Version        : 13.0\n"
+    )
+    assert box.run("nvidia-smi", "-h").returncode == 0
+    assert '"used_gpu_memory" or "used_memory"' in box.run("nvidia-smi", "--help-query-compute-apps").stdout
+
+
+def test_a_file_instead_of_the_screen(box: Container) -> None:
+    """-f writes there, and nothing else is printed."""
+    box.give(h100(0))
+    target = box.root / "list.txt"
+    assert box.run("nvidia-smi", "-L", "-f", str(target)).stdout == ""
+    assert target.read_text().startswith("GPU 0: ")
+
+
+def test_again_and_again(box: Container) -> None:
+    """-l and -lms go on, read the file anew each time, and print a header once."""
+    box.give(h100(0))
+    asked = ("--query-gpu=index,temperature.gpu", "--format=csv", "-lms", "10")
+    with box.start("nvidia-smi", *asked) as running:
+        assert running.stdout is not None
+        assert ["index, temperature.gpu\n", "0, 59\n", "0, 59\n"] == [running.stdout.readline() for _ in range(3)]
+        box.give(h100(0, whole=IDLE))
+        assert any(line == "0, 31\n" for line in running.stdout)
+        running.kill()
+
+
+def test_sixteen_gpus_of_seven_instances_are_shown_in_no_time(box: Container) -> None:
+    """The largest node, under every shell, far below the second that a probe may wait."""
+    gpus = [replace(h100(0), minor=index) for index in range(16)]
+    for index, gpu in enumerate(gpus):
+        raw = replace(gpu.device.raw, id=f"GPU-{index:08}", index=index)
+        mine = replace(gpu, device=replace(gpu.device, raw=raw))
+        box.give(*(instance(mine, part, "1g.10gb", range(part, part + 1), 9984, 10, 16) for part in range(7)))
+    shown = box.run("nvidia-smi", "-L", timeout=10)
+    assert shown.stdout.count("GPU-000") == 16
+    assert shown.stdout.count("MIG 1g.10gb") == 112
+
+
+@pytest.mark.parametrize(
+    "asked", [(), ("-L",), ("-q",), ("-q", "-x"), ("topo", "-m"), ("nvlink", "-s"), ("pmon", "-c", "1")]
+)
+def test_no_program_is_needed(box: Container, asked: tuple[str, ...]) -> None:
+    """An image that has a shell and nothing else."""
+    give_mig(box)
+    shown = box.run("nvidia-smi", *asked, environment=NO_PROGRAMS)
+    assert ("", 0) == (shown.stderr, shown.returncode)

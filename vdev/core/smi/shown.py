@@ -1,0 +1,66 @@
+"""All that a tool is told of one device at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from ..model.device import Device
+from ..model.telemetry import Physics
+from ..telemetry.reading import Reading
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A device as a tool shows it.
+
+    `whole` are the sensors of the device that it is or belongs to, `part` those of the partition. `minor` counts the
+    devices of the maker on the node. `lost`: it cannot be reached any more. `cut`: the device is cut, though this may
+    be the whole one. `holders` is how many pods have it. `peers` are the numbers of links to others, by device id.
+    `slices` are the memory slices of the whole device, 0 where it cannot be cut. `wall` is the time, in seconds since
+    the epoch.
+    """
+
+    device: Device
+    physics: Physics
+    whole: Reading
+    part: Reading | None = None
+    minor: int = 0
+    lost: bool = False
+    cut: bool = False
+    holders: int = 0
+    peers: Mapping[str, int] = field(default_factory=dict)
+    slices: int = 0
+    wall: float = 0.0
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """What the file or the preset says of the device as a whole."""
+        return self.device.raw.attributes
+
+    @property
+    def own(self) -> Reading:
+        """The sensors of what the container has."""
+        return self.part or self.whole
+
+    @property
+    def process_mib(self) -> int:
+        """The memory that the program of one container has, in MiB."""
+        return self.own.memory_used_mib // self.holders if self.holders else 0
+
+    @property
+    def written(self) -> datetime:
+        """The time, for the tools."""
+        return datetime.fromtimestamp(self.wall, UTC)
+
+
+def assignments(values: Mapping[str, object]) -> str:
+    """The values as shell assignments, one a line, whatever they hold."""
+    return "".join(f"{key}={quoted(str(value))}\n" for key, value in values.items())
+
+
+def quoted(text: str) -> str:
+    """The text as one word of a shell; control characters, which no line has, become blanks."""
+    plain = "".join(each if each.isprintable() else " " for each in text)
+    return "'" + plain.replace("'", "'\\''") + "'"
