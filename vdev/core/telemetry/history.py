@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ..model.telemetry import Physics
-from .shapes import NO_LOAD, Load, Part, level, total
+from .shapes import IDLE, NO_LOAD, Levels, Load, levels, total
 
 _HUNDRED = 100.0
 _STEADY_PART = 0.632  # of a step is there after the thermal time constant
@@ -94,29 +94,42 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A drive, the instant from which it holds, and what was counted by then."""
+    """A drive, from when it holds, and what was counted by then. `offset` is what its load comes to up to then."""
 
     since: float
     drive: Drive
-    before: Counted = Counted()
+    before: Counted
+    offset: float
 
     def at(self, instant: float) -> Counted:
         """The counters at an instant of the stretch."""
         passed, rates, before = instant - self.since, self.drive.rates, self.before
-        return replace(
-            before,
-            energy=before.energy + _energy(self.drive, instant) - _energy(self.drive, self.since),
-            work=before.work + _work(self.drive, instant) - _work(self.drive, self.since),
+        worked = self._worked(instant)
+        return Counted(
+            energy=before.energy + self._drawn(passed, worked),
+            work=before.work + worked,
             corrected=before.corrected + rates.corrected * passed,
             uncorrected=before.uncorrected + rates.uncorrected * passed,
             replays=before.replays + rates.replays * passed,
             remapped=before.remapped + rates.remapped * passed,
             heated=_heated(self, passed),
+            heated_to=before.heated_to,
         )
 
     def energy(self, instant: float) -> float:
         """The energy drawn up to an instant of the stretch, in J."""
-        return self.before.energy + _energy(self.drive, instant) - _energy(self.drive, self.since)
+        return self.before.energy + self._drawn(instant - self.since, self._worked(instant))
+
+    def _worked(self, instant: float) -> float:
+        """Seconds under full load since it began."""
+        return _work(self.drive, instant) - self.offset
+
+    def _drawn(self, passed: float, worked: float) -> float:
+        """What was drawn since, in J: the integral of `power`."""
+        physics = self.drive.physics
+        return (
+            physics.idle_power * passed + (physics.peak_power - physics.idle_power) * worked if self.drive.runs else 0.0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +151,10 @@ class History:
         first = self.stretches[0]
         return first.before.energy - first.drive.physics.idle_power * (first.since - instant)
 
-    def mean_power(self, until: float, seconds: float) -> float:
-        """What was drawn on average for so many seconds, in W."""
-        return (self.energy(until) - self.energy(until - seconds)) / seconds
-
 
 def begin(drive: Drive, since: float = 0.0) -> History:
     """A history that begins with this drive. At instant 0, the boot, nothing is counted yet."""
-    return History((Stretch(since, drive, _struck(Counted(), (), drive)),))
+    return History((_stretch(since, drive, _struck(Counted(), (), drive)),))
 
 
 def changed(history: History, drive: Drive, at: float) -> History:
@@ -160,7 +169,11 @@ def changed(history: History, drive: Drive, at: float) -> History:
         for each, following in zip(history.stretches, history.stretches[1:], strict=False)
         if following.since > needed
     )
-    return History((*kept, *((last,) if last.since < at else ()), Stretch(at, drive, counted)))
+    return History((*kept, *((last,) if last.since < at else ()), _stretch(at, drive, counted)))
+
+
+def _stretch(since: float, drive: Drive, before: Counted) -> Stretch:
+    return Stretch(since, drive, before, _work(drive, since))
 
 
 def window(physics: Physics) -> float:
@@ -170,32 +183,38 @@ def window(physics: Physics) -> float:
 
 def power(drive: Drive, at: float) -> float:
     """What is drawn at an instant, in W."""
-    if not drive.runs:
-        return 0.0
+    return power_under(drive, whole_load(drive, at).gpu)
+
+
+def power_under(drive: Drive, percent: float) -> float:
+    """What is drawn under a load of the device as a whole, in W."""
     physics = drive.physics
-    return physics.idle_power + (physics.peak_power - physics.idle_power) * busy(drive, at) / _HUNDRED
+    return physics.idle_power + (physics.peak_power - physics.idle_power) * percent / _HUNDRED if drive.runs else 0.0
 
 
-def busy(drive: Drive, at: float) -> float:
-    """The load of the device as a whole, in percent."""
+def whole_load(drive: Drive, at: float) -> Levels:
+    """The load of the device as a whole; of the memory, as its parts have different shares of that, it says nothing."""
     if not drive.runs:
-        return 0.0
-    return sum(share.of * level(share.load, Part.GPU, at) for share in drive.shares.values())
+        return IDLE
+    alone = drive.shares.get(WHOLE)
+    if alone is not None:
+        return levels(alone.load, at)
+    parts = [(share.of, levels(share.load, at)) for share in drive.shares.values()]
+    return Levels(
+        gpu=sum(of * each.gpu for of, each in parts),
+        encoder=sum(of * each.encoder for of, each in parts),
+        decoder=sum(of * each.decoder for of, each in parts),
+    )
 
 
 def _work(drive: Drive, at: float) -> float:
-    """Seconds under full load from 0 to `at`."""
+    """Seconds under full load up to `at`, but for a constant."""
     if not drive.runs:
         return 0.0
+    alone = drive.shares.get(WHOLE)
+    if alone is not None:
+        return total(alone.load, at) / _HUNDRED
     return sum(share.of * total(share.load, at) for share in drive.shares.values()) / _HUNDRED
-
-
-def _energy(drive: Drive, at: float) -> float:
-    """What is drawn from 0 to `at`, in J: the integral of `power`."""
-    if not drive.runs:
-        return 0.0
-    physics = drive.physics
-    return physics.idle_power * at + (physics.peak_power - physics.idle_power) * _work(drive, at)
 
 
 def _heated(stretch: Stretch, passed: float) -> float:

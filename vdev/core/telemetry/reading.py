@@ -12,7 +12,7 @@ from enum import IntFlag
 from ..model.telemetry import Physics
 from . import history as past
 from .history import WHOLE, Counted, Drive, History, Share
-from .shapes import Part, drawn, level
+from .shapes import IDLE, Levels, drawn, levels
 
 _HUNDRED = 100.0
 _MIB = 2**20
@@ -79,33 +79,32 @@ def read(history: History, at: float, memory: int) -> Reading:
     now = history.now
     drive, counted = now.drive, now.at(at)
     physics = drive.physics
-    busy = past.busy(drive, at)
-    shares = list(drive.shares.values())
+    load = past.whole_load(drive, at)
+    busy = load.gpu
     temperature = _temperature(history, counted, at)
     throttle = _throttle(physics, temperature, busy)
-    used, reserved, total = _memory(drive, at, memory)
-    lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes
+    used, reserved, total = _memory(drive, load, at, memory)
+    lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes * busy / _HUNDRED
+    linked = _LINKED * physics.links * physics.link_bytes / 1e6  # MB a second, under full load
     return Reading(
         gpu_percent=busy,
         copy_percent=busy * _COPIED,
-        encoder_percent=_mean(drive, shares, Part.ENCODER, at),
-        decoder_percent=_mean(drive, shares, Part.DECODER, at),
+        encoder_percent=load.encoder,
+        decoder_percent=load.decoder,
         memory_total_mib=total,
         memory_used_mib=used,
         memory_free_mib=total - used - reserved,
         memory_reserved_mib=reserved,
         temperature_c=temperature,
         memory_temperature_c=temperature + _MEMORY_ABOVE if physics.memory_temperature else None,
-        power_w=past.power(drive, at),
+        power_w=past.power_under(drive, busy),
         energy_mj=math.floor(counted.energy * 1000),
-        sm_clock_mhz=_clock(physics, temperature, throttle),
-        memory_clock_mhz=round(physics.idle_memory_clock if throttle & Throttle.IDLE else physics.peak_memory_clock),
-        pcie_rx_bytes_s=lane * _RECEIVED * busy / _HUNDRED,
-        pcie_tx_bytes_s=lane * _SENT * busy / _HUNDRED,
+        sm_clock_mhz=_clock(physics, temperature, idle=not busy),
+        memory_clock_mhz=round(physics.peak_memory_clock if busy else physics.idle_memory_clock),
+        pcie_rx_bytes_s=lane * _RECEIVED,
+        pcie_tx_bytes_s=lane * _SENT,
         pcie_replays=math.floor(counted.replays),
-        nvlink_mb=math.floor(counted.work * _LINKED * physics.links * physics.link_bytes / 1e6)
-        if physics.links
-        else None,
+        nvlink_mb=math.floor(counted.work * linked) if physics.links else None,
         ecc_corrected=math.floor(counted.corrected),
         ecc_uncorrected=math.floor(counted.uncorrected),
         remapped_rows=math.floor(counted.remapped),
@@ -120,15 +119,15 @@ def read_part(history: History, at: float, whole: Reading, name: str) -> Reading
     """The sensors of a partition, of whose device `whole` was read at the same instant. Raises KeyError."""
     drive = history.now.drive
     share = drive.shares[name]
+    load = levels(share.load, at) if drive.runs else IDLE
     total, reserved = share.memory // _MIB, _kept(drive, share, whole.memory_total_mib)
-    used = _used(drive, share, at, total - reserved)
-    busy = level(share.load, Part.GPU, at) if drive.runs else 0.0
+    used = _used(load, total - reserved)
     return replace(
         whole,
-        gpu_percent=busy,
-        copy_percent=busy * _COPIED,
-        encoder_percent=level(share.load, Part.ENCODER, at) if drive.runs else 0.0,
-        decoder_percent=level(share.load, Part.DECODER, at) if drive.runs else 0.0,
+        gpu_percent=load.gpu,
+        copy_percent=load.gpu * _COPIED,
+        encoder_percent=load.encoder,
+        decoder_percent=load.decoder,
         memory_total_mib=total,
         memory_used_mib=used,
         memory_free_mib=total - used - reserved,
@@ -136,21 +135,17 @@ def read_part(history: History, at: float, whole: Reading, name: str) -> Reading
     )
 
 
-def _mean(drive: Drive, shares: list[Share], part: Part, at: float) -> float:
-    return sum(share.of * level(share.load, part, at) for share in shares) if drive.runs else 0.0
-
-
-def _memory(drive: Drive, at: float, memory: int) -> tuple[int, int, int]:
+def _memory(drive: Drive, load: Levels, at: float, memory: int) -> tuple[int, int, int]:
     """Used, reserved and total, in MiB."""
     total = memory // _MIB
-    whole = drive.shares.get(WHOLE)
-    if whole is not None:
+    if WHOLE in drive.shares:
         reserved = min(drive.physics.reserved_memory, total)
-        return _used(drive, whole, at, total - reserved), reserved, total
+        return _used(load, total - reserved), reserved, total
     used = cut = kept = 0
     for share in drive.shares.values():
         part, own = share.memory // _MIB, _kept(drive, share, total)
-        used, cut, kept = used + _used(drive, share, at, part - own), cut + part, kept + own
+        levels_now = levels(share.load, at) if drive.runs else IDLE
+        used, cut, kept = used + _used(levels_now, part - own), cut + part, kept + own
     # What is reserved of a device that is cut all through is what is reserved of its parts.
     return used, min(drive.physics.reserved_memory, total - cut + kept), total
 
@@ -160,8 +155,8 @@ def _kept(drive: Drive, share: Share, total: int) -> int:
     return drive.physics.reserved_memory * (share.memory // _MIB) // total if total else 0
 
 
-def _used(drive: Drive, share: Share, at: float, usable: int) -> int:
-    return int(usable * level(share.load, Part.MEMORY, at) / _HUNDRED) if drive.runs else 0
+def _used(load: Levels, usable: int) -> int:
+    return int(usable * load.memory / _HUNDRED)
 
 
 def _temperature(history: History, counted: Counted, at: float) -> float:
@@ -169,7 +164,9 @@ def _temperature(history: History, counted: Counted, at: float) -> float:
     drive = history.now.drive
     physics = drive.physics
     span = physics.peak_power - physics.idle_power
-    warmth = (history.mean_power(at, past.window(physics)) - physics.idle_power) / span if span else 0.0
+    seconds = past.window(physics)
+    recent = (counted.energy - history.energy(at - seconds)) / seconds
+    warmth = (recent - physics.idle_power) / span if span else 0.0
     own = physics.idle_temperature + (physics.peak_temperature - physics.idle_temperature) * warmth
     own = max(_ROOM, own + _SPREAD * (2 * drawn(_lot(drive), -3) - 1))
     return own + max(0.0, counted.heated_to - own) * counted.heated
@@ -188,11 +185,13 @@ def _throttle(physics: Physics, temperature: float, busy: float) -> Throttle:
     return found
 
 
-def _clock(physics: Physics, temperature: float, throttle: Throttle) -> int:
+def _clock(physics: Physics, temperature: float, *, idle: bool) -> int:
     """MHz: lower by degrees from where the driver throttles, and half from where the device does by itself."""
-    if throttle & Throttle.IDLE:
-        return round(physics.idle_clock)
-    room = physics.slowdown_temperature - physics.throttle_temperature
     above = temperature - physics.throttle_temperature
-    lowered = 0.0 if above < 0 else 1.0 if above >= room else above / room
+    if idle:
+        return round(physics.idle_clock)
+    if above < 0:
+        return round(physics.peak_clock)
+    room = physics.slowdown_temperature - physics.throttle_temperature
+    lowered = 1.0 if above >= room else above / room
     return round(max(physics.idle_clock, physics.peak_clock * (1 - (1 - _FLOOR) * lowered)))

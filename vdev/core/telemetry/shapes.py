@@ -1,4 +1,4 @@
-"""How a load runs over time: its level at an instant, and what that comes to from instant 0 on.
+"""How a load runs over time: its levels at an instant, and what they come to between two.
 
 Both are written down as formulas and never summed up, so that they cost the same after a second and after a year, and
 say the same to whoever asks. The noise of `busy` is the difference of two numbers drawn for the ends of a period: what
@@ -8,7 +8,7 @@ it comes to over many periods is then again a difference of two.
 import hashlib
 import math
 from dataclasses import dataclass
-from enum import Enum
+from typing import NamedTuple
 
 from ..model.telemetry import NOTHING, Pattern, Range
 from .replay import Series
@@ -39,15 +39,6 @@ class Load:
 NO_LOAD = Load()
 
 
-class Part(Enum):
-    """What of a device is loaded."""
-
-    GPU = "gpu"
-    MEMORY = "memory"
-    ENCODER = "encoder"
-    DECODER = "decoder"
-
-
 def lot(*of: object) -> int:
     """A number below 2**64 that is always the same for the same things."""
     text = "\0".join(map(str, of))
@@ -62,32 +53,35 @@ def drawn(number: int, place: int) -> float:
     return (mixed ^ (mixed >> 31)) / _SCALE
 
 
-def level(load: Load, part: Part, at: float) -> float:
-    """The load of a part at an instant, in percent, between the ends of its range."""
-    of = _range(load, part)
-    if load.series is not None and part in (Part.GPU, Part.MEMORY):
-        column = load.series.gpu if part is Part.GPU else load.series.memory
-        return load.series.level(column, at - load.since)
-    return of.low + (of.high - of.low) * _shape(load, at)
+class Levels(NamedTuple):
+    """What of a device is loaded at an instant, in percent."""
+
+    gpu: float = 0.0
+    memory: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+
+
+IDLE = Levels()
+
+
+def levels(load: Load, at: float) -> Levels:
+    """The load at an instant, each between the ends of its range."""
+    if load.pattern is Pattern.IDLE:
+        return IDLE
+    played = load.series
+    if played is not None:
+        gpu, memory = (played.level(column, at - load.since) for column in (played.gpu, played.memory))
+        return Levels(gpu, memory, load.encoder.low, load.decoder.low)
+    shape = _shape(load, at)
+    return Levels(*(of.low + (of.high - of.low) * shape for of in (load.gpu, load.memory, load.encoder, load.decoder)))
 
 
 def total(load: Load, at: float) -> float:
-    """What the load of the GPU comes to from instant 0 to `at`, in percent seconds."""
+    """What the load of the GPU comes to up to `at`, in percent seconds: the difference of two totals counts."""
     if load.series is not None:
-        return load.series.total(at - load.since) - load.series.total(-load.since)
+        return load.series.total(at - load.since)
     return load.gpu.low * at + (load.gpu.high - load.gpu.low) * _summed(load, at)
-
-
-def _range(load: Load, part: Part) -> Range:
-    match part:
-        case Part.GPU:
-            return load.gpu
-        case Part.MEMORY:
-            return load.memory
-        case Part.ENCODER:
-            return load.encoder
-        case Part.DECODER:
-            return load.decoder
 
 
 def _phase(load: Load) -> float:
@@ -113,7 +107,7 @@ def _shape(load: Load, at: float) -> float:
 
 
 def _summed(load: Load, at: float) -> float:
-    """The integral of `_shape` from 0 to `at`."""
+    """The integral of `_shape` up to `at`, but for a constant."""
     period = load.period
     match load.pattern:
         case Pattern.STEADY:
@@ -121,15 +115,14 @@ def _summed(load: Load, at: float) -> float:
         case Pattern.BUSY:
             place = math.floor(at / period)
             low, high = drawn(load.lot, place), drawn(load.lot, place + 1)
-            return _HALF * at + _HALF * period * (low - drawn(load.lot, 0) + (at / period - place) * (high - low))
+            return _HALF * at + _HALF * period * (low + (at / period - place) * (high - low))
         case Pattern.BURST:
-            ahead = _phase(load)
-            return _on(at + ahead, period) - _on(ahead, period)
+            return _on(at + _phase(load), period)
         case Pattern.WAVE:
-            ahead, turn = _phase(load), math.tau / period
-            return _HALF * at - (math.sin(turn * (at + ahead)) - math.sin(turn * ahead)) / (2 * turn)
+            turn = math.tau / period
+            return _HALF * at - math.sin(turn * (at + _phase(load))) / (2 * turn)
         case Pattern.RAMP:
-            return _risen(at - load.since, period) - _risen(-load.since, period)
+            return _risen(at - load.since, period)
     return 0.0
 
 

@@ -11,7 +11,7 @@ from vdev.core.model.telemetry import NOTHING, Pattern, Physics, Range
 from vdev.core.telemetry.history import Drive, Heat, Rates, Share, begin, changed, power
 from vdev.core.telemetry.reading import Throttle, read, read_part
 from vdev.core.telemetry.replay import series
-from vdev.core.telemetry.shapes import Load, Part, level, total
+from vdev.core.telemetry.shapes import Load, levels, total
 
 GI = 2**30
 MEMORY = 40 * GI
@@ -76,10 +76,10 @@ def histories(draw):
 def test_a_load_stays_between_the_ends_of_its_range(load, at):
     """Every pattern does, but for a replay, which is as its file says."""
     if load.series is None:
-        for part, of in ((Part.GPU, load.gpu), (Part.MEMORY, load.memory), (Part.ENCODER, load.encoder)):
-            assert of.low - 1e-9 <= level(load, part, at) <= of.high + 1e-9
+        for value, of in zip(levels(load, at), (load.gpu, load.memory, load.encoder), strict=False):
+            assert of.low - 1e-9 <= value <= of.high + 1e-9
     else:
-        assert level(load, Part.GPU, at) in (10, 100)
+        assert levels(load, at).gpu in (10, 100)
 
 
 @given(loads(), st.floats(0, 1e5), st.floats(0.1, 50))
@@ -87,7 +87,7 @@ def test_what_a_load_comes_to_is_the_integral_of_its_level(load, start, length):
     """The formula against a sum of many thin slices."""
     slices = 1000
     step = length / slices
-    summed = sum(level(load, Part.GPU, start + (number + 0.5) * step) for number in range(slices)) * step
+    summed = sum(levels(load, start + (number + 0.5) * step).gpu for number in range(slices)) * step
     slack = 100 * step * (2 + 4 * length / load.period + 4 * length)  # a jump may lie within a slice
     assert total(load, start + length) - total(load, start) == pytest.approx(summed, abs=max(1e-3, slack))
 
@@ -255,7 +255,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another():
 
     def run(lot):
         load = Load(pattern=Pattern.BUSY, gpu=Range(0, 100), lot=lot)
-        return [level(load, Part.GPU, 10.0 * number) for number in range(20)]
+        return [levels(load, 10.0 * number).gpu for number in range(20)]
 
     assert run(1) == run(1)
     assert run(1) != run(2)
@@ -264,5 +264,5 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another():
 def test_a_ramp_counts_from_its_begin_and_stays():
     """From when its pod came."""
     load = Load(pattern=Pattern.RAMP, period=60, gpu=Range(0, 80), since=100.0)
-    assert [level(load, Part.GPU, at) for at in (0, 100, 130, 160, 900)] == [0, 0, 40, 80, 80]
+    assert [levels(load, at).gpu for at in (0, 100, 130, 160, 900)] == [0, 0, 40, 80, 80]
     assert NOTHING.high == 0
