@@ -39,6 +39,7 @@ from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .optional.dra_output import Dra
 from .optional.node_api import NodeApi
+from .optional.telemetry_output import Telemetry
 from .optional.tool_output import Tools, ToolViews
 from .options import Options
 from .outputs.base import Output
@@ -138,6 +139,7 @@ class Agent:
         self.measures = Measures(self.metrics, clock)
         self.tools = Tools(options, lambda _devices: {})
         self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine)
+        self.telemetry = Telemetry(options, self.due.mark)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -158,6 +160,7 @@ class Agent:
                 self.last_good,
                 *self.node_api.outputs,
                 self.dra,
+                self.telemetry,
                 ToolViews(self.tools),
                 *outputs,
             ),
@@ -282,7 +285,7 @@ class Agent:
             "waiting for serial lines": self.serial_lines.wait,
         }
         if (run_dir := self.options.run_dir) is not None:
-            commands = {"status": self._status, **self.faults.commands}
+            commands = {"status": self._status, "top": self.telemetry.top, **self.faults.commands}
             lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
         return self._tasks(group, turns, lives)
 
@@ -294,6 +297,7 @@ class Agent:
             "following health": lambda: self.events.follow_health(news),
             **self.node_api.turns,
             "publishing ResourceSlices": self.dra.work,
+            "telling what devices measure": self.telemetry.work,
         }
         lives = {
             "doing ownership actions": self.handovers.run,

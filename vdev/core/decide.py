@@ -103,7 +103,7 @@ class Plan:
     itself.
 
     `telemetry` is what is told of the devices' sensors, `loads` how those of each entry are loaded, and `sensors` what
-    faults do to them, by resource and device.
+    faults do to them, by resource and device; `seed` is that of chance.
     """
 
     base: Inventory
@@ -128,6 +128,7 @@ class Plan:
     telemetry: TelemetrySpec = UNMEASURED
     loads: Mapping[str, EntryTelemetry] = field(default_factory=dict)
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
+    seed: int = 0
 
     @property
     def served(self) -> Inventory:
@@ -232,6 +233,7 @@ class Decider:
             telemetry=world.spec.telemetry,
             loads={each.name: each.telemetry for each in world.spec.on_node(world.node) if each.telemetry},
             sensors=targets.of_devices(devices, world.afflictions.sensors),
+            seed=world.spec.faults.seed,
             conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
         )
 

@@ -84,13 +84,13 @@ def application(watched: Watched) -> Starlette:
         headers = {"Cache-Control": "no-cache", "ETag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return _InPieces(body, media_type="application/json", headers=headers)
+        return InPieces(body, media_type="application/json", headers=headers)
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         async with one:
             body = await asyncio.to_thread(encode, watched.registry())
-        return _InPieces(body, headers={"Content-Type": content_type})
+        return InPieces(body, headers={"Content-Type": content_type})
 
     async def failed(request: Request, error: Exception) -> Response:
         failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
@@ -137,10 +137,11 @@ class _Latest:
         return body, f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
 
 
-class _InPieces(Response):
+class InPieces(Response):
     """A long body, of which no more is copied than the client takes."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+        """Answer."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         body = memoryview(self.body)
         for start in range(0, len(body), _PIECE):
@@ -157,7 +158,7 @@ async def serving(
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
     requests may be addressed to (see `allowed_hosts`).
     """
-    side = _Side(address, Guard(application(watched), hosts), limits)
+    side = Side(address, application(watched), hosts=hosts, limits=limits)
     bound = await side.bind()
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
@@ -175,13 +176,23 @@ async def serving(
         raise failure
 
 
-class _Side:
-    """An address and the server on it; `server` is None while the address is not available."""
+class Side:
+    """An address and the server on it; `server` is None while the address is not available, and `trouble` says why."""
 
-    def __init__(self, address: str, guard: Guard, limits: Limits) -> None:
+    def __init__(
+        self,
+        address: str,
+        app: Starlette,
+        *,
+        what: str = "the status",
+        hosts: Collection[str] = (),
+        limits: Limits = _LIMITS,
+        on_change: Callable[[], object] = lambda: None,
+    ) -> None:
         self.server: Server | None = None
-        self._address, self._guard, self._limits = address, guard, limits
-        self._told = ""
+        self.trouble = ""
+        self._address, self._guard, self._limits, self._what = address, Guard(app, hosts), limits, what
+        self._on_change = on_change
 
     async def bind(self) -> str:
         """Try to get the address; its name, or the empty string. The same reason is told once."""
@@ -189,13 +200,16 @@ class _Side:
             listener = await asyncio.to_thread(_bind, self._address)
         except OSError as failed:
             reason = reason_of(failed)
-            if reason != self._told:
+            if reason != self.trouble:
                 event = "HTTP address not available; the agent works without it"
-                log.error(event, address=self._address, reason=reason)  # noqa: TRY400 - the reason says all
-            self._told = reason
+                log.error(event, what=self._what, address=self._address, reason=reason)  # noqa: TRY400 - the reason says all
+                self.trouble = reason
+                self._on_change()
             return ""
-        self.server, self._told = Server(self._guard, listener, self._limits), ""
-        log.info("serving HTTP", address=(name := _name(listener)))
+        self.server, before, self.trouble = Server(self._guard, listener, self._limits), self.trouble, ""
+        log.info("serving HTTP", what=self._what, address=(name := _name(listener)))
+        if before:
+            self._on_change()
         return name
 
     async def run(self) -> None:

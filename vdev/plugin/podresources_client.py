@@ -5,11 +5,13 @@ together. Containers of finished pods are absent; so are ordinary init container
 or frees.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 
-from ..core.retention.holders import Answer
+from ..core.model.device import Key
+from ..core.retention.holders import Answer, Use
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sockets.files import MAX_SOCKET_PATH
@@ -34,12 +36,21 @@ async def holders(socket: Path, *, within: float) -> Answer | None:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed
             return None
-    named = {
-        (devices.resource_name, device): f"{pod.namespace}/{pod.name}"
-        for pod in answer.pod_resources
-        for container in pod.containers
-        for devices in container.devices
-        for device in devices.device_ids
-    }
+    named: dict[Key, str] = {}
+    containers: dict[Key, str] = {}
+    claimed: list[Use] = []
+    for pod in answer.pod_resources:
+        name = f"{pod.namespace}/{pod.name}"
+        for container in pod.containers:
+            keys = [(devices.resource_name, each) for devices in container.devices for each in devices.device_ids]
+            named.update(dict.fromkeys(keys, name))
+            containers.update(dict.fromkeys(keys, container.name))
+            claimed += _uses(name, container)
     pods = {f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources}
-    return Answer(named, frozenset(pods - set(named.values())))
+    return Answer(named, frozenset(pods - set(named.values())), containers, tuple(claimed))
+
+
+def _uses(pod: str, container: pb.ContainerResources) -> Iterator[Use]:
+    for claim in container.dynamic_resources:
+        for each in claim.claim_resources:
+            yield Use(pod, container.name, claim.claim_name, each.driver_name, each.pool_name, each.device_name)

@@ -163,6 +163,8 @@ class PodHolders:
             blind_since=self._blind_since,
             complete=self._is_complete(),
             silent=self.knowledge.silent_since is not None,
+            containers=self.knowledge.containers,
+            claimed=self.knowledge.claimed,
         )
 
     def _is_complete(self) -> bool:

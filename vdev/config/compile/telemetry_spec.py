@@ -64,7 +64,7 @@ def entry_telemetry(model: Entry, resolved: Resolved, report: Report, path: KeyP
         file=str(replay_path(block.file, report, path)) if block.file else "",
         always=block.always,
     )
-    return EntryTelemetry(load, resolved.physics)
+    return EntryTelemetry(load, resolved.physics, _maker(resolved))
 
 
 def replay_path(name: str, report: Report, path: KeyPath) -> Path:
@@ -74,9 +74,12 @@ def replay_path(name: str, report: Report, path: KeyPath) -> Path:
 
 def smi_tool(model: Entry, resolved: Resolved, path: KeyPath, report: Report, *, on: bool) -> SmiTool | None:
     """The tool that containers get to look at the devices with; by default that of the maker, once `on`."""
-    maker = resolved.source.maker_resource if isinstance(resolved.source, VirtualSource) else ""
-    tool = _TOOLS.get(maker)
+    tool = _maker(resolved)
     if model.smi and tool is None and not resolved.lacks_preset:
         hint = "leave smi out, or use a preset of NVIDIA or AMD"
         report.error((*path, "smi"), "these devices have no smi: only presets of NVIDIA and AMD do", hint)
     return tool if (on if model.smi is None else model.smi) else None
+
+
+def _maker(resolved: Resolved) -> SmiTool | None:
+    return _TOOLS.get(resolved.source.maker_resource) if isinstance(resolved.source, VirtualSource) else None

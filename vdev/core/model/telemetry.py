@@ -31,7 +31,7 @@ NOTHING = Range(0.0, 0.0)
 
 
 class SmiTool(StrEnum):
-    """Whose tool shows a container its devices."""
+    """The makers that have a tool which shows a container its devices, and an exporter."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
@@ -105,7 +105,8 @@ UNMEASURED = TelemetrySpec()
 
 @dataclass(frozen=True, slots=True)
 class EntryTelemetry:
-    """The load of one entry's devices, and what they are like."""
+    """The load of one entry's devices, what they are like, and under whose names they are told of."""
 
     load: LoadSpec = LoadSpec()
     physics: Physics = Physics()
+    maker: SmiTool | None = None

@@ -40,11 +40,28 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """A container that has a device by a claim: of a driver's pool, under the name that is published there."""
+
+    pod: str
+    container: str
+    claim: str
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """What PodResources.List says: (resource, id) to `namespace/pod`, and the pods for which it names no device."""
+    """What PodResources.List says: (resource, id) to `namespace/pod`, and the pods for which it names no device.
+
+    `containers` are the names of the containers that have them, `claimed` who has a device by a claim.
+    """
 
     holders: Mapping[Key, str]
     without: frozenset[str] = frozenset()
+    containers: Mapping[Key, str] = field(default_factory=dict)
+    claimed: tuple[Use, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,8 @@ class Knowledge:
     without: Mapping[str, float] = field(default_factory=dict)  # pods for which nothing is named, since when
     named: Mapping[Key, float] = field(default_factory=dict)  # by this kubelet, at its last answer that named it
     missing: Mapping[Key, Doubt] = field(default_factory=dict)  # what its answers leave out
+    containers: Mapping[Key, str] = field(default_factory=dict)  # of the last answer, which no decision rests on
+    claimed: tuple[Use, ...] = ()  # likewise
 
     def is_young(self, now: float) -> bool:
         """Whether the kubelet has only just started, for all we know."""
@@ -153,6 +172,8 @@ def learn(
         without={pod: before.without.get(pod, at) for pod in answer.without},
         named={key: moment for key, moment in named.items() if key in answer.holders or key in on_disk},
         missing={key: doubt for key, doubt in missing.items() if key in doubted or key in on_disk},
+        containers=answer.containers,
+        claimed=answer.claimed,
     )
 
 
@@ -239,6 +260,9 @@ class Holdings:
     unfinished RPC names; `allocated` those of our own Allocates that no answer has settled yet. `blind_since` is when
     it turned out that this kubelet does not tell at all (infinite while there is none to ask). `complete`: whoever is
     not named here holds nothing, for certain. `silent`: the kubelet did not answer the last question.
+
+    `containers` are the names of the containers that have what is named, `claimed` who has devices by claims: for those
+    who tell of it, and for no decision.
     """
 
     holders: Mapping[Key, str] | None = None
@@ -249,6 +273,8 @@ class Holdings:
     blind_since: float = float("-inf")
     complete: bool = True
     silent: bool = False
+    containers: Mapping[Key, str] = field(default_factory=dict)
+    claimed: tuple[Use, ...] = ()
 
     def may_hold(self, key: Key) -> bool:
         """Whether a pod may hold it, as far as is known now."""

@@ -1,13 +1,12 @@
 """What drives each device now: its entry's pattern, the pods that hold it, what they say of their load, and faults."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ..inventory.resources import Inventory, Resource
-from ..model.device import Device, Key, base_id
-from ..model.faults.fault_answers import XidError
+from ..model.device import Device, Health
 from ..model.faults.fault_effects import CountErrors, Overheat, SensorFault
 from ..model.telemetry import EntryTelemetry, LoadSpec, Pattern, Range
 from ..partitions.geometry import PIN, Geometry
@@ -47,72 +46,84 @@ def wish(text: str) -> Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """All that drives depend on. `loads` are by entry; `pods` are those that hold a slot, by name.
+    """All that drives depend on. `loads` are by entry, everything else by the id of a device or partition.
 
-    `xids` and `sensors` are what faults do to devices (without a replica's number). `wishes` are what pods say of their
-    load, `replays` the files that entries name. The same `seed` and `node` give the same run.
+    `claimed` are partitions that claims cut from devices which are offered whole, by raw device. `pods` are those that
+    hold a device, `xids` and `sensors` what faults do to it. `wishes` are what pods say of their load, `replays` the
+    files that entries name. The same `seed` and `node` give the same run.
     """
 
     devices: Inventory
     loads: Mapping[str, EntryTelemetry]
-    pods: Mapping[Key, Collection[str]] = field(default_factory=lambda: MappingProxyType({}))
-    xids: Mapping[Key, Sequence[XidError]] = field(default_factory=lambda: MappingProxyType({}))
-    sensors: Mapping[Key, Sequence[SensorFault]] = field(default_factory=lambda: MappingProxyType({}))
-    wishes: Mapping[str, Range] = field(default_factory=lambda: MappingProxyType({}))
-    replays: Mapping[str, Series] = field(default_factory=lambda: MappingProxyType({}))
+    claimed: Mapping[str, Sequence[Device]] = field(default_factory=dict)
+    pods: Mapping[str, Collection[str]] = field(default_factory=dict)
+    xids: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    sensors: Mapping[str, Sequence[SensorFault]] = field(default_factory=dict)
+    wishes: Mapping[str, Range] = field(default_factory=dict)
+    replays: Mapping[str, Series] = field(default_factory=dict)
     seed: int = 0
     node: str = ""
 
 
-def drives(situation: Situation, before: Mapping[str, Drive], now: float) -> dict[str, Drive]:
-    """What drives each device at the instant `now`, by raw device id; `before` is what did."""
-    pods: dict[Key, set[str]] = {}
-    for (name, slot), holders in situation.pods.items():
-        pods.setdefault((name, base_id(slot)), set()).update(holders)
-    parts: dict[str, list[tuple[str, Device, Resource]]] = {}
-    for name, resource in situation.devices.each_once.items():
-        for device in resource.by_device.values():
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A device, or a partition of one, under the name of a resource or of a driver."""
+
+    device: Device
+    resource: Resource
+    health: Health
+
+
+def pieces(situation: Situation) -> dict[str, tuple[Piece, ...]]:
+    """What each raw device consists of now, by its id: its partitions, or itself."""
+    found: dict[str, dict[str, Piece]] = {}
+    for resource in situation.devices.each_once.values():
+        for slot in resource.slots:
+            device = slot.device
             if device.raw.entry in situation.loads:
-                parts.setdefault(device.raw.id, []).append((name, device, resource))
-    return {raw: _drive(situation, [*_whole_alone(of)], pods, before.get(raw), now) for raw, of in parts.items()}
+                found.setdefault(device.raw.id, {}).setdefault(device.id, Piece(device, resource, slot.health))
+    for raw, devices in situation.claimed.items():
+        if raw in found:
+            whole = next(iter(found[raw].values()))
+            found[raw] |= {device.id: Piece(device, whole.resource, whole.health) for device in devices}
+    return {raw: _cut(tuple(parts.values())) for raw, parts in found.items()}
 
 
-def _whole_alone(parts: Sequence[tuple[str, Device, Resource]]) -> Iterator[tuple[str, Device, Resource]]:
-    """The partitions of a device, or the device itself, once."""
-    cut = [each for each in parts if each[1].is_partition]
-    seen = set()
-    for each in cut or parts:
-        if each[1].id not in seen:
-            seen.add(each[1].id)
-            yield each
+def _cut(parts: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    if len(parts) == 1:
+        return parts
+    return tuple(each for each in parts if each.device.is_partition) or parts[:1]
 
 
-def _drive(
-    situation: Situation,
-    parts: Sequence[tuple[str, Device, Resource]],
-    pods: Mapping[Key, Collection[str]],
-    before: Drive | None,
-    now: float,
-) -> Drive:
-    raw = parts[0][1].raw
+def drives(
+    situation: Situation, parts: Mapping[str, Sequence[Piece]], before: Mapping[str, Drive], now: float
+) -> dict[str, Drive]:
+    """What drives each device at the instant `now`, by raw device id; `parts` are its `pieces`, `before` what did."""
+    return {raw: _drive(situation, of, before.get(raw), now) for raw, of in parts.items()}
+
+
+def _drive(situation: Situation, parts: Sequence[Piece], before: Drive | None, now: float) -> Drive:
+    raw = parts[0].device.raw
     told = situation.loads[raw.entry]
     shares = {}
-    for name, device, resource in parts:
-        mine = frozenset(pods.get((name, device.id), ()))
+    for piece in parts:
+        device = piece.device
+        mine = frozenset(situation.pods.get(device.id, ()))
         key = device.id if device.is_partition else WHOLE
         last = before.shares.get(key) if before else None
         load = _load(situation, told.load, mine, lot(situation.seed, situation.node, device.id))
-        shares[key] = _since(Share(_compute(resource, device), load, device.memory, mine), told.load, last, now)
-    keys = [(name, device.id) for name, device, _ in parts]
-    xids = tuple(dict.fromkeys(error.number for key in keys for error in situation.xids.get(key, ())))
-    faults = [fault for key in keys for fault in situation.sensors.get(key, ())]
+        share = Share(_compute(piece.resource, device), load, device.memory, mine)
+        shares[key] = _since(share, told.load, last, now)
+    ids = dict.fromkeys((raw.id, *(piece.device.id for piece in parts)))
+    xids = tuple(dict.fromkeys(number for each in ids for number in situation.xids.get(each, ())))
+    faults = list(dict.fromkeys(fault for each in ids for fault in situation.sensors.get(each, ())))
     return Drive(
         physics=told.physics,
         shares=MappingProxyType(shares),
         xids=xids,
         lost=LOST in xids,
         heat=next((Heat(fault.to, fault.within) for fault in reversed(faults) if isinstance(fault, Overheat)), None),
-        rates=_rates(list(dict.fromkeys(fault for fault in faults if isinstance(fault, CountErrors)))),
+        rates=_rates([fault for fault in faults if isinstance(fault, CountErrors)]),
     )
 
 

@@ -1,0 +1,63 @@
+"""What devices measure, from the first plan on that asks for it; before that nothing of it is imported."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.decide import Plan
+from ...core.model.problem import Problem
+from ..options import Options
+from ..outputs.base import Output
+
+if TYPE_CHECKING:
+    from .telemetry_side import TelemetrySide
+
+
+class Telemetry(Output):
+    """The sensors of the node's devices, and the address at which they are told of."""
+
+    name = "measuring devices"
+
+    def __init__(self, options: Options, wake: Callable[[], None]) -> None:
+        self.side: TelemetrySide | None = None
+        self._options = options
+        self._wake = wake
+        self._begun = asyncio.Event()
+
+    async def settle(self, plan: Plan) -> None:
+        """Note what drives the devices from now on."""
+        if self.side is None:
+            if not plan.telemetry.on:
+                return
+            make = await asyncio.to_thread(_imported)
+            self.side = make(self._options, on_change=self._wake)
+            self._begun.set()
+        await self.side.settle(plan)
+
+    async def work(self) -> None:
+        """Serve metrics where the configuration says, and keep up with plans that nobody reads."""
+        await self._begun.wait()
+        assert self.side is not None
+        await self.side.work()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with it."""
+        return self.side.problems if self.side else ()
+
+    async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """What all devices show now, for `vdev top`; keys are stable and documented."""
+        devices = await asyncio.to_thread(self.side.document) if self.side else []
+        return {
+            "on": self.side is not None,
+            "node": self._options.node,
+            "at": self._options.clock.wall(),
+            "devices": devices,
+        }
+
+
+def _imported() -> "type[TelemetrySide]":
+    """What makes it, imported: it brings the sensors, and the web server where that is not there yet."""
+    from .telemetry_side import TelemetrySide
+
+    return TelemetrySide

@@ -1,0 +1,260 @@
+"""What devices measure, put together: plans become situations of the sensors, and these are told of over HTTP.
+
+    plan, with its time ─► noted ─► caught up with before anybody reads, or soon ─► Sensors ─► readings at any instant
+
+A plan is only noted when it is settled, for what follows from it takes a quarter of a second for 10 000 devices. Its
+time is kept, so that it does not matter when it is caught up with.
+"""
+
+import asyncio
+import platform
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from ... import config
+from ...aio.clock import Clock
+from ...core.decide import Plan
+from ...core.exposition.family import Family
+from ...core.exposition.nodes import families_of
+from ...core.inventory.resources import Inventory
+from ...core.model.device import Device, base_id
+from ...core.model.problem import Problem, error
+from ...core.model.telemetry import Pattern, Range, TelemetrySpec
+from ...core.telemetry.drives import Situation
+from ...core.telemetry.reading import Throttle
+from ...core.telemetry.replay import Series
+from ...core.telemetry.sensors import Measured, Sensors, User
+from ...errors import ConfigError
+from ..options import Options
+from ..outputs.base import Output
+
+if TYPE_CHECKING:
+    from ...observe.http import Side
+
+log = structlog.get_logger(__name__)
+
+_MOST_NOTED = 64  # plans; those between are passed over where nobody reads
+
+
+class TelemetrySide(Output):
+    """The sensors of one node. `on_change` is called when problems are others."""
+
+    name = "measuring devices"
+
+    def __init__(self, options: Options, *, on_change: Callable[[], None]) -> None:
+        self._options = options
+        self._clock: Clock = options.clock
+        self._on_change = on_change
+        self._sensors = Sensors()
+        self._noted: deque[tuple[Plan, float]] = deque(maxlen=_MOST_NOTED)
+        self._reading = threading.Lock()  # held by whoever brings the sensors up to date
+        self._plan: Plan | None = None  # the last one that the sensors know of
+        self._stirred = False  # something else is to be told of with the next plan
+        self._replays: dict[str, Series | Problem] = {}
+        self._spec = TelemetrySpec()
+        self._due = asyncio.Event()
+        self._side: Side | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.wishes: Mapping[str, Range] = {}
+
+    # --- what is so ---------------------------------------------------------------------------------------------------
+
+    async def settle(self, plan: Plan) -> None:
+        """Note the plan; files that are to be replayed are read."""
+        files = {each.load.file for each in plan.loads.values() if each.load.pattern is Pattern.REPLAY}
+        self._replays = {name: known for name, known in self._replays.items() if name in files}
+        for name in files - self._replays.keys():
+            self._replays[name] = await asyncio.to_thread(_replay, name)
+            self._stirred = True
+        self._spec = plan.telemetry
+        self._noted.append((plan, self._clock.now()))
+        self._due.set()
+
+    def catch_up(self) -> None:
+        """Let the sensors know of all plans that were noted. Blocks for a moment where there are many devices."""
+        with self._reading:
+            while self._noted:
+                plan, at = self._noted.popleft()
+                if self._stirred or not _same(plan, self._plan):
+                    self._stirred = False
+                    self._told(plan, at)
+                self._plan = plan
+
+    def _told(self, plan: Plan, at: float) -> None:
+        users, claimed = _users(plan, self._options.node)
+        replays = {name: known for name, known in self._replays.items() if isinstance(known, Series)}
+        situation = Situation(
+            devices=plan.devices,
+            loads=plan.loads,
+            claimed=claimed,
+            pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
+            xids=_by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
+            sensors=_by_device(plan.sensors),
+            wishes=self.wishes,
+            replays=replays,
+            seed=plan.seed,
+            node=self._options.node,
+        )
+        self._sensors.settle(situation, plan.base, users, at, since=0.0 if not self._sensors.histories else at)
+
+    def measured(self) -> tuple[Measured, ...]:
+        """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
+        self.catch_up()
+        return self._sensors.measured(self._clock.now())
+
+    def families(self) -> list[Family]:
+        """The same, as metrics."""
+        return families_of([(self._options.node, self.measured())], self._spec.hostname_label)
+
+    # --- who is told --------------------------------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Serve metrics where that is asked for, for ever."""
+        address = ""
+        async with asyncio.TaskGroup() as group:
+            try:
+                while True:
+                    await self._due.wait()
+                    self._due.clear()
+                    if self._spec.address != address:
+                        address = self._spec.address
+                        await self._serve(group, address)
+                    await asyncio.to_thread(self.catch_up)
+            finally:
+                self._end()
+
+    async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
+        self._end()
+        if self._serving is not None:
+            await asyncio.wait([self._serving])
+        self._side = self._serving = None
+        if address:
+            make = await asyncio.to_thread(_server)
+            hosts = (self._options.node, platform.node(), *self._options.http_hosts)
+            self._side = make(address, self.families, hosts=hosts, on_change=self._on_change)
+            await self._side.bind()
+            self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
+
+    def _end(self) -> None:
+        if self._side is None or self._serving is None:
+            return
+        if self._side.server is None:
+            self._serving.cancel()
+        else:
+            self._side.server.should_exit = True
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What a person should know."""
+        found = [each for each in self._replays.values() if isinstance(each, Problem)]
+        if self._side is not None and self._side.trouble:
+            message = f"metrics of devices cannot be served at {self._spec.address}: {self._side.trouble}"
+            found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
+        return tuple(found)
+
+    def document(self) -> list[dict[str, Any]]:
+        """What all devices show now."""
+        return [_document(each) for each in self.measured()]
+
+
+def _server() -> "Callable[..., Side]":
+    from ...observe import device_metrics, http  # they bring the web server
+
+    def make(
+        address: str, found: Callable[[], list[Family]], *, hosts: Sequence[str], on_change: Callable[[], None]
+    ) -> "Side":
+        app = device_metrics.application(found)
+        return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
+
+    return make
+
+
+def _replay(name: str) -> Series | Problem:
+    try:
+        return config.replay(Path(name))
+    except ConfigError as bad:
+        found = bad.problems[0]
+        assert isinstance(found, Problem)
+        return error(found.where, f"{found.message}; the devices that replay it are idle", found.hint)
+
+
+def _same(plan: Plan, before: Plan | None) -> bool:
+    """Whether the plan drives no device otherwise than the one before."""
+    return before is not None and (
+        _objects(plan.devices) == _objects(before.devices)
+        and _objects(plan.base) == _objects(before.base)
+        and (plan.loads, plan.xids, plan.sensors, plan.seed) == (before.loads, before.xids, before.sensors, before.seed)
+        and (plan.holdings.holders, plan.holdings.containers) == (before.holdings.holders, before.holdings.containers)
+        and plan.holdings.claimed == before.holdings.claimed
+        and plan.pools is before.pools
+    )
+
+
+def _objects(inventory: Inventory) -> list[int]:
+    """Which resources it has; one that did not change is the same object."""
+    return [id(each) for each in inventory.everything.values()]
+
+
+def _by_device(faults: "Mapping[tuple[str, str], Sequence[Any]]") -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for (_, device), each in faults.items():
+        found.setdefault(device, []).extend(each)
+    return found
+
+
+def _users(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, list[Device]]]:
+    """Who has each device, by its id, and which partitions claims have cut, by raw device."""
+    found: dict[str, dict[User, None]] = {}
+    claimed: dict[str, dict[str, Device]] = {}
+    for key, pod in sorted((plan.holdings.holders or {}).items()):
+        namespace, _, name = pod.partition("/")
+        user = User(namespace, name, plan.holdings.containers.get(key, ""))
+        found.setdefault(base_id(key[1]), {})[user] = None
+    for use in plan.holdings.claimed:
+        pool = plan.pools.get(use.driver)
+        published = pool.by_name.get(use.device) if pool and use.pool == node else None
+        if published is not None:
+            namespace, _, name = use.pod.partition("/")
+            user = User(namespace, name, use.container, use.claim, use.driver, use.pool, use.device)
+            found.setdefault(published.device.id, {})[user] = None
+            if published.device.is_partition:
+                claimed.setdefault(published.group, {})[published.device.id] = published.device
+    return {device: list(users) for device, users in found.items()}, {
+        raw: list(devices.values()) for raw, devices in claimed.items()
+    }
+
+
+def _document(measured: Measured) -> dict[str, Any]:
+    fixture, own, whole = measured.fixture, measured.own, measured.whole
+    return {
+        "id": fixture.device.id,
+        "entry": fixture.device.raw.entry,
+        "resource": fixture.resource,
+        "parent": fixture.device.raw.id if fixture.device.is_partition else "",
+        "index": fixture.device.ordinal,
+        "profile": fixture.device.profile,
+        "health": "Healthy" if fixture.health.healthy else "Unhealthy",
+        "reason": fixture.health.reason,
+        "injected": fixture.health.injected,
+        "lost": whole.lost,
+        "xid": whole.xid,
+        "load": round(own.gpu_percent, 1),
+        "memoryUsedMiB": own.memory_used_mib,
+        "memoryTotalMiB": own.memory_total_mib,
+        "temperature": round(whole.temperature_c, 1),
+        "power": round(whole.power_w, 1),
+        "powerLimit": fixture.physics.peak_power,
+        "energy": whole.energy_mj // 1000,
+        "clock": whole.sm_clock_mhz,
+        "throttled": bool(whole.throttle & ~Throttle.IDLE),
+        "eccCorrected": whole.ecc_corrected,
+        "eccUncorrected": whole.ecc_uncorrected,
+        "holders": [
+            {"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in fixture.users
+        ],
+    }

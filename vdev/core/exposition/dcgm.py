@@ -1,0 +1,205 @@
+"""NVIDIA's devices as dcgm-exporter writes them (NVIDIA/dcgm-exporter d5e5f51, etc/default-counters.csv and
+internal/pkg/rendermetrics/render_metrics.go).
+
+Of a device that is cut, each instance has the lines, as under the exporter's default of `-d f`: what is its own, and
+its device's sensors. What DCGM does not know of an instance, which is its utilisation in percent, is left out. A
+device that is lost has no line but that of its Xid. A device that several containers have has a line for each of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ..model.pci import bus_id
+from ..partitions.geometry import PIN
+from ..telemetry.sensors import Measured, User
+from .family import Column, Labels, Value
+
+DRIVER = "580.95.05"  # of devices whose attributes say nothing
+_HUNDRED = 100.0
+_TENSOR = 0.65  # of the time that the engines work
+_VGPU_LICENSE = 0
+_WHOLE_ONLY = frozenset(
+    {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL"}
+)
+
+
+def _ratio(part: float) -> Value:
+    return lambda it: it.own.gpu_percent * part / _HUNDRED
+
+
+def _column(name: str, type_: str, text: str, value: Callable[[Measured], float | None]) -> Column:
+    """A column with no value of a device that is lost, nor of an instance where DCGM has none."""
+
+    def of_whole(it: Measured) -> float | None:
+        return None if it.whole.lost or it.fixture.is_cut else value(it)
+
+    def of_any(it: Measured) -> float | None:
+        return None if it.whole.lost else value(it)
+
+    return Column(name, type_, text, of_whole if name in _WHOLE_ONLY else of_any)
+
+
+COLUMNS: Sequence[Column] = (
+    _column("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda it: it.whole.sm_clock_mhz),
+    _column("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", lambda it: it.whole.memory_clock_mhz),
+    _column(
+        "DCGM_FI_DEV_MEMORY_TEMP",
+        "gauge",
+        "Memory temperature (in C).",
+        lambda it: None if it.whole.memory_temperature_c is None else round(it.whole.memory_temperature_c),
+    ),
+    _column("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", lambda it: round(it.whole.temperature_c)),
+    _column("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda it: it.whole.power_w),
+    _column(
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "counter",
+        "Total energy consumption since boot (in mJ).",
+        lambda it: it.whole.energy_mj,
+    ),
+    _column(
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", lambda it: it.whole.pcie_replays
+    ),
+    _column("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", lambda it: round(it.own.gpu_percent)),
+    _column("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", lambda it: round(it.own.copy_percent)),
+    _column("DCGM_FI_DEV_ENC_UTIL", "gauge", "Encoder utilization (in %).", lambda it: round(it.own.encoder_percent)),
+    _column("DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder utilization (in %).", lambda it: round(it.own.decoder_percent)),
+    Column("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", lambda it: it.whole.xid),
+    _column("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", lambda it: it.own.memory_free_mib),
+    _column("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda it: it.own.memory_used_mib),
+    _column(
+        "DCGM_FI_DEV_FB_RESERVED",
+        "gauge",
+        "Framebuffer memory reserved (in MiB).",
+        lambda it: it.own.memory_reserved_mib,
+    ),
+    _column(
+        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+        "counter",
+        "Total number of single-bit volatile ECC errors.",
+        lambda it: it.whole.ecc_corrected,
+    ),
+    _column(
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+        "counter",
+        "Total number of double-bit volatile ECC errors.",
+        lambda it: it.whole.ecc_uncorrected,
+    ),
+    _column(
+        "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
+        "counter",
+        "Total number of single-bit persistent ECC errors.",
+        lambda it: it.whole.ecc_corrected,
+    ),
+    _column(
+        "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
+        "counter",
+        "Total number of double-bit persistent ECC errors.",
+        lambda it: it.whole.ecc_uncorrected,
+    ),
+    _column(
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+        "gauge",
+        "Current clock throttle reasons (bitmask of nvmlClocksThrottleReasons).",
+        lambda it: int(it.whole.throttle),
+    ),
+    _column(
+        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Number of remapped rows for uncorrectable errors",
+        lambda it: it.whole.remapped_rows,
+    ),
+    _column(
+        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Number of remapped rows for correctable errors",
+        lambda _it: 0,
+    ),
+    _column(
+        "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+        "gauge",
+        "Whether remapping of rows has failed",
+        lambda it: int(it.whole.remap_failed),
+    ),
+    _column(
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+        "counter",
+        "Total number of NVLink bandwidth counters for all lanes.",
+        lambda it: it.whole.nvlink_mb,
+    ),
+    _column("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "vGPU License status", lambda _it: _VGPU_LICENSE),
+    _column("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.", _ratio(1.0)),
+    _column(
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active.", _ratio(_TENSOR)
+    ),
+    _column(
+        "DCGM_FI_PROF_DRAM_ACTIVE",
+        "gauge",
+        "Ratio of cycles the device memory interface is active sending or receiving data.",
+        lambda it: it.own.copy_percent / _HUNDRED,
+    ),
+    _column(
+        "DCGM_FI_PROF_PCIE_TX_BYTES",
+        "gauge",
+        "The rate of data transmitted over the PCIe bus - including both protocol headers and data payloads - in bytes "
+        "per second.",
+        lambda it: round(it.whole.pcie_tx_bytes_s),
+    ),
+    _column(
+        "DCGM_FI_PROF_PCIE_RX_BYTES",
+        "gauge",
+        "The rate of data received over the PCIe bus - including both protocol headers and data payloads - in bytes "
+        "per second.",
+        lambda it: round(it.whole.pcie_rx_bytes_s),
+    ),
+)
+
+
+def rows(measured: Sequence[Measured], node: str, hostname_label: str) -> Iterator[tuple[Labels, Measured]]:
+    """Each device with its labels, once for each container that has it."""
+    for each in measured:
+        fixed = _of_device(each, node, hostname_label)
+        for user in each.fixture.users or (None,):
+            yield ((*fixed, *_of_user(user, each)) if user else fixed), each
+
+
+def _of_device(measured: Measured, node: str, hostname_label: str) -> Labels:
+    fixture = measured.fixture
+    device, raw = fixture.device, fixture.device.raw
+    instance: Labels = ()
+    if device.is_partition:
+        profile = device.profile.partition(PIN)[0]
+        instance = (("GPU_I_PROFILE", profile), ("GPU_I_ID", str(instance_id(fixture.slices, device.slices))))
+    return (
+        ("gpu", str(fixture.number)),
+        ("UUID", raw.id),
+        ("pci_bus_id", f"0000{bus_id(raw, fixture.number)}".upper()),
+        ("device", f"nvidia{fixture.number}"),
+        ("modelName", raw.attributes.get("model", raw.entry)),
+        *instance,
+        (hostname_label, node),
+        ("DCGM_FI_DRIVER_VERSION", raw.attributes.get("driverVersion", DRIVER)),
+    )
+
+
+def _of_user(user: User, measured: Measured) -> Labels:
+    pod = (("namespace", user.namespace), ("pod", user.pod))
+    if not user.claim:
+        return (("container", user.container), *pod)
+    device = measured.fixture.device
+    found = [
+        ("container", user.container),
+        ("dra_claim_name", user.claim),
+        ("dra_claim_namespace", user.namespace),
+        ("dra_device_name", user.name),
+        ("dra_driver_name", user.driver),
+        ("dra_pool_name", user.pool),
+        *pod,
+    ]
+    if device.is_partition:
+        found += [("dra_mig_device_uuid", device.id), ("dra_mig_profile", device.profile.partition(PIN)[0])]
+    return tuple(sorted(found))
+
+
+def instance_id(slices: int, taken: range) -> int:
+    """The number of a GPU instance, as the driver gives it: level by level of a tree that halves the memory slices."""
+    size = max(1, len(taken))
+    return slices // size - 1 + taken.start // size

@@ -1,0 +1,68 @@
+"""Devices of makers without a known exporter, as vdev_device_...: base units, a counter's name ends in _total."""
+
+from collections.abc import Iterator, Sequence
+
+from ..telemetry.sensors import Measured
+from .family import Column, Labels
+
+_MIB = 2**20
+_HUNDRED = 100.0
+_MHZ = 1_000_000
+
+COLUMNS: Sequence[Column] = (
+    Column("vdev_device_healthy", "gauge", "1 while the device works", lambda it: int(it.fixture.health.healthy)),
+    Column(
+        "vdev_device_utilization_ratio", "gauge", "Load of the device, 0 to 1", lambda it: it.own.gpu_percent / _HUNDRED
+    ),
+    Column("vdev_device_memory_bytes", "gauge", "Memory of the device", lambda it: it.own.memory_total_mib * _MIB),
+    Column("vdev_device_memory_used_bytes", "gauge", "Memory in use", lambda it: it.own.memory_used_mib * _MIB),
+    Column("vdev_device_memory_free_bytes", "gauge", "Memory that is free", lambda it: it.own.memory_free_mib * _MIB),
+    Column("vdev_device_temperature_celsius", "gauge", "Temperature", lambda it: round(it.whole.temperature_c, 1)),
+    Column("vdev_device_power_watts", "gauge", "Power draw", lambda it: it.whole.power_w),
+    Column("vdev_device_energy_joules_total", "counter", "Energy since the boot", lambda it: it.whole.energy_mj / 1000),
+    Column("vdev_device_clock_hertz", "gauge", "Clock of the compute units", lambda it: it.whole.sm_clock_mhz * _MHZ),
+    Column("vdev_device_throttled", "gauge", "1 while heat lowers the clock", lambda it: int(it.whole.throttle > 1)),
+    Column(
+        "vdev_device_pcie_receive_bytes_per_second",
+        "gauge",
+        "Traffic to the device",
+        lambda it: it.whole.pcie_rx_bytes_s,
+    ),
+    Column(
+        "vdev_device_pcie_transmit_bytes_per_second",
+        "gauge",
+        "Traffic from the device",
+        lambda it: it.whole.pcie_tx_bytes_s,
+    ),
+    Column(
+        "vdev_device_memory_errors_total",
+        "counter",
+        "Errors of the memory since the boot",
+        lambda it: it.whole.ecc_corrected,
+        (("corrected", "true"),),
+    ),
+    Column(
+        "vdev_device_memory_errors_total",
+        "counter",
+        "Errors of the memory since the boot",
+        lambda it: it.whole.ecc_uncorrected,
+        (("corrected", "false"),),
+    ),
+)
+
+
+def rows(measured: Sequence[Measured], node: str) -> Iterator[tuple[Labels, Measured]]:
+    """Each device with its labels, once for each container that has it."""
+    for each in measured:
+        device = each.fixture.device
+        fixed = (
+            ("device", device.id),
+            ("entry", device.raw.entry),
+            ("index", device.ordinal),
+            ("profile", device.profile),
+            ("resource", each.fixture.resource),
+            ("node", node),
+        )
+        for user in each.fixture.users or (None,):
+            names = (user.container, user.namespace, user.pod) if user else ("", "", "")
+            yield (*fixed, *zip(("container", "namespace", "pod"), names, strict=True)), each

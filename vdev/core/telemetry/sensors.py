@@ -1,0 +1,135 @@
+"""The sensors of all devices of one node: what drives them is kept up to date, and they are read at any instant.
+
+`Sensors` is told each situation with the instant from which it holds, and remembers nothing but histories. What it is
+asked for is a function of these and of the instant.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..inventory.resources import Inventory
+from ..model.device import HEALTHY, Device, Health
+from ..model.telemetry import Physics, SmiTool
+from .drives import Piece, Situation, drives, pieces
+from .history import History, begin, changed
+from .reading import Reading, read, read_part
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A container that has a device. `claim` is empty for a device of a device plugin; else `driver`, `pool` and `name`
+    are what it is published under.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    claim: str = ""
+    driver: str = ""
+    pool: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixture:
+    """What is known of a device or partition beside its sensors.
+
+    `number` counts the devices of the maker on the node. `slices` are the memory slices of the whole device, 0 where it
+    cannot be cut; `is_cut`: it is cut now. `users` are all containers that have it or a replica of it.
+    """
+
+    device: Device
+    resource: str
+    physics: Physics
+    maker: SmiTool | None = None
+    number: int = 0
+    slices: int = 0
+    is_cut: bool = False
+    health: Health = HEALTHY
+    users: tuple[User, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one device or partition shows: `whole` are the sensors of the device, `own` those of the partition of it, or
+    the same.
+    """
+
+    fixture: Fixture
+    whole: Reading
+    own: Reading
+
+
+class Sensors:
+    """The sensors of one node."""
+
+    def __init__(self) -> None:
+        self.histories: Mapping[str, History] = {}  # by raw device id; those that are away are kept
+        self._fixtures: Mapping[str, tuple[Fixture, ...]] = {}
+
+    def settle(
+        self, situation: Situation, base: Inventory, users: Mapping[str, Sequence[User]], at: float, *, since: float
+    ) -> None:
+        """From the instant `at` on this is so. `base` has the devices that faults took away, too, which keep numbers.
+
+        `users` are by the id of a device or partition. Devices that are new have counted since the instant `since`,
+        without a pod until now.
+        """
+        parts = pieces(situation)
+        before = {raw: history.now.drive for raw, history in self.histories.items()}
+        driven = drives(situation, parts, before, at)
+        away = {raw: replace(drive, there=False) for raw, drive in before.items() if raw not in driven}
+        unused = replace(situation, pods={}, xids={}, sensors={})
+        fresh = drives(unused, {raw: of for raw, of in parts.items() if raw not in before}, {}, since)
+        known = {**self.histories, **{raw: begin(drive, since) for raw, drive in fresh.items()}}
+        self.histories = {raw: changed(known[raw], drive, at) for raw, drive in (driven | away).items()}
+        numbers = _numbers(base, situation)
+        self._fixtures = {
+            raw: tuple(_fixture(piece, situation, numbers.get(raw, 0), users) for piece in of)
+            for raw, of in parts.items()
+        }
+
+    def measured(self, at: float) -> tuple[Measured, ...]:
+        """What all devices that are there show at an instant."""
+        found: list[Measured] = []
+        histories, all_fixtures = self.histories, self._fixtures
+        for raw, fixtures in all_fixtures.items():
+            history = histories[raw]
+            whole = read(history, at, fixtures[0].device.raw.memory)
+            for fixture in fixtures:
+                own = read_part(history, at, whole, fixture.device.id) if fixture.device.is_partition else whole
+                found.append(Measured(fixture, whole, own))
+        return tuple(found)
+
+
+def _fixture(piece: Piece, situation: Situation, number: int, users: Mapping[str, Sequence[User]]) -> Fixture:
+    device = piece.device
+    told = situation.loads[device.raw.entry]
+    entry = piece.resource.entries.get(device.raw.entry)
+    return Fixture(
+        device=device,
+        resource=entry.resource if entry else piece.resource.name,
+        physics=told.physics,
+        maker=told.maker,
+        number=number,
+        slices=entry.geometry.slices if entry and entry.geometry else 0,
+        is_cut=device.is_partition,
+        health=piece.health,
+        users=tuple(users.get(device.id, ())),
+    )
+
+
+def _numbers(base: Inventory, situation: Situation) -> dict[str, int]:
+    """The number of each raw device among those of its maker, entry after entry."""
+    indices: dict[str, dict[str, int]] = {}
+    for resource in base.each_once.values():
+        for device in resource.by_device.values():
+            indices.setdefault(device.raw.entry, {})[device.raw.id] = device.raw.index
+    found: dict[str, int] = {}
+    first: dict[SmiTool | None, int] = {}
+    for entry, told in situation.loads.items():
+        mine = indices.get(entry, {})
+        offset = first.get(told.maker, 0)
+        found |= {raw: offset + index for raw, index in mine.items()}
+        first[told.maker] = offset + max(mine.values(), default=-1) + 1
+    return found

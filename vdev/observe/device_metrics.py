@@ -1,0 +1,78 @@
+"""What devices measure, over HTTP: an application of its own, since scrapers expect an exporter at an own port.
+
+    /metrics   Prometheus' text format        /healthz   200
+    /          a line that says what this is
+
+The text is written here and not by the library, which sorts labels, appends _total to the names of counters, and takes
+nine seconds for the metrics of ten thousand devices where this takes less than one. For whoever collects by the
+library, `DeviceCollector` gives the same families as its own.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import structlog
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from ..core.exposition import family
+from ..core.exposition.family import Family
+from .http import InPieces
+from .log import Seldom
+
+log = structlog.get_logger(__name__)
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+
+
+class DeviceCollector(Collector):
+    """The families that `found` finds, for a registry of the library."""
+
+    def __init__(self, found: Callable[[], Iterable[Family]]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        """Each family once."""
+        for each in self._found():
+            metric = Metric(each.name.removesuffix("_total"), each.text, each.type)
+            for labels, value in each.samples:
+                metric.add_sample(each.name, dict(_parsed(labels)), value)
+            yield metric
+
+
+def _parsed(labels: str) -> Iterator[tuple[str, str]]:
+    for found in _LABEL.finditer(labels):
+        yield found[1], _ESCAPED.sub(lambda it: "\n" if it[1] == "n" else it[1], found[2])
+
+
+def application(found: Callable[[], Iterable[Family]]) -> Starlette:
+    """The ASGI application; `found` is called in a thread, one call at a time."""
+    failures = Seldom(log)
+    one = asyncio.Lock()
+
+    async def metrics(_request: Request) -> Response:
+        async with one:
+            body = await asyncio.to_thread(lambda: family.text(found()).encode())
+        return InPieces(body, headers={"Content-Type": _TEXT})
+
+    async def healthz(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def index(_request: Request) -> Response:
+        return PlainTextResponse("what the devices of this node measure is at /metrics\n")
+
+    async def failed(request: Request, error: Exception) -> Response:
+        failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
+        return PlainTextResponse("vdev failed to answer; its log says why\n", status_code=500)
+
+    return Starlette(
+        exception_handlers={Exception: failed},
+        routes=[Route("/", index), Route("/metrics", metrics), Route("/healthz", healthz), Route("/health", healthz)],
+    )
