@@ -137,9 +137,9 @@ class Agent:
             steps=self.steps,
         )
         self.measures = Measures(self.metrics, clock)
-        self.tools = Tools(options, lambda _devices: {})
-        self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine)
         self.telemetry = Telemetry(options, self.due.mark)
+        self.tools = Tools(options, self.telemetry.seen)
+        self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine)
         self.reconciler = Reconciler(
             options,
             self.config,

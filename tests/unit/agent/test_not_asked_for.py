@@ -44,6 +44,12 @@ LABELS = (
     "vdev.core.labels.amd",
     "vdev.core.labels.hardware",
 )
+TELEMETRY = (
+    "vdev.core.telemetry.sensors",
+    "vdev.core.exposition",
+    "vdev.agent.optional.telemetry_side",
+    "vdev.observe.device_metrics",
+)
 DRA = ("vdev.core.slices", "vdev.core.claims", "vdev.dra")
 
 
@@ -62,7 +68,9 @@ def _ran(directory, config):
     assert 0 == done.returncode, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     names = {
-        name for name in found["modules"] if any(f"{name}.".startswith(f"{each}.") for each in (*NODE, *LABELS, *DRA))
+        name
+        for name in found["modules"]
+        if any(f"{name}.".startswith(f"{each}.") for each in (*NODE, *LABELS, *DRA, *TELEMETRY))
     }
     return names, found["status"]
 

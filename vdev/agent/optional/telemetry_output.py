@@ -1,7 +1,7 @@
 """What devices measure, from the first plan on that asks for it; before that nothing of it is imported."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.decide import Plan
@@ -10,6 +10,7 @@ from ..options import Options
 from ..outputs.base import Output
 
 if TYPE_CHECKING:
+    from ..outputs.tools.tool_files import Seen
     from .telemetry_side import TelemetrySide
 
 
@@ -44,6 +45,10 @@ class Telemetry(Output):
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with it."""
         return self.side.problems if self.side else ()
+
+    def seen(self, ids: Collection[str]) -> "Mapping[str, Seen]":
+        """What these devices and partitions show now, by id. It takes a while: ask from a thread."""
+        return self.side.seen(ids) if self.side else {}
 
     async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         """What all devices show now, for `vdev top`; keys are stable and documented."""

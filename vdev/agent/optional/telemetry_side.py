@@ -10,7 +10,7 @@ import asyncio
 import platform
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from ...core.telemetry.sensors import Measured, Sensors, User
 from ...errors import ConfigError
 from ..options import Options
 from ..outputs.base import Output
+from ..outputs.tools.tool_files import Seen
 
 if TYPE_CHECKING:
     from ...observe.http import Side
@@ -105,7 +106,18 @@ class TelemetrySide(Output):
     def measured(self) -> tuple[Measured, ...]:
         """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
         self.catch_up()
-        return self._sensors.measured(self._clock.now())
+        with self._reading:
+            return self._sensors.measured(self._clock.now())
+
+    def seen(self, ids: Collection[str]) -> dict[str, Seen]:
+        """What these devices and partitions show now, by id; those that are not there are left out. Likewise."""
+        self.catch_up()
+        with self._reading:
+            found = self._sensors.measured(self._clock.now(), only=ids)
+        return {
+            each.fixture.device.id: Seen(each.fixture.number, each.whole, each.own, len(each.fixture.users))
+            for each in found
+        }
 
     def families(self) -> list[Family]:
         """The same, as metrics."""

@@ -4,7 +4,7 @@
 asked for is a function of these and of the instant.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..inventory.resources import Inventory
@@ -84,19 +84,22 @@ class Sensors:
         known = {**self.histories, **{raw: begin(drive, since) for raw, drive in fresh.items()}}
         self.histories = {raw: changed(known[raw], drive, at) for raw, drive in (driven | away).items()}
         numbers = _numbers(base, situation)
+        place = {entry: position for position, entry in enumerate(situation.loads)}
+        order = sorted(parts, key=lambda raw: (place[(it := parts[raw][0].device.raw).entry], it.index))
         self._fixtures = {
-            raw: tuple(_fixture(piece, situation, numbers.get(raw, 0), users) for piece in of)
-            for raw, of in parts.items()
+            raw: tuple(_fixture(piece, situation, numbers.get(raw, 0), users) for piece in parts[raw]) for raw in order
         }
 
-    def measured(self, at: float) -> tuple[Measured, ...]:
-        """What all devices that are there show at an instant."""
+    def measured(self, at: float, only: Collection[str] | None = None) -> tuple[Measured, ...]:
+        """What all devices that are there show at an instant, or only those of these ids."""
         found: list[Measured] = []
-        histories, all_fixtures = self.histories, self._fixtures
-        for raw, fixtures in all_fixtures.items():
-            history = histories[raw]
+        for raw, fixtures in self._fixtures.items():
+            wanted = [each for each in fixtures if only is None or each.device.id in only]
+            if not wanted:
+                continue
+            history = self.histories[raw]
             whole = read(history, at, fixtures[0].device.raw.memory)
-            for fixture in fixtures:
+            for fixture in wanted:
                 own = read_part(history, at, whole, fixture.device.id) if fixture.device.is_partition else whole
                 found.append(Measured(fixture, whole, own))
         return tuple(found)

@@ -1,0 +1,149 @@
+"""What devices of a running plugin measure, over real sockets: who holds them, what fails, where it is told."""
+
+import asyncio
+import re
+import socket
+
+import pytest
+
+from tests.component.test_http import get
+from vdev.sim import manifest
+
+GPU = "nvidia.com/gpu"
+SHARED = "nvidia.com/gpu.shared"
+CONFIG = """\
+version: v1
+telemetry: {address: "127.0.0.1:0"}
+sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: nvidia.com/gpu.shared, replicas: 2, devices: [0]}]}}
+devices: [{name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}}]
+"""
+
+
+async def page(agent):
+    """The metrics."""
+    found = [each["address"] for each in agent.logs if each.get("what") == "metrics of devices" and "address" in each]
+    return (await get(found[-1], "/metrics")).text
+
+
+def values(text, name, **labels):
+    """The values of a metric with these labels, by the pod."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith(f"{name}{{") and all(f'{key}="{value}"' in line for key, value in labels.items()):
+            pod = re.search(r'namespace="([^"]*)",pod="([^"]*)"', line)
+            found["/".join(pod.groups()) if pod else ""] = float(line.rpartition(" ")[2])
+    return found
+
+
+async def eventually(agent, kubelet, condition, what):
+    """Wait until the page says so; the page."""
+    async with asyncio.timeout(30):
+        while True:
+            if condition(told := await page(agent)):
+                return told
+            before = agent.agent.turns
+            agent.agent.due.ask_holders()
+            await kubelet.wait_until(lambda before=before: agent.agent.turns != before, what=what)
+
+
+def up(running):
+    """Whether the metrics are served."""
+    return any(each.get("what") == "metrics of devices" and "address" in each for each in running.logs)
+
+
+@pytest.fixture
+async def agent(start_agent, kubelet):
+    """A plugin with two GPUs, one of them shared, that serves metrics."""
+    running = await start_agent(CONFIG)
+    await kubelet.wait_until(lambda: up(running), what="the metrics")
+    return running
+
+
+async def test_load_follows_pods(agent, kubelet):
+    """A device without a pod is idle, one with a pod works, and every pod of a shared one has a line."""
+    assert {"": 0} == values(await page(agent), "DCGM_FI_DEV_GPU_UTIL", gpu="1")
+    for name in ("one", "two", "three"):
+        await kubelet.run_pod(manifest(name, {SHARED: 1} if name != "three" else {GPU: 1}))
+    told = await eventually(agent, kubelet, lambda text: "three" in text and "two" in text, "the pods")
+    shared = values(told, "DCGM_FI_DEV_GPU_UTIL", gpu="0")
+    assert {"default/one", "default/two"} == shared.keys()
+    assert 80 <= shared["default/one"] == shared["default/two"] <= 98
+    assert {"default/three"} == values(told, "DCGM_FI_DEV_GPU_UTIL", gpu="1").keys()
+    await kubelet.finish_pod("three")
+    agent.clock.advance(20)  # until the kubelet is asked again
+    told = await eventually(agent, kubelet, lambda text: "three" not in text, "the end of the pod")
+    assert {"": 0} == values(told, "DCGM_FI_DEV_GPU_UTIL", gpu="1")
+    assert values(told, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", gpu="1")[""] > 0
+
+
+async def test_a_fault_shows_in_the_metric_when_it_shows_in_the_list(start_agent, kubelet):
+    """A card that falls off the bus says its Xid, and nothing else."""
+    rules = "faults: {rules: [{name: lost, devices: [a100/1], xid: 79}]}\n"
+    running = await start_agent(CONFIG + rules)
+    await kubelet.wait_until(lambda: up(running), what="the metrics")
+    told = await page(running)
+    assert {"": 79} == values(told, "DCGM_FI_DEV_XID_ERRORS", gpu="1")
+    assert {} == values(told, "DCGM_FI_DEV_GPU_TEMP", gpu="1")
+    assert {"": 0} == values(told, "DCGM_FI_DEV_XID_ERRORS", gpu="0")
+
+
+async def test_heat_of_a_fault_comes_with_time(start_agent, kubelet):
+    """As the clock goes on, and not as somebody reads."""
+    rules = "faults: {rules: [{name: hot, devices: [a100/1], overheat: {to: 100, within: 60s}}]}\n"
+    running = await start_agent(CONFIG + rules)
+    await kubelet.wait_until(lambda: up(running), what="the metrics")
+    assert values(await page(running), "DCGM_FI_DEV_GPU_TEMP", gpu="1")[""] < 60
+    running.clock.advance(120)
+    assert values(await page(running), "DCGM_FI_DEV_GPU_TEMP", gpu="1")[""] == 100
+
+
+async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, kubelet):
+    """It has a sentence, the devices are served, and the metrics come once the address is free."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        running = await start_agent(CONFIG.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+
+        def problem():
+            return [str(each) for each in running.agent.reconciler.problems if "telemetry.address" in str(each)]
+
+        await kubelet.wait_until(problem, what="the problem")
+        (sentence,) = problem()
+        assert f"metrics of devices cannot be served at 127.0.0.1:{port}: Address already in use" in sentence
+        assert "choose another address" in sentence
+        assert kubelet.node().allocatable[GPU] == 1
+
+
+async def test_the_address_follows_the_file(agent, kubelet):
+    """Taken away, nothing is served any more; given again, it is."""
+    before = len([each for each in agent.logs if each["event"] == "serving HTTP"])
+    agent.edit(CONFIG.replace('address: "127.0.0.1:0"', ""))
+    await agent.serves(2, kubelet)
+    agent.edit(CONFIG)
+    await agent.serves(3, kubelet)
+    await kubelet.wait_until(
+        lambda: len([each for each in agent.logs if each["event"] == "serving HTTP"]) > before, what="the new address"
+    )
+    assert "DCGM_FI_DEV_GPU_TEMP" in await page(agent)
+
+
+async def test_a_replay_plays_its_file(start_agent, kubelet, directory):
+    """Beside the configuration that names it."""
+    (directory / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
+    replayed = CONFIG.replace("count: 2}", "count: 2}, telemetry: {pattern: replay, file: load.csv, always: true}")
+    running = await start_agent(replayed)
+    await kubelet.wait_until(lambda: up(running), what="the metrics")
+    assert {"": 40} == values(await page(running), "DCGM_FI_DEV_GPU_UTIL", gpu="1")
+
+
+async def test_top_says_what_devices_measure(agent):
+    """Under keys that are documented."""
+    told = await agent.agent.telemetry.top({})
+    assert (told["on"], told["node"], len(told["devices"])) == (True, "node-1", 2)
+    assert {"load", "temperature", "power", "memoryUsedMiB", "holders", "xid", "health"} <= told["devices"][0].keys()
+
+
+async def test_where_nothing_is_measured_nothing_is_said(start_agent):
+    """And nothing is made for it."""
+    running = await start_agent(CONFIG.replace('telemetry: {address: "127.0.0.1:0"}\n', ""))
+    assert running.agent.telemetry.side is None
+    assert (await running.agent.telemetry.top({}))["on"] is False

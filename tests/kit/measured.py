@@ -1,0 +1,39 @@
+"""Devices of a configuration, with pods and faults, as they measure at an instant: without an agent."""
+
+from vdev import config
+from vdev.core.decide import Decider, World
+from vdev.core.inventory import imagined_nodes
+from vdev.core.telemetry.drives import Situation
+from vdev.core.telemetry.sensors import Sensors, User
+
+
+def plan_of(text, node="node-1", **changes):
+    """The plan of a configuration whose devices are all virtual."""
+    spec = config.load_text(text).spec
+    world = World(spec=spec, node=node, base=imagined_nodes.inventory(spec, node), **changes)
+    return Decider().decide(world)
+
+
+def ids(plan, resource):
+    """The ids of a resource, in order."""
+    return [slot.id for slot in plan.inventory.resources[resource].slots]
+
+
+def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=None, sensors=None):
+    """What all devices show; `users` are by resource and index: a list of `namespace/pod/container`."""
+    plan = plan_of(text, node)
+    found = {}
+    for (resource, index), names in (users or {}).items():
+        device = ids(plan, resource)[index]
+        found[device] = [User(*name.split("/")) for name in names]
+    situation = Situation(
+        devices=plan.devices,
+        loads=plan.loads,
+        pods={device: {f"{each.namespace}/{each.pod}" for each in mine} for device, mine in found.items()},
+        xids={ids(plan, resource)[index]: numbers for (resource, index), numbers in (xids or {}).items()},
+        sensors={ids(plan, resource)[index]: faults for (resource, index), faults in (sensors or {}).items()},
+        node=node,
+    )
+    sensors_now = Sensors()
+    sensors_now.settle(situation, plan.base, found, since, since=0.0)
+    return sensors_now.measured(at)

@@ -1,0 +1,299 @@
+"""Names, types, labels and their order, as makers' exporters write them; and that Prometheus reads it."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.kit.measured import measured
+from vdev.core.exposition.family import escaped, text
+from vdev.core.exposition.nodes import families_of
+from vdev.core.model.faults.fault_effects import CountErrors, Overheat
+from vdev.observe.device_metrics import DeviceCollector
+
+NVIDIA = """
+flags: {migStrategy: mixed}
+telemetry: {}
+devices:
+- name: a100
+  resource: nvidia.com/gpu
+  virtual: {preset: a100-sxm4-40gb, count: 3}
+  partitions: {"2": [1g.5gb, 3g.20gb]}
+"""
+AMD = """
+telemetry: {}
+flags: {migStrategy: mixed}
+devices:
+- name: mi
+  resource: amd.com/gpu
+  virtual: {preset: mi300x, count: 2}
+  partitions: {"1": cpx_nps4}
+"""
+OTHER = """
+telemetry: {}
+devices:
+- {name: npu, resource: acme.dev/npu, virtual: {count: 2, memory: 16Gi}}
+"""
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+DEFAULT = (
+    "SM_CLOCK",
+    "MEM_CLOCK",
+    "MEMORY_TEMP",
+    "GPU_TEMP",
+    "POWER_USAGE",
+    "PCIE_REPLAY_COUNTER",
+    "GPU_UTIL",
+    "MEM_COPY_UTIL",
+    "ENC_UTIL",
+    "DEC_UTIL",
+    "XID_ERRORS",
+    "FB_FREE",
+    "FB_USED",
+    "FB_RESERVED",
+    "UNCORRECTABLE_REMAPPED_ROWS",
+    "CORRECTABLE_REMAPPED_ROWS",
+    "ROW_REMAP_FAILURE",
+    "NVLINK_BANDWIDTH_TOTAL",
+    "VGPU_LICENSE_STATUS",
+    "TOTAL_ENERGY_CONSUMPTION",
+)
+PROFILED = ["GR_ENGINE_ACTIVE", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE", "PCIE_TX_BYTES", "PCIE_RX_BYTES"]
+DASHBOARD = {  # of Grafana's 12239
+    'DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"}': 3,
+    'avg(DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"})': 1,
+    'DCGM_FI_DEV_POWER_USAGE{instance=~".*", gpu=~".*"}': 3,
+    'sum(DCGM_FI_DEV_POWER_USAGE{instance=~".*", gpu=~".*"})': 1,
+    'DCGM_FI_DEV_SM_CLOCK{instance=~".*", gpu=~".*"} * 1000000': 3,
+    'DCGM_FI_DEV_GPU_UTIL{instance=~".*", gpu=~".*"}': 3,
+    'DCGM_FI_DEV_FB_USED{instance=~".*", gpu=~".*"}': 3,
+    'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{instance=~".*", gpu=~".*"}': 3,
+}
+RULES = {  # of alerts and autoscalers in makers' documents, with how many series they give
+    "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)": 3,
+    'avg by (pod) (DCGM_FI_DEV_GPU_UTIL{pod!=""})': 2,
+    "DCGM_FI_DEV_XID_ERRORS > 0": 0,
+    "sum by (Hostname) (DCGM_FI_PROF_GR_ENGINE_ACTIVE)": 1,
+    "rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m]) / 1000": 3,
+}
+OF_AMD = {
+    'avg(gpu_gfx_busy_instantaneous{hostname="node-1", card_model=~"102-G30211-00|102-G30211-0C"})': 1,
+    'sum(gpu_package_power{hostname="node-1"}) or vector(0)': 1,
+    'avg(gpu_junction_temperature{hostname="node-1"})': 1,
+    'avg(gpu_memory_temperature{hostname="node-1"})': 1,
+    'sum(gpu_used_vram{hostname="node-1"})': 1,
+    'sum(gpu_total_vram{hostname="node-1"})': 1,
+    'sum(delta(gpu_energy_consumed{hostname="node-1"}[1m]))': 1,
+    'sum(delta(gpu_ecc_correct_total{hostname="node-1"}[1m]))': 1,
+    'sum(delta(pcie_replay_count{hostname="node-1"}[1m]))': 1,
+    'sum(pcie_bandwidth{hostname="node-1"})': 1,
+    'count(gpu_health{hostname="node-1"} == 1)': 1,
+    'count_values("count", pcie_max_speed)': 1,
+    "sum(gpu_nodes_total)": 1,
+    'sum(group by(pod) (gpu_gfx_busy_instantaneous{pod!=""}))': 1,
+    "topk(5, gpu_used_vram)": 2,
+}
+promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
+
+
+def shown(config, label="Hostname", **situation):
+    """The text of what the devices of a configuration show."""
+    return text(families_of([("node-1", measured(config, **situation))], label))
+
+
+def lines(page, name):
+    """The lines of a metric."""
+    return [line for line in page.splitlines() if re.match(rf"{name}[{{ ]", line)]
+
+
+def read(page):
+    """What Prometheus' own Python parser makes of it: name and labels to the value."""
+    samples = [each for family in text_string_to_metric_families(page) for each in family.samples]
+    written = set(re.findall(r"^(\w+)\{", page, re.MULTILINE))  # the parser appends _total to counters
+    found = {
+        (
+            each.name if each.name in written else each.name.removesuffix("_total"),
+            *sorted(each.labels.items()),
+        ): each.value
+        for each in samples
+    }
+    assert len(found) == len(samples), "a series is there twice"
+    return found
+
+
+def test_a_line_is_as_the_exporter_writes_it():
+    """To the letter: labels in its order, the pod's sorted at the end."""
+    page = shown(NVIDIA, users={(GPU, 0): ["ml/train/main"]})
+    line, other = lines(page, "DCGM_FI_DEV_SM_CLOCK")[:2]
+    assert re.fullmatch(
+        r'DCGM_FI_DEV_SM_CLOCK\{gpu="0",UUID="GPU-[-0-9a-f]{36}",pci_bus_id="00000000:01:00.0",device="nvidia0",'
+        r'modelName="NVIDIA A100-SXM4-40GB",Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.95.05",'
+        r'container="main",namespace="ml",pod="train"\} 1410',
+        line,
+    )
+    assert other.endswith('Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.95.05"} 210')
+
+
+def test_the_label_of_the_host_can_be_the_newer_one():
+    """As the exporter has it since it renamed it."""
+    assert ',hostname="node-1",' in lines(shown(NVIDIA, "hostname"), "DCGM_FI_DEV_GPU_TEMP")[0]
+
+
+def test_all_metrics_of_a_default_install_are_there():
+    """With the types of its table."""
+    page = shown(NVIDIA, users={(GPU, 0): ["ml/train/main"]})
+    for name in [f"DCGM_FI_DEV_{each}" for each in DEFAULT] + [f"DCGM_FI_PROF_{each}" for each in PROFILED]:
+        assert lines(page, name), name
+        counts = name.endswith(("CONSUMPTION", "REPLAY_COUNTER", "REMAPPED_ROWS", "BANDWIDTH_TOTAL"))
+        assert f"# TYPE {name} {'counter' if counts else 'gauge'}\n" in page
+
+
+def test_instances_have_their_profile_and_number_and_no_utilisation():
+    """Their memory and activity are their own, temperature and power their device's."""
+    page = shown(NVIDIA, users={(MIG, 0): ["ml/small/main"]})
+    used = lines(page, "DCGM_FI_DEV_FB_USED")
+    assert ['GPU_I_PROFILE="1g.5gb",GPU_I_ID="7"' in line for line in used] == [False, False, True, False]
+    assert 'gpu="2"' in used[2]
+    assert 'pod="small"' in used[2]
+    assert 'GPU_I_PROFILE="3g.20gb",GPU_I_ID="2"' in used[3]
+    assert len(lines(page, "DCGM_FI_DEV_GPU_UTIL")) == 2
+    assert len(lines(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")) == 4
+    assert len({line.rpartition(" ")[2] for line in lines(page, "DCGM_FI_DEV_GPU_TEMP")[2:]}) == 1
+
+
+def test_every_pod_of_a_shared_device_has_a_line():
+    """And each line the sensors of the device."""
+    page = shown(NVIDIA, users={(GPU, 0): ["a/one/main", "a/two/main", "b/one/side"]})
+    found = [line for line in lines(page, "DCGM_FI_DEV_GPU_UTIL") if 'gpu="0"' in line]
+    assert [re.search(r'namespace="(\w+)",pod="(\w+)"', line).groups() for line in found] == [
+        ("a", "one"),
+        ("a", "two"),
+        ("b", "one"),
+    ]
+    assert len({line.rpartition(" ")[2] for line in found}) == 1
+
+
+def test_a_lost_device_says_its_xid_and_nothing_else():
+    """As DCGM, which cannot ask it any more."""
+    page = shown(NVIDIA, xids={(GPU, 1): [79]})
+    found = [line for line in page.splitlines() if 'gpu="1"' in line]
+    assert [line.partition("{")[0] for line in found] == ["DCGM_FI_DEV_XID_ERRORS"]
+    assert found[0].endswith(" 79")
+
+
+def test_heat_and_errors_show():
+    """Clocks fall, and counters rise."""
+    faults = {(GPU, 0): [Overheat(105, 10), CountErrors(corrected=60, replays=6, remapped=1)]}
+    page = shown(NVIDIA, users={(GPU, 0): ["a/b/c"]}, sensors=faults, at=160.0)
+    values = {name: lines(page, f"DCGM_FI_DEV_{name}")[0].rpartition(" ")[2] for name in DEFAULT}
+    assert (values["GPU_TEMP"], values["SM_CLOCK"]) == ("105", "705")
+    assert (values["PCIE_REPLAY_COUNTER"], values["UNCORRECTABLE_REMAPPED_ROWS"]) == ("6", "1")
+    assert lines(page, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL")[0].endswith(" 60")
+    assert int(lines(page, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")[0].rpartition(" ")[2]) & 0x68 == 0x68
+
+
+def test_amds_labels_are_sorted_and_complete():
+    """Empty for what is not there; partitions have their type and number."""
+    page = shown(AMD, users={("amd.com/spx_nps1", 0): ["ml/train/main"]})
+    first, second = lines(page, "gpu_gfx_activity")
+    names = re.findall(r'(\w+)="', first)
+    assert names == sorted(names)
+    assert len(names) == 21
+    assert 'pod="train"' in first
+    assert 'gpu_compute_partition_type="spx",gpu_id="0",gpu_memory_partition_type="nps1",gpu_partition_id="0"' in first
+    assert 'gpu_compute_partition_type="cpx",gpu_id="8",gpu_memory_partition_type="nps4",gpu_partition_id="0"' in second
+    assert len(lines(page, "gpu_total_vram")) == 9
+    assert [line.rpartition(" ")[2] for line in lines(page, "gpu_package_power")][2:] == ["0"] * 7
+    assert lines(page, "gpu_nodes_total") == ['gpu_nodes_total{hostname="node-1"} 2']
+
+
+def test_others_have_plain_names():
+    """With base units."""
+    page = shown(OTHER, users={("acme.dev/npu", 0): ["a/b/c"]})
+    values = read(page)
+    names = {name for name, *_ in values}
+    assert all(name.startswith("vdev_device_") for name in names)
+    assert "DCGM" not in page
+    memory = [value for (name, *_), value in values.items() if name == "vdev_device_memory_bytes"]
+    assert memory == [16 * 2**30] * 2
+
+
+@pytest.mark.parametrize("config", [NVIDIA, AMD, OTHER])
+def test_prometheus_reads_all_of_it(config):
+    """The library's parser, and the library's own collector says the same."""
+    users = {("nvidia.com/gpu" if config is NVIDIA else "acme.dev/npu", 0): ["a/b/c"]} if config is not AMD else {}
+    found = families_of([("node-1", measured(config, users=users))], "Hostname")
+    registry = CollectorRegistry()
+    registry.register(DeviceCollector(lambda: found))
+
+    def told(page):
+        return {
+            (name.removesuffix("_total"), *labels): round(value, 5) for (name, *labels), value in read(page).items()
+        }
+
+    assert told(text(found)) == told(generate_latest(registry).decode())
+
+
+def test_many_nodes_are_told_apart_by_a_label():
+    """The same names, each line with its node."""
+    nodes = [(name, measured(config, node=name)) for name in ("n1", "n2") for config in (NVIDIA, AMD, OTHER)]
+    page = text(families_of(nodes, "Hostname", node_label=True))
+    assert {dict(key[1:]).get("node") for key in read(page)} == {"n1", "n2"}
+    assert len(re.findall("# TYPE DCGM_FI_DEV_GPU_TEMP ", page)) == 1
+
+
+@given(st.text())
+def test_any_text_can_be_a_label(value):
+    """The parser gives back what was written."""
+    (family,) = text_string_to_metric_families(f'a{{b="{escaped(value)}"}} 1\n')
+    assert family.samples[0].labels == {"b": value}
+
+
+def _evaluated(directory, page, later, expressions):
+    """Let Prometheus evaluate expressions over two readings a minute apart; each must give so many series."""
+    after = read(later)
+    series = []
+    for key, value in read(page).items():
+        name, *labels = key
+        written = ",".join(f'{label}="{escaped(text_)}"' for label, text_ in [*labels, ("instance", "i")])
+        series.append({"series": f"{name}{{{written}}}", "values": f"{value} {after[key]}"})
+    tests = [
+        {
+            "expr": f"(count({expression}) or vector(0)) == bool {number}",
+            "eval_time": "1m",
+            "exp_samples": [{"labels": "{}", "value": 1}],
+        }
+        for expression, number in expressions.items()
+    ]
+    case = {
+        "evaluation_interval": "1m",
+        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": tests}],
+    }
+    (directory / "case.yaml").write_text(yaml.safe_dump(case))
+    command = ["promtool", "test", "rules", str(directory / "case.yaml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@promtool
+def test_dashboard_12239_is_full_and_rules_evaluate(tmp_path):
+    """Prometheus itself, over every expression of the dashboard, and those of autoscalers and alerts."""
+    config = NVIDIA.replace('  partitions: {"2": [1g.5gb, 3g.20gb]}\n', "")
+    users = {(GPU, 0): ["ml/train/main"], (GPU, 1): ["ml/other/main"]}
+    pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]
+    done = _evaluated(tmp_path, *pages, DASHBOARD | RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@promtool
+def test_amds_dashboards_evaluate(tmp_path):
+    """The expressions of AMD's own dashboard of a node."""
+    config = AMD.replace('  partitions: {"1": cpx_nps4}\n', "")
+    users = {("amd.com/spx_nps1", 0): ["ml/train/main"]}
+    pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]
+    done = _evaluated(tmp_path, *pages, OF_AMD)
+    assert done.returncode == 0, done.stdout + done.stderr
