@@ -8,7 +8,7 @@ PARALLEL := -n $(WORKERS) --dist load --maxschedchunk 1
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-again check lint format proto schema lock bench clean docs wheel image kind-up kind-down e2e
+.PHONY: help run test test-again check lint lint-workflows format proto schema lock bench clean docs wheel image kind-up kind-down e2e
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,13 +39,23 @@ test-again: $(VENV)/.test ## run the tests RUNS times (20), each with another se
 
 check: lint test ## everything that CI checks
 
-lint: $(VENV)/.dev ## ruff, mypy, import contracts, generated files up to date
+lint: $(VENV)/.dev lint-workflows ## ruff, mypy, import contracts, workflows, generated files up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python -m vdev schema | diff -u configs/vdev.schema.json - || { echo 'configs/vdev.schema.json is stale: run make schema'; exit 1; }
+
+	.ci/version --check
+
+# Where actionlint's makers cannot be reached its program cannot be had; on GitHub, whose files these are, it must be.
+lint-workflows: $(VENV)/.dev ## the workflows and the action: zizmor, and actionlint where it can be installed
+	$(BIN)/zizmor --offline --quiet --no-progress .github action.yml
+	@test -x $(BIN)/actionlint \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 --require-hashes -r requirements/workflows.txt >$(VENV)/actionlint.log 2>&1 \
+	  || { echo 'actionlint could not be installed, see $(VENV)/actionlint.log; it did not look at the workflows'; test -z "$$GITHUB_ACTIONS"; }
+	@test ! -x $(BIN)/actionlint || $(BIN)/actionlint
 
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format .
@@ -62,6 +72,8 @@ lock: ## compile requirements/*.txt from pyproject.toml (needs uv)
 	$(COMPILE) --group test -c requirements/dev.txt -o requirements/test.txt
 	$(COMPILE) -c requirements/dev.txt -o requirements/run.txt
 	$(filter-out pyproject.toml,$(COMPILE)) --group build -c requirements/dev.txt -o requirements/build.txt
+	$(filter-out pyproject.toml,$(COMPILE)) --group publish -c requirements/dev.txt -o requirements/publish.txt
+	$(filter-out pyproject.toml,$(COMPILE)) --group workflows -c requirements/dev.txt -o requirements/workflows.txt
 
 bench: $(VENV)/.test ## measure the budgets, as ratios in one run
 	$(BIN)/python -m bench

@@ -1,0 +1,270 @@
+"""The workflows and the action: pinned, linted, and the action's script does what its outputs say."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import vdev
+from tests.kit.manifests import charted, one
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+ACTION = ROOT / "action.yml"
+BIN = Path(sys.executable).parent
+PINNED = re.compile(r"^ *(?:- )?uses: [\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)*$")
+
+by_file = pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=lambda path: path.stem)
+
+
+@by_file
+def test_every_action_is_pinned(path):
+    """By the commit, with the version that it is for whoever reads; but for the checkout's own."""
+    uses = [line for line in path.read_text().splitlines() if re.match(r" *(- )?uses:", line)]
+    assert uses
+    assert [] == [line for line in uses if not PINNED.match(line) and "uses: ./ " not in line]
+
+
+@by_file
+def test_one_commit_per_version(path):
+    """The same action is the same commit everywhere."""
+    pins = {}
+    for each in [*WORKFLOWS, ACTION]:
+        for name, commit in re.findall(r"uses: ([\w./-]+)@([0-9a-f]{40})", each.read_text()):
+            pins.setdefault(name, set()).add(commit)
+    assert [] == [name for name in pins if len(pins[name]) > 1 and name in path.read_text()]
+
+
+@by_file
+def test_no_host_is_named(path):
+    """Where things are published is up to who publishes; everything else comes from actions."""
+    assert [] == re.findall(r"\w+://[\w.]+", path.read_text())
+
+
+@pytest.mark.skipif(not (BIN / "zizmor").exists(), reason="zizmor is not installed; `make lint` brings it")
+def test_zizmor_finds_nothing():
+    """Pins, permissions, injections, credentials."""
+    lint(BIN / "zizmor", "--offline", "--no-progress", *WORKFLOWS, ACTION)
+
+
+@pytest.mark.skipif(not (BIN / "actionlint").exists(), reason="actionlint is not installed; see `make lint-workflows`")
+def test_actionlint_finds_nothing():
+    """Syntax, expressions, contexts, shell."""
+    lint(BIN / "actionlint", *WORKFLOWS)
+
+
+def lint(*command):
+    """Run a linter, which has to be content."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@by_file
+def test_what_steps_run_is_clean(path, tmp_path):
+    """As bash, and nothing of an event or an input is pasted into it."""
+    document = yaml.safe_load(path.read_text())
+    jobs = [*document.get("jobs", {}).values(), document.get("runs", {})]
+    scripts = [step["run"] for job in jobs for step in job.get("steps", ()) if "run" in step]
+    assert [] == [script for script in scripts if "${{" in script]
+    for number, script in enumerate(scripts):
+        (tmp_path / f"{number}.sh").write_text(f"#!/bin/bash -e\n{script}\n")
+    lint("shellcheck", *sorted(tmp_path.iterdir()))
+
+
+def test_steps_are_known():
+    """What refers to another step or job means one that is there, and is done before."""
+    for path in WORKFLOWS:
+        jobs = yaml.safe_load(path.read_text())["jobs"]
+        for job in jobs.values():
+            needs = job.get("needs", [])
+            text = yaml.safe_dump(job)
+            assert set(re.findall(r"needs\.(\w+)\.", text)) <= set([needs] if isinstance(needs, str) else needs)
+            assert set(re.findall(r"steps\.(\w+)\.", text)) <= {step.get("id") for step in job["steps"]}
+            assert {*([needs] if isinstance(needs, str) else needs)} <= set(jobs)
+
+
+def test_release_is_for_who_signs():
+    """No job may do more than it does: the token for signing where something is signed, writing where it is written."""
+    release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    assert {} == release["permissions"]
+    for name, job in release["jobs"].items():
+        text = yaml.safe_dump(job["steps"])
+        signs = "cosign" in text or "attest" in text or "trusted-publishing" in text
+        assert signs == ("id-token" in job["permissions"]), name
+        assert ("login" in text) == ("packages" in job["permissions"]), name
+        assert ("gh release" in text) == (job["permissions"].get("contents") == "write"), name
+
+
+# --- the action ------------------------------------------------------------------------------------------------------
+
+NODES = {
+    "items": [
+        {"metadata": {"name": "control"}, "status": {"allocatable": {"cpu": "8", "pods": "110"}}},
+        {
+            "metadata": {"name": "worker"},
+            "status": {"allocatable": {"acme.dev/npu": "2", "x.kubernetes.io/y": "1", "hugepages-2Mi": "0"}},
+        },
+    ]
+}
+FAKE = """#!/bin/sh
+printf '%s\\037' "$(basename "$0")" "$@" >>"$CALLS"
+printf '\\n' >>"$CALLS"
+case "$(basename "$0") $*" in
+*"get nodes"*) cat "$NODES" ;;
+"docker pull"*missing*) exit 1 ;;
+"helm"*"$BROKEN"*) exit 1 ;;
+*"create namespace"*) echo 'kind: Namespace' ;;
+*"apply"*) cat >/dev/null ;;
+*"logs"*) echo 'vdev: no such file' ;;
+esac
+"""
+
+
+@pytest.fixture
+def action(tmp_path):
+    """Run the action's script with programs that only note how they are called."""
+    for name in ("docker", "kind", "kubectl", "helm"):
+        (tmp_path / name).write_text(FAKE)
+        (tmp_path / name).chmod(0o755)
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+
+    def run(nodes=NODES, **environ):
+        (tmp_path / "nodes.json").write_text(json.dumps(nodes))
+        (tmp_path / "calls").unlink(missing_ok=True)
+        (tmp_path / "output").unlink(missing_ok=True)
+        variables = {"CLUSTER": "c1", "WAIT": "1", "CALLS": tmp_path / "calls", "NODES": tmp_path / "nodes.json"}
+        variables |= {"GITHUB_OUTPUT": tmp_path / "output", "BROKEN": "nothing", **environ}
+        done = subprocess.run(
+            [ROOT / "deploy/kind/action.sh"],
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **{name: str(each) for name, each in variables.items()}},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        calls = (tmp_path / "calls").read_text().split("\037\n")[:-1] if (tmp_path / "calls").exists() else []
+        output = (tmp_path / "output").read_text().splitlines() if (tmp_path / "output").exists() else []
+        return (
+            done,
+            [call.replace("\n", " ").split("\037") for call in calls],
+            dict(line.split("=", 1) for line in output),
+        )
+
+    return run
+
+
+def called(calls, *begin):
+    """The one call that begins so."""
+    (found,) = [call for call in calls if call[: len(begin)] == [*begin]]
+    return found
+
+
+def test_the_outputs_are_those_of_the_script(action):
+    """Each that it writes is declared, with the step's id, and the other way round."""
+    done, _, output = action()
+    assert 0 == done.returncode, done.stderr
+    declared = yaml.safe_load(ACTION.read_text())["outputs"]
+    assert set(output) == {name for name, each in declared.items() if "steps.devices.outputs" in each["value"]}
+    assert {"control": {}, "worker": {"acme.dev/npu": 2}} == json.loads(output["devices"])
+    assert ("kind-c1", "vdev-system", vdev.__version__) == (output["context"], output["namespace"], output["version"])
+    assert "worker  acme.dev/npu  2\n" in done.stdout
+
+
+def test_the_inputs_are_those_that_are_used():
+    """None is without effect, and none is missing."""
+    text = ACTION.read_text()
+    document = yaml.safe_load(text)
+    assert set(document["inputs"]) == set(re.findall(r"inputs\.([\w-]+)", text))
+    script = (ROOT / "deploy/kind/action.sh").read_text()
+    for variable in document["runs"]["steps"][1]["env"]:
+        assert variable == "ACTION" or f"${variable}" in script or f"${{{variable}" in script
+
+
+def test_an_image_is_built_or_pulled(action):
+    """From the action's own source, or from wherever it is; under one name in the cluster."""
+    _, calls, output = action()
+    assert str(ROOT) == called(calls, "docker", "build")[-1]
+    assert f"vdev:{vdev.__version__}" == output["image"]
+    pinned = f"registry.example/team/vdev@sha256:{'0' * 64}"
+    _, calls, output = action(IMAGE=pinned)
+    assert pinned == called(calls, "docker", "pull")[-1] == output["image"]
+    assert [pinned, "vdev:of-this-cluster"] == called(calls, "docker", "tag")[2:]
+    assert ["vdev:of-this-cluster", "--name", "c1"] == called(calls, "kind", "load")[3:]
+    done, _, _ = action(IMAGE="registry.example/missing")
+    assert (1, "::error title=vdev::image: cannot pull registry.example/missing\n") == (done.returncode, done.stderr)
+
+
+def settings(call):
+    """What Helm is told to set, as a chart's values."""
+    values = {}
+    for flag, text in itertools.pairwise(call):
+        if flag in ("--set", "--set-file"):
+            keys, _, value = text.partition("=")
+            *path, last = [key.replace("\\", "") for key in re.split(r"(?<!\\)\.", keys)]
+            place = values
+            for key in path:
+                place = place.setdefault(key, {})
+            place[last] = {"true": True}.get(value, value) if flag == "--set" else Path(value).read_text()
+    return values
+
+
+def test_the_chart_takes_the_settings(action, tmp_path):
+    """A file for all nodes, or a directory of them by their names; and values of one's own."""
+    pytest.importorskip("helm_python")
+    (tmp_path / "mine.yaml").write_text("version: v1\n")
+    (tmp_path / "all").mkdir()
+    for name in ("default", "gpu.a100"):
+        (tmp_path / "all" / f"{name}.yaml").write_text(f"version: v1 # {name}\n")
+    _, calls, _ = action(CONFIG=tmp_path / "mine.yaml", VALUES="values.yaml")
+    call = called(calls, "helm", "upgrade")
+    assert ["--values", "values.yaml"] == call[call.index("--values") :][:2]
+    objects = charted(settings(call))
+    assert {"default.yaml": "version: v1\n"} == one(objects, "ConfigMap")["data"]
+    (container,) = one(objects, "DaemonSet")["spec"]["template"]["spec"]["containers"]
+    assert ("vdev:of-this-cluster", "Never") == (container["image"], container["imagePullPolicy"])
+    _, calls, _ = action(CONFIG=tmp_path / "all")
+    data = one(charted(settings(called(calls, "helm", "upgrade"))), "ConfigMap")["data"]
+    assert {f"{name}.yaml": f"version: v1 # {name}\n" for name in ("default", "gpu.a100")} == data
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"CONFIG": "none.yaml"}, "config: there is no none.yaml; check out the repository first"),
+        ({"CONFIG": "."}, "config: no file *.yaml in ."),
+        ({"WAIT": "3m"}, "wait: expected seconds, found '3m'"),
+        ({"BROKEN": "upgrade"}, "the agents were not ready within 1 s"),
+        ({"nodes": {"items": [NODES["items"][0]]}}, "no node had a device within 1 s; is there one for these nodes"),
+    ],
+)
+def test_what_goes_wrong_is_said(action, environ, said):
+    """As an annotation of the run, and what needs it with the agents' log."""
+    done, _, output = action(**environ)
+    assert (1, {}) == (done.returncode, output)
+    assert f"::error title=vdev::{said}" in done.stderr
+    assert ("vdev: no such file" in done.stderr) == ("within" in said)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_the_script_is_clean():
+    """For any POSIX shell."""
+    lint("shellcheck", ROOT / "deploy/kind/action.sh")
+
+
+def test_the_page_tells_all_inputs_and_outputs():
+    """In its two tables, and no others."""
+    text = (ROOT / "docs" / "github-action.md").read_text()
+    inputs, outputs = text.partition("| output |")[::2]
+    document = yaml.safe_load(ACTION.read_text())
+    assert [*document["inputs"]] == re.findall(r"^\| `([\w-]+)` \|", inputs, re.MULTILINE)
+    assert [*document["outputs"]] == re.findall(r"^\| `([\w-]+)` \|", outputs, re.MULTILINE)
