@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.model.syntax.names import digest
-from ..hostfs.look import listed
-from ..sockets.files import MAX_SOCKET_PATH, is_dead
+from ..sockets.files import MAX_SOCKET_PATH, remove_dead
 
 _ID = "[0-9a-zA-Z-]{8,36}"  # of a pod, or its fingerprint
 
@@ -71,16 +70,7 @@ class Places:
         """Remove this driver's sockets on which nobody listens any more; which those were. Blocks briefly."""
         names = f"(?:{re.escape(self.driver)}|{self._short})"
         patterns = {self.registry: rf"{names}(?:-{_ID})?-reg\.sock", self.directory: rf"dra(?:-{_ID})?\.sock"}
-        removed = []
-        for directory, pattern in patterns.items():
-            for path in listed(directory):
-                if re.fullmatch(pattern, path.name) and is_dead(path):
-                    try:
-                        path.unlink()
-                    except OSError:
-                        continue
-                    removed.append(path)
-        return removed
+        return [path for directory, pattern in patterns.items() for path in remove_dead(directory, pattern)]
 
 
 def _fitting(path: Path, shorter: Path) -> Path:

@@ -21,7 +21,7 @@ from .answers import (
 )
 from .api import MANAGER, Api, PatchType
 from .calls import NO_FAULT, Fault, FaultHook
-from .follow import Back, Change, Changed, Listed, Lost, Removed
+from .follow import Back, Change, Changed, Listed, Lost, Removed, for_ever
 from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 
 __all__ = [
@@ -57,4 +57,5 @@ __all__ = [
     "Unconfigured",
     "Unreachable",
     "find_server",
+    "for_ever",
 ]

@@ -4,17 +4,20 @@
       ▲                                               ├─ broken, nobody answers ──► Lost, pause ► watch on, Back
       └────────────── 410: the version is forgotten ──┘
 
-What the server refuses for good (a permission, a kind that it has not) is raised: the follower knows what else to do.
+What the server refuses for good (a permission, a kind that it has not) is raised: the follower knows what else to do,
+and `for_ever` lets it try again.
 """
 
 import contextlib
 import json
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..aio.backoff import Backoff
+from ..aio.clock import Clock
+from ..core.intervals import Intervals
 from ..errors import ApiServerError
 from .answers import Call, Expired, Throttled, Unconfigured, Unreachable, error_in_watch
 from .calls import Calls, Request
@@ -136,6 +139,26 @@ async def follow(calls: Calls, chosen: Selection) -> AsyncGenerator[Change, None
         if isinstance(trouble, Throttled):
             pause = max(pause, trouble.after or 0.0)
         await clock.sleep(pause)
+
+
+async def for_ever(
+    watch: Callable[[], Awaitable[None]],
+    refused: Callable[[ApiServerError], Awaitable[None]],
+    *,
+    intervals: Intervals,
+    clock: Clock,
+) -> NoReturn:
+    """Call `watch` again and again, `refused` with what it raises, and pause: the longer the sooner it ended."""
+    backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+    failures = 0
+    while True:
+        begun = clock.now()
+        try:
+            await watch()
+        except ApiServerError as error:
+            await refused(error)
+        failures = 0 if clock.now() - begun > intervals.steady else failures + 1
+        await clock.sleep(backoff.pause(failures))
 
 
 async def _watch(calls: Calls, chosen: Selection, version: str) -> AsyncGenerator[tuple[str, Change | None], None]:

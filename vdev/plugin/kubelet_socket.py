@@ -13,12 +13,11 @@ from pathlib import Path
 import structlog
 
 from ..core.model.syntax import names
-from ..hostfs.look import listed
-from ..sockets.files import MAX_SOCKET_PATH, is_dead
+from ..sockets.files import MAX_SOCKET_PATH, remove_dead
 
 log = structlog.get_logger(__name__)
 
-_OURS = "vdev-*.sock"
+_OURS = r"vdev-.*\.sock"
 
 
 class KubeletSocket:
@@ -86,7 +85,7 @@ class KubeletSocket:
 
     async def remove_leftovers(self) -> None:
         """Remove sockets with our name pattern on which nobody listens any more; never those of others."""
-        for path in await asyncio.to_thread(_leftovers, self.directory):
+        for path in await asyncio.to_thread(remove_dead, self.directory, _OURS):
             log.info("removed the socket of a process that is gone", socket=str(path))
 
 
@@ -99,15 +98,3 @@ def _identity(path: Path | None) -> tuple[int, int, int] | None:
         return None
     # The inode alone does not suffice, because file systems reuse numbers. A chmod changes only the ctime.
     return (status.st_dev, status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None
-
-
-def _leftovers(directory: Path) -> list[Path]:
-    removed = []
-    for path in listed(directory):
-        if path.match(_OURS) and is_dead(path):
-            try:
-                path.unlink()
-            except OSError:
-                continue
-            removed.append(path)
-    return removed

@@ -1,11 +1,13 @@
-"""Files of unix sockets: how long their paths may be, and whether anybody listens at one."""
+"""Files of unix sockets: how long their paths may be, whether anybody listens at one, and which are left over."""
 
 import os
+import re
 import socket
 import stat
 from pathlib import Path
 
 from ..errors import SocketError
+from ..hostfs.look import listed
 
 MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 
@@ -33,3 +35,16 @@ def is_dead(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def remove_dead(directory: Path, names: str) -> list[Path]:
+    """Remove the sockets of these names (a regular expression) at which nobody listens; which those were. Blocks."""
+    removed = []
+    for path in listed(directory):
+        if re.fullmatch(names, path.name) and is_dead(path):
+            try:
+                path.unlink()
+            except OSError:
+                continue
+            removed.append(path)
+    return removed

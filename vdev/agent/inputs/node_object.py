@@ -5,12 +5,12 @@ alone the Node is read at a slow pace. Nothing is asked before somebody subscrib
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
-from ...aio.backoff import Backoff
 from ...aio.clock import Clock
 from ...core.intervals import Intervals
 from ...errors import ApiServerError
@@ -27,6 +27,7 @@ from ...kube import (
     Throttled,
     Unconfigured,
     Unreachable,
+    for_ever,
 )
 
 log = structlog.get_logger(__name__)
@@ -56,7 +57,6 @@ class NodeObject:
         self._intervals = intervals
         self._clock = clock
         self._on_heard = on_heard
-        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
         self._looked = asyncio.Event()
@@ -119,21 +119,17 @@ class NodeObject:
         if self._api is None:
             self._see(None, Unconfigured(NO_SERVER))
             return
-        failures = 0
-        while True:
-            begun = self._clock.now()
-            try:
-                await self._watch(self._api)
-            except Denied as denied:
-                if not denied.known:
-                    self._see(None, denied)
-                else:
-                    log.info("the node cannot be watched; it is read now and then", reason=str(denied))
-                    await self._poll()
-            except ApiServerError as failed:
-                self._see(self.document, failed)
-            failures = 0 if self._clock.now() - begun > self._intervals.steady else failures + 1
-            await self._clock.sleep(self._backoff.pause(failures))
+        watch = functools.partial(self._watch, self._api)
+        await for_ever(watch, self._refused, intervals=self._intervals, clock=self._clock)
+
+    async def _refused(self, error: ApiServerError) -> None:
+        if not isinstance(error, Denied):
+            self._see(self.document, error)
+        elif not error.known:
+            self._see(None, error)
+        else:
+            log.info("the node cannot be watched; it is read now and then", reason=str(error))
+            await self._poll()
 
     async def _watch(self, api: Api) -> None:
         async with api.follow(NODES, fields=f"metadata.name={self._node}") as changes:

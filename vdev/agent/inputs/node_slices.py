@@ -4,14 +4,14 @@ What was written from here counts at once, so that a watch that lags behind brin
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...aio.backoff import Backoff
 from ...aio.clock import Clock
 from ...core.intervals import Intervals
 from ...errors import ApiServerError
-from ...kube import NO_SERVER, RESOURCE_SLICES, Api, Changed, Listed, Lost, Removed, Unconfigured
+from ...kube import NO_SERVER, RESOURCE_SLICES, Api, Changed, Listed, Lost, Removed, Unconfigured, for_ever
 
 Document = Mapping[str, Any]
 
@@ -30,9 +30,8 @@ class NodeSlices:
         self._node = node
         self._api = api
         self._on_change = on_change
+        self._intervals = intervals
         self._clock = clock
-        self._steady = intervals.steady
-        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._listed = False
         self._looked = asyncio.Event()
 
@@ -56,15 +55,12 @@ class NodeSlices:
         if self._api is None:
             self._look(Unconfigured(NO_SERVER))
             return
-        failures = 0
-        while True:
-            begun = self._clock.now()
-            try:
-                await self._watch(self._api)
-            except ApiServerError as failed:  # a permission is missing, or the server has no such kind
-                self._look(failed)
-            failures = 0 if self._clock.now() - begun > self._steady else failures + 1
-            await self._clock.sleep(self._backoff.pause(failures))
+        watch = functools.partial(self._watch, self._api)
+        await for_ever(watch, self._refused, intervals=self._intervals, clock=self._clock)
+
+    async def _refused(self, error: ApiServerError) -> None:
+        """A permission is missing, or the server has no such kind."""
+        self._look(error)
 
     async def _watch(self, api: Api) -> None:
         async with api.follow(RESOURCE_SLICES, fields=f"spec.nodeName={self._node}") as changes:
