@@ -96,6 +96,8 @@ class Engine:
             old = self.runs.get(rule.name)
             same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
             kept[rule.name] = old if old and same else begin(rule, source, dice, now, self._started)
+        if not kept and not self.runs:
+            return  # which is most loads: nothing to look at
         for name, run in self.runs.items():
             if kept.get(name) is not run:
                 self._end(run)

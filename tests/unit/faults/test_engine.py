@@ -245,3 +245,15 @@ def test_states_of_the_whole_node():
         states.append(one.pod_resources_down)
         one.clock.advance(1)
     assert [False, True, False] == states
+
+
+def test_without_rules_a_reload_wakes_nobody():
+    """A configuration without rules in the place of another one changes nothing; the end of the last rule does."""
+    woken = []
+    made = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: woken.append(1))
+    made.load("configuration", FaultSpec(seed=7))
+    made.load("configuration", FaultSpec(seed=8))
+    assert [] == woken
+    made.load("configuration", FaultSpec(seed=8, rules=(sick("one", 0),)))
+    made.load("configuration", FaultSpec(seed=8))
+    assert 2 == len(woken)
