@@ -79,7 +79,10 @@ class Connection:
             token = user.token_file and Path(config.abs_file(user.token_file))
             if token:  # read by `token`
                 user = msgspec.structs.replace(user, token=None, token_file=None)
-            config = config._replace(user=user)
+            cluster = config.cluster
+            if urlsplit(cluster.server).scheme == "http":  # no certificates, and the system's authorities are 2 MiB
+                cluster = msgspec.structs.replace(cluster, insecure=True)
+            config = config._replace(user=user, cluster=cluster)
             settings = client_adapter.ConnectionParams(
                 timeout=_FOREVER, trust_env=not _is_loopback(config.cluster.server)
             )
