@@ -16,8 +16,6 @@ from ..hostfs import HostRoot
 from . import virtual_source
 from .found import Candidate, Check, Found
 from .numbering import Numbering
-from .paths import glob_source
-from .sysfs import sysfs_source, usb_source
 
 __all__ = ["Candidate", "Check", "Found", "Numbering", "discover"]
 
@@ -54,12 +52,20 @@ def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering,
             device_dir, smi_dir = directories
             return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
         case GlobSource():
+            from .paths import glob_source  # as below: most files have devices of one or two kinds
+
             return glob_source.discover(entry, entry.source, host, numbering=numbering)
         case SysfsSource():
+            from .sysfs import sysfs_source
+
             return sysfs_source.discover(entry, entry.source, host, numbering=numbering)
         case UsbSource():
+            from .sysfs import usb_source
+
             return usb_source.discover(entry, entry.source, host, numbering=numbering)
         case UsbGroup():
+            from .sysfs import usb_source
+
             return usb_source.discover_groups(entry, entry.source, host, numbering=numbering)
         case _:
             assert_never(entry.source)

@@ -86,6 +86,19 @@ def test_devices_alone_import_nothing_for_the_node(plain):
     assert set() == plain[0]
 
 
+def test_a_start_imports_no_colours_and_no_sources_of_other_files(tmp_path):
+    """Neither what structlog would take because it happens to be there, nor what this file's devices do without."""
+    (tmp_path / "vdev.yaml").write_text("devices: none")  # which ends it when all is imported
+    flags = (f"--{each}-dir={tmp_path}" for each in ("kubelet", "cdi", "run", "state"))
+    command = [sys.executable, "-X", "importtime", "-m", "vdev", "run", str(tmp_path / "vdev.yaml"), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert 2 == done.returncode, done.stderr[-500:]
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert {"structlog", "vdev.agent.agent", "vdev.discovery"} <= names
+    others = ("rich.", "pygments.", "vdev.discovery.paths", "vdev.discovery.sysfs", "vdev.config.layouts.mig_parted")
+    assert set() == {name for name in names if name.startswith(others)}
+
+
 def test_whoever_asks_gets_it(plain):
     """Labels for a file need no API server's library; the status has the same keys, before and after."""
     names, status = ran("node: {labels: nfd}\n" + PLAIN)

@@ -5,6 +5,7 @@ A file is read once for all entries of one reading, and its text remembered, as 
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
@@ -15,10 +16,12 @@ from ..document.loader import Document, read_file, read_text
 from ..document.texts import Text
 from ..messages import explained
 from ..report import Report
-from . import device_config, mig_parted
 from .subject import Subject
 
-_Form = mig_parted.File | device_config.File
+if TYPE_CHECKING:
+    from . import device_config, mig_parted
+
+    _Form: TypeAlias = mig_parted.File | device_config.File
 _NONE: Mapping[str, Text] = {}
 
 
@@ -42,10 +45,12 @@ class LayoutFiles:
             raise form
         return form.layouts(subject)
 
-    def _validated(self, name: str) -> _Form:
+    def _validated(self, name: str) -> "_Form":
         known = self.texts.get(name)
         document = read_text(known.text, known.file) if known else read_file(Path(name))
         (self.texts[name],) = document.texts
+        from . import device_config, mig_parted  # few configurations name such a file
+
         model: type[_Form] = device_config.File if device_config.KEY in document.root else mig_parted.File
         problems: list[Problem] = [*document.problems]
         try:
@@ -59,7 +64,7 @@ class LayoutFiles:
         raise ConfigError(tuple(problems))
 
 
-def _flaws(form: _Form, document: Document) -> list[Problem]:
+def _flaws(form: "_Form", document: Document) -> list[Problem]:
     """What is wrong with the file though each value is right in itself."""
     report = Report(document)
     form.check(report)

@@ -3,7 +3,6 @@
 Problems are values: they are collected, never raised one by one, so that all of them are shown at once.
 """
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -72,6 +71,8 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     family = sorted(each for each in known if _is_first_part(word.lower(), each.lower()))
     if 1 < len(family) <= _FAMILY:
         return f"did you mean one of {', '.join(map(repr, family))}?"
+    import difflib  # errors alone need it
+
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else ""
 
