@@ -46,6 +46,7 @@ from .outputs.base import Output
 from .outputs.cdi.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
 from .outputs.handover_actions import HandoverActions
+from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
 from .outputs.measures import Measures
 from .outputs.record import Record
@@ -136,6 +137,7 @@ class Agent:
             clock=clock,
             steps=self.steps,
         )
+        self.kernel_log = KernelLog(options.state_dir, whose, options.host, intervals, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)
@@ -158,6 +160,7 @@ class Agent:
                 self.handovers,
                 self.lists,
                 self.last_good,
+                self.kernel_log,
                 *self.node_api.outputs,
                 self.dra,
                 self.telemetry,

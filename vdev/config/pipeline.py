@@ -141,6 +141,8 @@ def built_rules(document: Document, spec: Spec) -> FaultSpec:
     report = Report(document)
     validated = validate(document, report)
     faults = _faults(validated, spec, report)
+    if "kernel_log" in validated.file.faults.model_fields_set:
+        report.error(("faults", "kernelLog"), "is none of a rule's", "say it under faults in the configuration")
     if report.broken():
         raise ConfigError(in_order(report.problems, document.files))
     return faults if "seed" in validated.file.faults.model_fields_set else replace(faults, seed=spec.faults.seed)
@@ -157,7 +159,8 @@ def _faults(validated: Validated, spec: Spec, report: Report) -> FaultSpec:
             rules.append((path, rule))
     if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
         fault_targets.check_rules(rules, spec, report)
-    return FaultSpec(seed=validated.file.faults.seed, rules=tuple(rule for _, rule in rules))
+    section = validated.file.faults
+    return FaultSpec(seed=section.seed, kernel_log=section.kernel_log, rules=tuple(rule for _, rule in rules))
 
 
 def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:

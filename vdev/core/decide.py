@@ -96,7 +96,8 @@ class Plan:
 
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
     that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
-    `xids` are the driver's errors that devices have now, by resource and device.
+    `xids` are the driver's errors that devices have now, by resource and device; `kernel_log` is where they are
+    written to, if that is not empty.
     `labels` are for the Node object, `features` for Node Feature Discovery (None: no file); they stay the same object
     while nothing that they depend on changes. So do `pools`, which are what Dynamic Resource Allocation publishes, by
     driver. `choices` is what became of the layouts that labels of the node chose. `problems` are those of the decision
@@ -118,6 +119,7 @@ class Plan:
     devices: Inventory = EMPTY
     lost: Losses = field(default_factory=dict)
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
+    kernel_log: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, str] | None = None
     capacity: Mapping[str, Amount] = field(default_factory=dict)
@@ -224,6 +226,7 @@ class Decider:
             devices=devices,
             lost=lost,
             xids=targets.of_devices(devices, world.afflictions.xids),
+            kernel_log=world.spec.faults.kernel_log,
             labels=self._told(world, labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values),
             choices=world.choices,
             features=labels.values if node.labels is LabelOutput.NFD else None,

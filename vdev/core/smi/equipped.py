@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..decide import Plan
+from ..inventory.numbers import numbers
 from ..inventory.resources import Resource
 from ..model.device import Device
 from ..model.telemetry import Physics, SmiTool
@@ -62,11 +63,8 @@ def equipped(plan: Plan) -> dict[str, Equipped]:
         for device in resource.by_device.values():
             if device.raw.tools:
                 found.setdefault(device.id, (resource, device))
-    place = {name: position for position, name in enumerate(plan.loads)}
-    raws = {device.raw.id: device.raw for _, device in found.values()}
-    order = sorted(raws.values(), key=lambda raw: (place.get(raw.entry, len(place)), raw.index))
-    minors = {raw.id: minor for minor, raw in enumerate(order)}
-    by_index = {(raw.entry, raw.index): raw.id for raw in raws.values()}
+    minors = numbers(plan.base)
+    by_index = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found.values()}
     cut = {device.raw.id for _, device in found.values() if device.is_partition}
     return {
         each: Equipped(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from ....core.faults.kernel_lines import KMSG
 from ....core.model.faults.fault_effects import Code
 from ....core.model.faults.xid import MOST as MOST_XID
 from ...document.parser import Plain
@@ -50,6 +51,22 @@ def _part(value: object) -> object:
 _PART_JSON = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+%?$"}]}
 Part = Annotated[float, BeforeValidator(_part), WithJsonSchema(_PART_JSON)]
 """A fraction, such as 10% or 0.1."""
+
+
+def _kernel_log(value: object) -> object:
+    """Where the kernel log is: true, or the path of a file."""
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        value = value.lower() == "true"
+    if isinstance(value, bool):
+        return KMSG if value else ""
+    if not isinstance(value, str) or not value.startswith("/") or value.endswith("/") or "\0" in value:
+        refuse(f"expected true or the absolute path of a file, got {described(value)}", "such as /var/log/xids.log")
+    return str(value)
+
+
+_KERNEL_LOG_JSON = {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^/(.*[^/])?$"}]}
+KernelLog = Annotated[str, BeforeValidator(_kernel_log), WithJsonSchema(_KERNEL_LOG_JSON)]
+"""The kernel log, or a file in its stead."""
 
 
 Time = Annotated[Duration, longer_than_nothing()]
@@ -379,5 +396,8 @@ class Faults(Section):
 
     seed: Whole = 0
     """Seed of the random choices; with the same seed a run repeats exactly."""
+    kernel_log: KernelLog = ""
+    """Where Xids are written as NVIDIA's driver does, once at each beginning, for readers of the kernel log: true is
+    /dev/kmsg, else a file."""
     rules: list[FaultRule] = []
     """What fails, and when."""

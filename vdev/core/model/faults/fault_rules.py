@@ -186,9 +186,12 @@ class FaultRuleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSpec:
-    """The section `faults`: the same seed, rules and node give the same run."""
+    """The section `faults`: the same seed, rules and node give the same run. `kernel_log` is where Xids are written to;
+    empty: nowhere.
+    """
 
     seed: int = 0
+    kernel_log: str = ""
     rules: tuple[FaultRuleSpec, ...] = ()
 
 

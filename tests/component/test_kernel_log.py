@@ -1,0 +1,121 @@
+"""Xids in the kernel log, or in a file that stands in for it, as NVIDIA's driver writes them."""
+
+import re
+
+import pytest
+
+from vdev.config import load_text
+from vdev.core.faults.kernel_lines import Occurrence, record
+from vdev.errors import ConfigError
+
+GPU = "nvidia.com/gpu"
+READERS = {
+    "node-problem-detector, all": r"NVRM: Xid \(PCI:[^)]+\): 79,.*",
+    "node-problem-detector, fatal ones": r"NVRM: Xid \(PCI:[0-9a-f:.]+\): (48|63|64|74|79|92|94|95),",
+    "node-problem-detector, with a program": r"NVRM: Xid \(PCI:[^)]+\): 79, pid='.*",
+    "NVSentinel, XID": r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)(?:, pid=[^,]*)?(?:, name=[^,]*)?, ",
+    "gpud": r"NVRM: Xid.*?: (\d+),",
+    "nixos test driver": r"NVRM: Xid \(PCI:.*\):.*",
+}
+"""Patterns of programs that read the kernel log; theirs are public, the names say whose."""
+NVSENTINEL_GPU = re.compile(r"NVRM: GPU at PCI:([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]+)")
+SYSLOG = re.compile(r"^(\w{3} [ \d]\d \d\d:\d\d:\d\d) \S+ kernel: \[ *\d+\.\d{6}\] (NVRM: .*)$")
+"""As node-problem-detector's filelog plugin takes lines apart: 15 characters of time, then kernel and the message."""
+
+
+def config(log, rules="[{name: fallen, devices: [a100/1], xid: 79}]", partitions=""):
+    return f"""
+version: v1
+flags: {{migStrategy: mixed}}
+devices:
+  - {{name: a100, resource: {GPU}, virtual: {{preset: a100-sxm4-40gb, count: 2}}{partitions}}}
+faults: {{kernelLog: {log}, rules: {rules}}}
+"""
+
+
+def said(log):
+    """The messages in a file."""
+    if not log.exists():
+        return []
+    found = [SYSLOG.match(line) for line in log.read_text().splitlines()]
+    assert all(found)
+    return [each[2] for each in found if each]
+
+
+async def test_the_line(kubelet, start_agent, tmp_path):
+    """The GPU, then its Xid, in the words that readers of kernel logs look for."""
+    log = tmp_path / "kern.log"
+    agent = await start_agent(config(log))
+    await kubelet.wait_until(lambda: len(said(log)) == 2, what="the Xid")
+    gpu, xid = said(log)
+    assert xid == "NVRM: Xid (PCI:0000:11:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    for whose, pattern in READERS.items():
+        assert re.search(pattern, log.read_text()), whose
+    place = NVSENTINEL_GPU.search(gpu)
+    assert place
+    ids = {slot.id for slot in agent.agent.reconciler.served.resources[GPU].slots}
+    assert ("0000:11:00", True) == (place[1], place[2] in ids)
+
+
+async def test_once_for_each_time_that_it_begins(kubelet, start_agent, tmp_path):
+    """Not at each turn, nor after a restart; but again when the fault was over in between."""
+    log = tmp_path / "kern.log"
+    agent = await start_agent(config(log))
+    await kubelet.wait_until(lambda: len(said(log)) == 2, what="the Xid")
+    for _ in range(3):
+        await agent.settled(kubelet)
+    await agent.stop()
+    agent = await start_agent(config(log))
+    await agent.settled(kubelet)
+    assert len(said(log)) == 2
+    agent.edit(config(log, rules="[]"))
+    await agent.serves(2, kubelet)
+    agent.edit(config(log))
+    await kubelet.wait_until(lambda: len(said(log)) == 4, what="the second time")
+
+
+async def test_a_cut_device_has_it_once(kubelet, start_agent, tmp_path):
+    """However many partitions it consists of."""
+    log = tmp_path / "kern.log"
+    cut = ', partitions: {"1": [1g.5gb, 1g.5gb, 3g.20gb]}'
+    agent = await start_agent(config(log, partitions=cut))
+    await kubelet.wait_until(lambda: bool(said(log)), what="the Xid")
+    await agent.settled(kubelet)
+    assert [2, 1] == [len(said(log)), log.read_text().count("): 79,")]
+
+
+async def test_nothing_without_the_key(start_agent, kubelet, directory):
+    """Nothing is written, and nothing is kept."""
+    agent = await start_agent(config("false"))
+    await agent.settled(kubelet)
+    assert [] == list((directory / "state").glob("kernel-log*"))
+
+
+async def test_a_file_that_cannot_be_written(kubelet, start_agent, tmp_path):
+    """It is a problem with a sentence, everything else goes on, and the line is written once it can be."""
+    place = tmp_path / "logs"
+    log = place / "kern.log"
+    agent = await start_agent(config(log))
+
+    def complaints():
+        return [each.message for each in agent.agent.reconciler.problems if "kernel log" in each.message]
+
+    await kubelet.wait_until(lambda: bool(complaints()), what="the problem")
+    assert "cannot write Xid 79 of GPU-" in complaints()[0]
+    assert "No such file or directory" in complaints()[0]
+    place.mkdir()
+    await kubelet.wait_until(lambda: len(said(log)) == 2, what="the Xid")
+    await kubelet.wait_until(lambda: not complaints(), what="the end of the problem")
+
+
+def test_a_record_of_the_kernel():
+    """One line at the level of the driver's, ended by a line feed: the kernel takes each write as a message."""
+    xid = Occurrence("GPU-1", 48, "rule", "0001:21:00.0").lines[1]
+    assert record(xid) == b"<3>NVRM: Xid (PCI:0001:21:00): 48, pid='<unknown>', name=<unknown>, Double Bit ECC Error.\n"
+
+
+@pytest.mark.parametrize("value", ["kmsg", "1", "/var/log/", "[a]"])
+def test_bad_values(value):
+    """A sentence says what is expected."""
+    with pytest.raises(ConfigError, match=r"faults\.kernelLog: expected true or the absolute path of a file"):
+        load_text(config(value))
