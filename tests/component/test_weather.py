@@ -233,7 +233,7 @@ async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, s
     await shows(NPU, 2, 2)
     files(**{"default": CONFIG, "node-1": THREE})
     await shows(NPU, 3, 3)
-    files(other=CONFIG)
+    files(other=CONFIG, another=CONFIG)
     await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
     (line,) = said(agent, "error")
     assert "no file for node node-1" in line["problems"][0]
@@ -243,6 +243,6 @@ async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, s
 
 async def test_no_file_at_the_start(files, start_agent):
     """Without a file for this node and without a last good one, the start fails and says what there is."""
-    files(other=CONFIG)
-    with pytest.raises(ConfigError, match=r"no file for node node-1: .*; there are other.yaml"):
+    files(other=CONFIG, another=CONFIG)
+    with pytest.raises(ConfigError, match=r"no file for node node-1: .*; there are another.yaml, other.yaml"):
         await start_agent(CONFIG, files=(files.mount,))
