@@ -127,6 +127,7 @@ def test_somebody_elses_namespace_is_left_alone(shell):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_an_interrupted_run_takes_its_things_away(shell, number):
     """A signal in the middle of the deployment ends the run, and the namespace goes."""
@@ -139,7 +140,7 @@ async def test_an_interrupted_run_takes_its_things_away(shell, number):
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         await asyncio.to_thread(rollout.read_text)  # until it begins
         process.send_signal(number)
         out, _ = await process.communicate()
