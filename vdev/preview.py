@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import config, discovery
+from . import discovery
 from .core import repartition
 from .core.allocation import cdi, request
 from .core.allocation.edits import ContainerEdits, cdi_documents, container_edits
@@ -29,6 +29,7 @@ from .core.spec import DeviceListStrategy
 from .errors import ConfigError
 from .hostfs import HostRoot
 from .hostfs.machine_type import machine_type
+from .loading import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ def preview(
     `node_labels` are those of the Node that choose layouts.
     """
     try:
-        loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs)
+        loaded = load(files, overrides=overrides, preset_dirs=preset_dirs)
     except ConfigError as bad:
         try:
-            loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
+            loaded = load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
         except ConfigError:
             return Preview(node, EMPTY, {}, _problems(bad), refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)

@@ -31,6 +31,7 @@ COMMANDS = {
     "config": "show the effective configuration, with each value's origin",
     "presets": "show the models and nodes that come with vdev",
     "schema": "print the configuration file's JSON Schema, for editors",
+    "import": "make a configuration of another plugin's",
     "completion": "print a shell's completion of commands and options",
     "status": "show what the running plugin serves",
     "fault": "inject, list and end faults in the running plugin",
@@ -42,12 +43,15 @@ COMMANDS = {
 
 _PACKAGES = {
     "processes": ("run", "sim", "demo"),
-    "files": ("validate", "config", "presets", "schema", "completion"),
+    "files": ("validate", "config", "presets", "schema", "import", "completion"),
     "previews": ("plan", "allocate"),
     "control": ("status", "fault", "device"),
     "cluster": ("node", "dra"),
 }
 """The package of each command's module, which has the command's name."""
+
+_MODULES = {"import": "imports"}
+"""Modules that cannot have their command's name."""
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -132,7 +136,7 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
         command = subparsers.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in chosen:
             package = next(package for package, names in _PACKAGES.items() if name in names)
-            modules[name] = module = importlib.import_module(f".{package}.{name}", __name__)
+            modules[name] = module = importlib.import_module(f".{package}.{_MODULES.get(name, name)}", __name__)
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
     return parser, modules

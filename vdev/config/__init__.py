@@ -21,8 +21,8 @@ from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.origin import Override
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
-from .document.loader import Document, join, read_file, read_text
-from .document.parser import Plain
+from .document.loader import Document, join, read_file, read_text, read_trees, text_of
+from .document.parser import Plain, Tree
 from .document.texts import Text, Texts
 from .editor_schema import json_schema, json_schema_text
 from .origins import render
@@ -34,6 +34,7 @@ from .schema.scalars import Duration
 
 __all__ = [
     "Loaded",
+    "Plain",
     "Preset",
     "Text",
     "Texts",
@@ -48,6 +49,8 @@ __all__ = [
     "preset_names",
     "render",
     "replay",
+    "text_of",
+    "trees",
 ]
 
 DURATION: TypeAdapter[float] = TypeAdapter(Duration)
@@ -98,6 +101,13 @@ def load_text(
 ) -> Loaded:
     """As `load`, for the text of one file. Raises ConfigError."""
     return built(read_text(text, name), overrides, preset_dirs, partial=partial)
+
+
+def trees(text: str, name: str) -> tuple[Tree, ...]:
+    """The documents of any YAML, of whatever form: scalars are as written, `Plain` where they are unquoted numbers and
+    booleans. Raises ConfigError where it is no YAML, or too much of it.
+    """
+    return read_trees(text, name)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:

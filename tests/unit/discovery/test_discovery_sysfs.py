@@ -247,3 +247,20 @@ def test_a_usb_device_found_by_its_bus_has_its_node_by_number(desk: FakeHost) ->
     desk.file(f"/sys/devices/{CAMERA}/devnum", "4")
     found = find(desk, by_bus("usb", where("idVendor", "046d")))
     assert [["/dev/bus/usb/001/004"]] == list(nodes(found).values())
+
+
+def test_the_number_of_a_virtual_function(tmp_path: Path) -> None:
+    """What the physical function calls it, as `virtfn`; others have none."""
+    fake = FakeHost(tmp_path)
+    parent = "pci0000:00/0000:00:01.0"
+    fake.plug(f"{parent}", bus="pci", vendor="0x8086")
+    for number, place in enumerate(("0000:00:01.7", "0000:00:01.3", "0000:00:02.0")):
+        directory = tmp_path / "sys/devices/pci0000:00" / place
+        fake.plug(f"pci0000:00/{place}", bus="pci", vendor="0x8086")
+        (directory / "physfn").symlink_to("../0000:00:01.0")
+        (tmp_path / "sys/devices" / parent / f"virtfn{number}").symlink_to(f"../{place}")
+    numbered = Condition(attribute="virtfn", operator=Operator.IN, values=("0", "2"))
+
+    found = find(fake, SysfsSource(kind="bus", subsystem="pci", match=(numbered,)))
+
+    assert ["0000:00:01.7", "0000:00:02.0"] == [device.attributes["name"] for device in found.devices]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from ... import config
 from ...core.slices.objects.classes import DeviceClass, device_classes
 from ...errors import UsageError
 from ...kube import DEVICE_CLASSES, NO_SERVER, Api, Server, find_server
+from ...loading import load
 from .. import common, options
 
 DESCRIPTION = "Print or apply the DeviceClasses that go with the drivers of a configuration."
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action is None:
         raise UsageError("no action given; expected classes; see vdev dra --help")
     chosen = options.read(args)
-    loaded = config.load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    loaded = load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     classes, problems = device_classes(loaded.spec, extended=args.extended_resources)
     for problem in problems:
         print(problem, file=sys.stderr)

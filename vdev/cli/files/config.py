@@ -6,6 +6,7 @@ import sys
 
 from ... import config
 from ...core.inventory import imagined_nodes
+from ...loading import load
 from .. import common, config_paths, options
 
 DESCRIPTION = (
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
     chosen = options.read(args)
     files = config_paths.of_node(args.files, chosen.node_name)
-    loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    loaded = load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if args.output == "json":
         values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
         print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))

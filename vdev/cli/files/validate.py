@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ... import config
 from ...core.inventory import imagined_nodes
 from ...core.model.documents import problem_document
 from ...core.model.problem import Problem
 from ...errors import ConfigError
+from ...loading import load
 from ...settings import Settings
 from .. import common, config_paths, options
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _problems(files: Sequence[Path], chosen: Settings) -> tuple[Problem, ...]:
     try:
-        loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+        loaded = load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     except ConfigError as bad:
         return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
     return (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.named_node))

@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> int:
 
 def agent_options(chosen: "Settings") -> "Options":
     """What the command's options mean to the agent."""
-    from ... import config  # as above
+    from ... import config, loading  # as above
     from ...agent import Options
     from ...api_server import find_server
     from ...hostfs import HostRoot
     from ...hostfs.boot_id import boot_id
     from ...observe import service_manager
 
-    load = functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    load = functools.partial(loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     load_again = functools.partial(config.load_again, overrides=chosen.overrides)
     return Options(
         node=chosen.node_name,

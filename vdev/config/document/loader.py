@@ -3,11 +3,12 @@
 `parser` makes values of the text. JSON is YAML, and is read as such.
 """
 
+import contextlib
 import errno
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -81,25 +82,36 @@ def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
     With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null.
     """
     name = str(path)
+    data = _content(path, may_be_null=may_be_empty)
+    return _nothing(name) if data is None else read_bytes(data, name, may_be_empty=may_be_empty)
+
+
+def text_of(path: Path) -> str:
+    """The text of one file. Raises ConfigError."""
+    return decoded(_content(path) or b"", str(path))
+
+
+def _content(path: Path, *, may_be_null: bool = False) -> bytes | None:
+    """What the file holds; None for /dev/null, where that may be. Raises ConfigError."""
+    name = str(path)
     try:
         state = path.stat()
         mode = state.st_mode
         piped = name.startswith(_PIPED)
-        if may_be_empty and stat.S_ISCHR(mode) and state.st_rdev == _DEV_NULL:
-            return _nothing(name)
+        if may_be_null and stat.S_ISCHR(mode) and state.st_rdev == _DEV_NULL:
+            return None
         if not stat.S_ISREG(mode) and not piped:
             raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
         # A pipe may take the file's place at any time; nobody must wait for its other end.
         flags = os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK)
         with os.fdopen(os.open(path, flags), "rb") as file:
-            data = file.read(MAX_BYTES + 1) or b""
+            return file.read(MAX_BYTES + 1) or b""
     except OSError as error:
         if error.errno in _NOT_ITS_FAULT:
             raise HostError(f"{name} cannot be read now: {error.strerror}") from error
         raise refusal(Place(name), f"cannot be read: {error.strerror}") from error
     except ValueError as error:  # a NUL byte in the name
         raise refusal(Place(name), f"cannot be read: {error}") from error
-    return read_bytes(data, name, may_be_empty=may_be_empty)
 
 
 def _nothing(name: str) -> Document:
@@ -128,16 +140,8 @@ def decoded(data: bytes, name: str) -> str:
 
 def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
     """Read a file's text. Raises ConfigError."""
-    if bad := _UNPRINTABLE.search(text):
-        place = _place(text[: bad.start()], name)
-        message = f"character U+{ord(bad.group()):04X} is not allowed in YAML"
-        raise refusal(place, message, "write it as an escape in double quotes")
-    try:
+    with _said(text, name):
         node = Composer(text, name).document()
-    except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, text, name) from error
-    except yaml.YAMLError as error:
-        raise refusal(Place(name), f"is not YAML: {error}") from error
     if node is None or node.content is None:
         if may_be_empty:
             return _nothing(name)
@@ -153,6 +157,27 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
     _refuse_config_map(root, node.place)
     values = {(): node.place} | expand.values
     return Document(root, expand.keys, values, (name,), tuple(expand.problems), (Text(name, text),))
+
+
+def read_trees(text: str, name: str) -> tuple[Tree, ...]:
+    """The documents of any YAML. Raises ConfigError."""
+    with _said(text, name):
+        return tuple(Expansion().tree(node) for node in Composer(str(text), name).documents())
+
+
+@contextlib.contextmanager
+def _said(text: str, name: str) -> Iterator[None]:
+    """Raises ConfigError, with its place, for what is no YAML."""
+    if bad := _UNPRINTABLE.search(text):
+        place = _place(text[: bad.start()], name)
+        message = f"character U+{ord(bad.group()):04X} is not allowed in YAML"
+        raise refusal(place, message, "write it as an escape in double quotes")
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, text, name) from error
+    except yaml.YAMLError as error:
+        raise refusal(Place(name), f"is not YAML: {error}") from error
 
 
 def join(documents: Sequence[Document]) -> Document:

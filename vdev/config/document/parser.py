@@ -95,6 +95,13 @@ class Composer:
                 node = self._node(next(self._events), 1)
         return node
 
+    def documents(self) -> Iterator[Node]:
+        """All documents."""
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors.clear()
+                yield self._node(next(self._events), 1)
+
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
         assert mark is not None, "the parser marks every event"
@@ -174,6 +181,10 @@ class Expansion:
         self.keys: dict[KeyPath, Place] = {}
         self.values: dict[KeyPath, Place] = {}
         self.problems: list[Problem] = []
+
+    def tree(self, node: Node) -> Tree:
+        """The value of a whole document."""
+        return self._value(node, ())
 
     def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
         """The mapping's values; its own keys come before merged ones, and of duplicates the first is kept."""

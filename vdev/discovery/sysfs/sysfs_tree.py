@@ -14,6 +14,7 @@ from ..device_nodes import looked_at
 from ..found import is_usable
 
 _UP = "../"
+_FUNCTION = "virtfn"
 # Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.
 _PLACES = frozenset({"usb", "pci", "platform", "pnp", "i2c", "spi", "vmbus", "ccw"})
 # Where udev puts nodes whose device says no name of its own (`DEVNAME`).
@@ -46,11 +47,14 @@ class SysTree:
         """The value of an attribute, None when it is not there.
 
         Each leading `../` climbs to the parent *device*: directories that only group (`video4linux/` above `video0`) do
-        not count. A link's value is its target's name (`driver`, `iommu_group`), a directory's is empty. Raises
+        not count. A link's value is its target's name (`driver`, `iommu_group`), a directory's is empty. `virtfn` is
+        the number of a virtual function. Raises
         HostError when it is there and cannot be read.
         """
         while path.startswith(_UP):
             device, path = self.parent(device), path.removeprefix(_UP)
+        if path == _FUNCTION:
+            return self._function(device)
         place = self._host.resolve(posixpath.join(device, path), follow=False)
         if not place.startswith("/sys/"):
             return None
@@ -61,6 +65,16 @@ class SysTree:
         if info is None:
             return None
         return "" if info.kind is NodeKind.DIRECTORY else self._host.read_text(place)
+
+    def _function(self, device: str) -> str | None:
+        """The number of a virtual function: that of the link to it at its physical function."""
+        physical = self._host.resolve(f"{device}/physfn")
+        if not physical.startswith("/sys/") or not self._host.exists(physical):
+            return None
+        links = (name for name, _ in self._host.entries(physical) if name.startswith(_FUNCTION))
+        return next(
+            (name.removeprefix(_FUNCTION) for name in links if self._host.resolve(f"{physical}/{name}") == device), None
+        )
 
     def text(self, device: str, path: str) -> str:
         """The value of an attribute; empty when it is absent or cannot be read."""

@@ -1,0 +1,103 @@
+"""`vdev import`: what is printed, written and warned of, and the exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vdev import config
+from vdev.cli import main
+
+FUSE = "{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}"
+MIG = """
+version: v1
+mig-configs:
+  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
+  b/c: [{devices: all, mig-enabled: false}]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "theirs.yaml"
+    path.write_text(f"devices: [{FUSE}, {{name: x, groups: [{{paths: [{{path: dev/x}}]}}]}}]")
+    return path
+
+
+def test_the_file_is_printed_and_what_is_lost_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The text on stdout is a configuration; warnings are on stderr, and fail with --strict alone."""
+    assert 0 == main(["import", str(file)])
+    out, err = capsys.readouterr()
+    assert ["squat.ai/fuse"] == [entry.resource for entry in config.load_text(out).spec.entries]
+    assert "warning: devices 'x': 'dev/x' is not an absolute path" in err
+    assert 1 == main(["import", str(file), "--strict"])
+
+
+def test_flags_of_the_other_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    """In place of a file."""
+    assert 0 == main(["import", "--device", FUSE, "--domain", "example.com"])
+    assert ["example.com/fuse"] == [entry.resource for entry in config.load_text(capsys.readouterr().out).spec.entries]
+
+
+def test_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files and warnings as JSON, and nothing beside it."""
+    assert 0 == main(["import", str(file), "--output", "json"])
+    out, err = capsys.readouterr()
+    (made,) = json.loads(out)["files"]
+    assert ("", "", 1) == (err, made["name"], len(made["warnings"]))
+    config.load_text(made["text"])
+
+
+def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One is printed by its name, or all are written; nothing is written under a name that is none."""
+    source = tmp_path / "mig.yaml"
+    source.write_text(MIG)
+    assert 2 == main(["import", str(source)])
+    assert "2 files come of it: a, b/c; --to DIR writes them, --only NAME prints one" in capsys.readouterr().err
+    assert 0 == main(["import", str(source), "--only", "a", "--preset", "a30", "--count", "1"])
+    assert "a30" in capsys.readouterr().out
+    assert 2 == main(["import", str(source), "--only", "d"])
+    assert 2 == main(["import", str(source), "--to", str(tmp_path / "out")])
+    assert "'b/c' cannot be the name of a file" in capsys.readouterr().err
+    source.write_text(MIG.replace("b/c", "b"))
+    assert 0 == main(["import", str(source), "--to", str(tmp_path / "out")])
+    assert ["a.yaml", "b.yaml"] == sorted(each.name for each in (tmp_path / "out").iterdir())
+    assert 0 == main(["import", str(source), "--only", "b", "--to", str(tmp_path / "one.yaml")])
+    assert "v1" == yaml.safe_load((tmp_path / "one.yaml").read_text())["version"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "no file to import"),
+        (["FILE", "--device", FUSE], "give a file or --device, not both"),
+        (["/nowhere"], "cannot be read"),
+        (["FILE", "--from", "sriov"], "this is no configuration of the SR-IOV network device plugin"),
+        (["FILE", "--from", "sriof"], "invalid choice: 'sriof'"),
+        (["--device", "{name: x, groups: []}"], "of which nothing is declared"),
+        (["--device", "{name: x, groups: [{paths: [{path: x}]}]}"], "of which nothing can be taken over:"),
+        (["FILE", "--to", "/proc/x/y/"], "cannot be written"),
+    ],
+)
+def test_what_is_no_import(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
+    """Exit code 2, and a sentence."""
+    assert 2 == main(["import", *(str(file) if each == "FILE" else each for each in arguments)])
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["validate FILE", "plan FILE", "config FILE", "run FILE --kubelet-dir /nowhere", "allocate FILE --resource a.b/c"],
+)
+def test_other_commands_know_the_form(file: Path, command: str) -> None:
+    """And say in one sentence what it is and what to do."""
+    words = [str(file) if word == "FILE" else word for word in command.split()]
+    done = subprocess.run(
+        [sys.executable, "-m", "vdev", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert 2 == done.returncode
+    assert f"this is a configuration of generic-device-plugin; `vdev import {file}` makes one" in done.stderr

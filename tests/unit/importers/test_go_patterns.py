@@ -1,0 +1,141 @@
+"""Go's patterns and expressions in vdev's: the same paths, or the result says that it is only near."""
+
+import re
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from vdev.core.model.syntax.path_pattern import matches_any, problem
+from vdev.importers.go_patterns import NotAPatternError, glob, may_meet, regex
+
+NAMES = st.text(alphabet="ab01/", min_size=1, max_size=6).filter(
+    lambda text: not text.startswith("/") and not text.endswith("/") and "//" not in text
+)
+ATOMS = st.sampled_from(["a", "b", "0", "ab", "[0-9]", "[a-b]", "[01]", r"\d"])
+SIGNS = st.sampled_from(["", "", "", "*", "+", "?", "{1,2}", "{2}"])
+PIECES = st.lists(st.tuples(ATOMS, SIGNS).map("".join), min_size=1, max_size=4).map("".join)
+BODIES = st.lists(PIECES, min_size=1, max_size=2).map("|".join).map(lambda text: f"({text})" if "|" in text else text)
+
+
+def found(text: str, path: str) -> bool:
+    """Whether the patterns find the path."""
+    made = regex(text, "/dev")
+    return matches_any(f"/dev/{path}", made.patterns) and not matches_any(f"/dev/{path}", made.exclude)
+
+
+@given(BODIES, NAMES)
+def test_a_whole_expression_finds_the_same_paths(body: str, path: str) -> None:
+    """Bound to both ends, wherever the result calls itself exact."""
+    text = f"^{body}$"
+    try:
+        exact = regex(text, "/dev").exact
+    except NotAPatternError:
+        assume(False)
+    if exact:
+        assert (re.search(text, path) is not None) == found(text, path)
+
+
+@given(PIECES, NAMES, st.sampled_from(["^", ""]), st.sampled_from(["$", ""]))
+def test_an_open_expression_finds_at_least_what_it_should(body: str, path: str, head: str, tail: str) -> None:
+    """What is not bound to an end may find more, and says so, but never less; only if exact is it the same."""
+    text = f"{head}{body}{tail}"
+    try:
+        made = regex(text, "/dev")
+    except NotAPatternError:
+        assume(False)
+    wanted = re.search(text, path) is not None
+    assert found(text, path) or not wanted or (made.exclude and not made.exact)
+    if made.exact:
+        assert wanted == found(text, path)
+
+
+@given(st.text(alphabet="^$|()[]{}*+?.\\ab01-/!", max_size=12))
+def test_any_text_makes_patterns_or_a_reason(text: str) -> None:
+    """And the patterns are such that vdev takes."""
+    try:
+        made = regex(text, "/dev")
+    except NotAPatternError:
+        pass
+    else:
+        assert all(problem(each)[0] == "" for each in (*made.patterns, *made.exclude)), made
+
+
+@pytest.mark.parametrize(
+    ("text", "patterns", "exclude"),
+    [
+        ("^video[0-9]*$", ("/dev/video*",), ("/dev/video*[!0-9]*",)),
+        ("^vchiq$", ("/dev/vchiq",), ()),
+        ("^tty(USB|ACM)[0-9]+$", ("/dev/ttyUSB[0-9]*", "/dev/ttyACM[0-9]*"), None),
+        ("^net/tun$", ("/dev/net/tun",), ()),
+        ("^snd", ("/dev/snd*", "/dev/snd*/**"), ()),
+        ("video", ("/dev/**/*video*", "/dev/**/*video*/**"), ()),
+        (r"^gpio\.0$|^x$", ("/dev/gpio.0", "/dev/x"), ()),
+        ("^vcsm.*$", ("/dev/vcsm*", "/dev/vcsm*/**"), ()),
+    ],
+)
+def test_expressions_that_people_have(text: str, patterns: tuple[str, ...], exclude: tuple[str, ...] | None) -> None:
+    """Each exactly."""
+    made = regex(text, "/dev")
+
+    assert (patterns, True) == (made.patterns, made.exact)
+    if exclude is not None:
+        assert exclude == made.exclude
+
+
+@pytest.mark.parametrize("text", [r"^\bx$", "(?i)x", "a{99}", "(ab)*", "^a$b", "[[:alpha:]]", "x{2,1}", "(", ")"])
+def test_what_no_pattern_says(text: str) -> None:
+    """Is refused with a reason."""
+    with pytest.raises(NotAPatternError):
+        regex(text, "/dev")
+
+
+@pytest.mark.parametrize(
+    ("go", "ours"),
+    [
+        ("/dev/ttyUSB*", "/dev/ttyUSB*"),
+        ("/dev/tty[^0]", "/dev/tty[!0]"),
+        ("/dev/**/x", "/dev/*/x"),
+        (r"/dev/a\*b", "/dev/a[*]b"),
+        ("/dev/{a,b}", "/dev/[{]a,b}"),
+    ],
+)
+def test_globs(go: str, ours: str) -> None:
+    """Where the two are written differently."""
+    assert ours == glob(go)
+
+
+@pytest.mark.parametrize("text", ["[", "a[b", "\\", "[]"])
+def test_globs_that_go_refuses(text: str) -> None:
+    """They match nothing there, and are refused here."""
+    with pytest.raises(NotAPatternError):
+        glob(text)
+
+
+PATTERNS = st.lists(st.sampled_from(["a", "b", "/", "*", "?", "[ab]", "[!a]"]), min_size=1, max_size=5).map("".join)
+
+
+@given(PATTERNS, PATTERNS, st.text(alphabet="ab/", max_size=5))
+def test_patterns_that_match_one_path_may_meet(one: str, other: str, path: str) -> None:
+    """No two that do are called apart."""
+    simple = fnmatchcase(path, one) and fnmatchcase(path, other)
+    both = matches_any(f"/{path}", [f"/{one}"]) and matches_any(f"/{path}", [f"/{other}"])
+    if simple and both:
+        assert may_meet(f"/{one}", f"/{other}")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("/dev/ttyUSB*", "/dev/ttyACM*", False),
+        ("/dev/ttyUSB*", "/dev/ttyUSB0", True),
+        ("/dev/snd", "/dev/snd/controlC0", True),
+        ("/dev/snd/a*", "/dev/*", True),
+        ("/dev/tty[0-9]", "/dev/tty?", True),
+        ("/dev/video0", "/dev/video1", False),
+    ],
+)
+def test_whether_patterns_meet(one: str, other: str, meet: bool) -> None:
+    """Also where one names a directory that the other looks into."""
+    assert meet == may_meet(one, other) == may_meet(other, one)

@@ -1,0 +1,414 @@
+"""Peers' configurations: told by their content, unwrapped, and made into files that vdev takes."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev import config
+from vdev.errors import ConfigError, UsageError
+from vdev.importers import FORMS, Imported, Wishes, imported, recognised
+
+GENERIC = "devices: [{name: fuse, groups: [{count: 10, paths: [{path: /dev/fuse}]}]}]"
+SMARTER = "- {devicematch: '^video[0-9]*$', nummaxdevices: 10}"
+SRIOV = json.dumps({"resourceList": [{"resourceName": "vf", "selectors": {"vendors": ["8086"]}}]})
+POOLS = "nodePools: {default: {gpuProduct: Tesla-K80, gpuCount: 2, gpuMemory: 11441}}"
+MIG = "{version: v1, mig-configs: {all-1g.5gb: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]}}"
+NVIDIA = "{version: v1, sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}}"
+
+
+def config_map(**data: str) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": data})
+
+
+def files(text: str, **wishes: object) -> list[Imported]:
+    made = imported(text, "f", Wishes(**wishes))
+    for each in made:
+        assert not [problem for problem in config.load_text(each.text).problems if problem.is_error]
+    return made
+
+
+def only(text: str, **wishes: object) -> dict[str, object]:
+    (made,) = files(text, **wishes)
+    tree = yaml.safe_load(made.text)
+    assert isinstance(tree, dict)
+    return tree
+
+
+def warnings(text: str, **wishes: object) -> str:
+    return "\n".join(warning for each in files(text, **wishes) for warning in each.warnings)
+
+
+FORM_OF = {
+    "generic-device-plugin": (
+        GENERIC,
+        "name: x\ngroups: [{paths: [{path: /dev/x}]}]",
+        f"genericDevicePlugin: {{{GENERIC}}}",
+    ),
+    "smarter-device-manager": (SMARTER, f"config:\n  {SMARTER}"),
+    "sriov": (SRIOV,),
+    "fake-gpu-operator": (POOLS, f"topology: {{{POOLS}}}", f"cluster: {{{POOLS}}}"),
+    "mig-parted": (MIG,),
+    "nvidia": (f"config: {{map: {{a: {NVIDIA!r}}}}}",),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in FORM_OF.items() for text in texts])
+def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
+    """Bare, in a ConfigMap, and in a list of objects."""
+    for each in (
+        text,
+        config_map(**{"some.yaml": text}),
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [json.loads(config_map(x=text))]}),
+    ):
+        form = recognised(each)
+        assert form is not None
+        assert name == form.name
+        assert files(each)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]
+)
+def test_other_texts_have_no_form(text: str) -> None:
+    """Our own, NVIDIA's that vdev takes as it is, and what is no YAML."""
+    assert recognised(text) is None
+
+
+def test_a_form_that_is_not_known() -> None:
+    """The error names those that are."""
+    with pytest.raises(UsageError, match=r"its form is not known; expected a configuration of generic-device-plugin, "):
+        imported("a: 1", "f", Wishes())
+    with pytest.raises(UsageError, match="f: this is no configuration of NVIDIA's mig-parted"):
+        imported(GENERIC, "f", Wishes(form="mig-parted"))
+
+
+# --- generic-device-plugin --------------------------------------------------------------------------------------------
+
+
+def entry(group: str) -> dict[str, object]:
+    (found,) = only(f"devices: [{{name: ab, groups: [{group}]}}]")["devices"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "item"),
+    [
+        ("path: /dev/tty*", {"path": "/dev/tty*", "permissions": "mrw"}),
+        (
+            "path: /dev/x, permissions: r",
+            {"path": "/dev/x", "permissions": "r", "kinds": ["char", "block", "directory"]},
+        ),
+        ("path: /opt/x, type: Mount, readOnly: true", {"path": "/opt/x", "type": "mount", "readOnly": True}),
+        ("path: /dev/t*, mountPath: /dev/s/", {"path": "/dev/t*", "containerPath": "/dev/s/", "permissions": "mrw"}),
+        (
+            "path: /dev/t*, limit: 3, optional: true",
+            {"path": "/dev/t*", "permissions": "mrw", "limit": 3, "optional": True},
+        ),
+    ],
+)
+def test_a_path_of_generic_device_plugin(path: str, item: dict[str, object]) -> None:
+    """Its keys by our names, with its defaults."""
+    assert [item] == entry(f"{{paths: [{{{path}}}]}}")["glob"]
+
+
+def test_usb_devices_of_a_group_are_one() -> None:
+    """As it merges them; one of several is enough."""
+    one = {"vendor": "1209", "product": "000f", "serial": "5[*]"}
+    assert (one, "all") == (entry('{usb: [{vendor: "1209", product: "000F", serial: "5*"}]}')["usb"], "all")
+    two = entry('{usb: [{vendor: "1209", product: "f"}, {vendor: "1a86", product: "7523"}]}')
+    assert [True, True] == [each["optional"] for each in two["usb"]]
+    assert "all" == two["groupBy"]
+
+
+def test_numbers_of_devices() -> None:
+    """A number for all groups is one of the resource, different ones are of each group."""
+    same = only(
+        "devices: [{name: ab, groups: [{count: 3, paths: [{path: /dev/a}]}, {count: 3, paths: [{path: /dev/b}]}]}]"
+    )
+    assert [{"name": "squat.ai/ab", "replicas": 3}] == same["sharing"]["timeSlicing"]["resources"]
+    other = only("devices: [{name: ab, groups: [{count: 3, paths: [{path: /dev/a}]}, {paths: [{path: /dev/b}]}]}]")
+    assert [{"name": "squat.ai/ab", "replicas": 3, "devices": ["ab-1"]}] == other["sharing"]["timeSlicing"]["resources"]
+
+
+def test_what_overlaps_there_is_shared_here() -> None:
+    """There, a node may be in several devices."""
+    both = ("{name: ab, groups: [{paths: [{path: /dev/snd}]}]}", "{name: cd, groups: [{paths: [{path: /dev/snd/x}]}]}")
+    text = f"devices: [{', '.join(both)}]"
+    assert [None, True] == [each.get("shared") for each in only(text)["devices"]]
+
+
+def test_flags_in_a_manifest() -> None:
+    """The arguments of a DaemonSet, among other objects."""
+    args = [
+        "--domain",
+        "example.com",
+        "--device",
+        "name: fuse\ngroups: [{paths: [{path: /dev/fuse}]}]",
+        "--log-level=info",
+    ]
+    spec = {"template": {"spec": {"containers": [{"name": "x", "args": args}]}}}
+    text = "kind: Namespace\napiVersion: v1\n---\n" + json.dumps(
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": spec}
+    )
+    assert ["example.com/fuse"] == [each["resource"] for each in only(text)["devices"]]
+    flags = only(
+        "", form="generic-device-plugin", arguments=("--device", GENERIC.removeprefix("devices: [").removesuffix("]"))
+    )
+    assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
+        ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
+        ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is decimal in its file, so it looked for 04b9"),
+        ("{usb: [{vendor: xyz, product: '1'}]}", "vendor: is missing, or no hexadecimal id"),
+        ("{paths: [{path: dev/a}]}", "'dev/a' is not an absolute path"),
+        ("{paths: [{path: '/dev/[a'}]}", "a '[' is never closed"),
+        ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is no number"),
+        ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
+        ("{}", "the group has no paths and no usb"),
+    ],
+)
+def test_what_cannot_be_said_is_a_comment_and_a_warning(group: str, text: str) -> None:
+    """And the rest is taken over."""
+    source = f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
+    (made,) = files(source)
+
+    assert text in "\n".join(made.warnings)
+    said = " ".join(
+        line.strip().removeprefix("#").strip() for line in made.text.splitlines() if line.strip().startswith("#")
+    )
+    assert text in said
+    assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
+
+
+# --- the others -------------------------------------------------------------------------------------------------------
+
+
+def test_each_node_of_smarter_device_manager_is_a_resource() -> None:
+    """Of a name that is known, or that the node makes, as many times as it says."""
+    made = only("- {devicematch: ^snd$, nummaxdevices: 20}\n- {devicematch: '^ttyS[0-9]+$', nummaxdevices: 1}")
+
+    assert ["smarter-devices/snd", "smarter-devices/{attributes.below}"] == [
+        each["resource"] for each in made["devices"]
+    ]
+    assert [{"name": "smarter-devices/snd", "replicas": 20, "devices": ["snd"]}] == made["sharing"]["timeSlicing"][
+        "resources"
+    ]
+    assert "Jetson" in warnings("- {devicematch: nvidia-gpu, nummaxdevices: 2}\n" + SMARTER)
+    assert "cannot be said by path patterns" in warnings("- {devicematch: '(?i)x', nummaxdevices: 2}\n" + SMARTER)
+
+
+def selector(**given: object) -> list[dict[str, object]]:
+    text = json.dumps({"resourceList": [{"resourceName": "my_vf", "resourcePrefix": "a.org", "selectors": given}]})
+    return [each["sysfs"] | {"container": each["container"]} for each in only(text)["devices"]]
+
+
+def test_selectors_of_sriov() -> None:
+    """Its conditions as attributes; alternatives, and drivers whose nodes differ, as entries."""
+    first, second = selector(vendors=["8086"], drivers=["iavf", "vfio-pci"], pfNames=["eth0#0,2-3"])
+    assert ["vfio"] == first["children"]
+    assert {"in": ["vfio-pci"]} == first["match"]["driver"]
+    assert {"in": ["iavf"]} == second["match"]["driver"]
+    assert {"in": ["0", "2", "3"]} == first["match"]["virtfn"]
+    assert {"exists": True} == first["match"]["physfn/net/eth0"]
+    assert {"env": {"PCIDEVICE_A_ORG_MY_VF": "{attributes.name}"}} == first["container"]
+    assert 2 == len(selector(drivers=["iavf"], pfNames=["eth0", "eth1", "eth0#1"]))
+    assert 3 == len(selector(vendors=["8086"]))
+    (shared,) = selector(drivers=["iavf"], needVhostNet=True)
+    assert ["/dev/vhost-net", "/dev/net/tun"] == [each["hostPath"] for each in shared["container"]["deviceNodes"]]
+
+
+def test_what_sysfs_does_not_tell_of_sriov() -> None:
+    """Such a selector is left out, with a warning."""
+    text = json.dumps(
+        {"resourceList": [{"resourceName": "a", "selectors": [{"pKeys": ["0x1"]}, {"drivers": ["iavf"]}]}]}
+    )
+    assert "resourceList[0].selectors[0].pKeys: the devices of intel.com/a that it selects" in warnings(text)
+    assert 1 == len(only(text)["devices"])
+    aux = {"resourceName": "b", "deviceType": "auxNetDevice"}
+    both = json.dumps({"resourceList": [aux, {"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]})
+    assert "auxNetDevice devices of intel.com/b are no PCI devices" in warnings(both)
+
+
+def test_pools_of_fake_gpu_operator() -> None:
+    """A file for each, with a preset where there is one; the form with profiles as well."""
+    text = """
+nodePools:
+  big: {gpuProduct: NVIDIA-A100-SXM4-80GB, gpuCount: 8, gpuMemory: 81920, otherDevices: [{name: a.dev/npu, count: 3}]}
+  new: {gpu: {backend: fake, profile: h100, overrides: {device_count: 4}}, numa: {zones: 2}, resources: [{x.org/y: 2}]}
+migStrategy: mixed
+"""
+    big, new = files(text)
+    assert ("big", "new") == (big.name, new.name)
+    first, second = yaml.safe_load(big.text), yaml.safe_load(new.text)
+    assert {"preset": "a100-sxm4-80gb", "count": 8} == first["devices"][0]["virtual"]
+    assert ("a.dev/npu", {"count": 3}) == (first["devices"][1]["resource"], first["devices"][1]["virtual"])
+    assert {"preset": "h100-sxm5-80gb", "count": 4, "numa": [0, 0, 1, 1]} == second["devices"][0]["virtual"]
+    assert ["nvidia.com/gpu", "x.org/y"] == [each["resource"] for each in second["devices"]]
+    assert {"migStrategy": "mixed"} == first["flags"]
+
+
+def test_configurations_of_mig_parted() -> None:
+    """A file for each, with a preset that has the profiles."""
+    text = """
+version: v1
+mig-configs:
+  all-disabled: [{devices: all, mig-enabled: false}]
+  some:
+    - {devices: [0, 1], mig-enabled: false}
+    - {devices: [2], mig-enabled: true, mig-devices: {1g.10gb: 2, 3g.40gb: 1}}
+"""
+    disabled, some = files(text)
+    assert "partitions" not in yaml.safe_load(disabled.text)["devices"][0]
+    (device,) = yaml.safe_load(some.text)["devices"]
+    assert {"preset": "a100-sxm4-80gb", "count": 3} == device["virtual"]
+    assert {"2": {"1g.10gb": 2, "3g.40gb": 1}} == device["partitions"]
+    chosen = files(text, preset="h100-sxm5-80gb", count=4)[1]
+    assert {"preset": "h100-sxm5-80gb", "count": 4} == yaml.safe_load(chosen.text)["devices"][0]["virtual"]
+
+
+def test_the_model_is_one_that_can_be_cut_so() -> None:
+    """Seven of 1g.10gb do not fit into the first model that knows the profile."""
+    item = "{devices: all, mig-enabled: true, mig-devices: {1g.10gb: %s}}"
+    for count, preset in ((4, "a100-sxm4-40gb"), (7, "a100-sxm4-80gb")):
+        made = only(f"{{version: v1, mig-configs: {{x: [{item % count}]}}}}")
+        assert preset == made["devices"][0]["virtual"]["preset"]
+
+
+def test_configurations_of_nvidias_plugin() -> None:
+    """A file for each, without what that plugin ignores."""
+    item = "{name: gpu, rename: gpu.x, devices: [0], replicas: 4}"
+    flags = "flags: {migStrategy: mixed, failOnInitError: no}"
+    one = f"version: v1\n{flags}\nsharing: {{timeSlicing: {{resources: [{item}]}}}}"
+    a, b = files(config_map(a=one, b=NVIDIA), preset="a100-sxm4-40gb", count=2)
+
+    assert ("a", "b") == (a.name, b.name)
+    tree = yaml.safe_load(a.text)
+    assert [{"name": "gpu", "replicas": 4}] == tree["sharing"]["timeSlicing"]["resources"]
+    assert {"migStrategy": "mixed", "failOnInitError": False} == tree["flags"]
+    assert {"preset": "a100-sxm4-40gb", "count": 2} == tree["devices"][0]["virtual"]
+    assert 2 == sum("is ignored by NVIDIA's plugin" in warning for warning in a.warnings)
+
+
+# --- any text ---------------------------------------------------------------------------------------------------------
+
+KEYS = st.sampled_from(
+    [
+        "devices",
+        "device",
+        "name",
+        "groups",
+        "paths",
+        "path",
+        "usb",
+        "vendor",
+        "product",
+        "count",
+        "limit",
+        "optional",
+        "type",
+        "permissions",
+        "mountPath",
+        "domain",
+        "devicematch",
+        "nummaxdevices",
+        "resourceList",
+        "resourceName",
+        "selectors",
+        "vendors",
+        "drivers",
+        "pfNames",
+        "nodePools",
+        "gpuProduct",
+        "gpuCount",
+        "gpuMemory",
+        "otherDevices",
+        "gpu",
+        "profile",
+        "overrides",
+        "numa",
+        "zones",
+        "mig-configs",
+        "mig-devices",
+        "mig-enabled",
+        "flags",
+        "sharing",
+        "timeSlicing",
+        "resources",
+        "replicas",
+        "mps",
+        "kind",
+        "apiVersion",
+        "data",
+        "items",
+        "spec",
+        "template",
+        "containers",
+        "args",
+        "config",
+        "map",
+        "version",
+        "x",
+    ]
+)
+WORDS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 2**40),
+    st.floats(allow_nan=False),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["/dev/a*", "^a[0-9]*$", "all", "1g.5gb", "--device", "ConfigMap", "DaemonSet", "0:1", "eth0#1-2", "a{b", "#\n"]
+    ),
+)
+TREES = st.recursive(
+    WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=25
+)
+SEEDS = st.sampled_from([text for texts in FORM_OF.values() for text in texts])
+
+
+@given(TREES)
+def test_no_tree_crashes_an_import(tree: object) -> None:
+    """It is refused in words, or makes files that vdev takes."""
+    _try(json.dumps(tree))
+
+
+@given(SEEDS, st.data())
+def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataObject) -> None:
+    """Any value in it may be another."""
+    tree = yaml.safe_load(text)
+    places: list[tuple[object, object]] = []
+    pending = [tree]
+    while pending:
+        here = pending.pop()
+        pairs = here.items() if isinstance(here, dict) else enumerate(here) if isinstance(here, list) else ()
+        for key, value in pairs:
+            places.append((here, key))
+            pending.append(value)
+    holder, key = data.draw(st.sampled_from(places))
+    holder[key] = data.draw(TREES)
+    _try(json.dumps(tree))
+
+
+@given(st.text(max_size=40))
+def test_no_text_crashes_an_import(text: str) -> None:
+    """Nor is it taken for a form."""
+    _try(text)
+
+
+def _try(text: str) -> None:
+    for form in ("", *FORMS):
+        try:
+            made = imported(text, "f", Wishes(form=form))
+        except (UsageError, ConfigError):
+            pass
+        else:
+            for each in made:
+                config.load_text(each.text)
+    recognised(text)

@@ -1,0 +1,167 @@
+"""A vdev file in the making: its sections, comments where they belong, what could not be said, and its text."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import config
+
+_WIDTH = 110  # of a line that a short list or mapping may have
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # of which YAML makes something else
+_NOT_ENTRY = re.compile(r"[^a-z0-9.-]+")
+
+
+@dataclass(slots=True)
+class Block:
+    """An item of a list of the file, with the comments above it."""
+
+    body: dict[str, Any]
+    comments: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A vdev file. `name` tells it from others that come of the same source."""
+
+    heading: str
+    name: str = ""
+    remarks: list[str] = field(default_factory=list)  # at the top
+    flags: dict[str, Any] = field(default_factory=dict)
+    devices: list[Block] = field(default_factory=list)
+    sharing: dict[str, Any] = field(default_factory=dict)  # all of timeSlicing or mps but the items
+    kind: str = "timeSlicing"
+    shared: list[Block] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def entry(self, body: Mapping[str, Any], comments: Sequence[str] = ()) -> Block:
+        """Add an item of `devices`."""
+        block = Block(dict(body), list(comments))
+        self.devices.append(block)
+        return block
+
+    def share(self, resource: str, replicas: int, entries: Sequence[str] = ()) -> None:
+        """Offer the devices of a resource several times, or those of some entries."""
+        body: dict[str, Any] = {"name": resource, "replicas": replicas}
+        self.shared.append(Block(body | ({"devices": list(entries)} if entries else {})))
+
+    def lost(self, where: str, what: str, block: Block | None = None) -> None:
+        """Something that the source says and this file does not: a warning, and a comment where it would stand."""
+        self.warnings.append(f"{where}: {what}" if where else what)
+        (self.remarks if block is None else block.comments).append(f"not taken over: {self.warnings[-1]}")
+
+    def told(self, where: str, what: str, block: Block | None = None) -> None:
+        """Something that the reader should know: a warning and a comment."""
+        self.warnings.append(f"{where}: {what}" if where else what)
+        (self.remarks if block is None else block.comments).append(what)
+
+    def entry_name(self, wish: str) -> str:
+        """A name for an entry, made of the wish, that no other has."""
+        taken = {str(block.body.get("name")) for block in self.devices}
+        clean = _NOT_ENTRY.sub("-", wish.lower()).strip("-.")[:50].strip("-.") or "device"
+        number, name = 1, clean
+        while name in taken:
+            number += 1
+            name = f"{clean}-{number}"
+        return name
+
+    def text(self) -> str:
+        """The file."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield from _comment(self.heading)
+        for remark in self.remarks:
+            yield from _comment(remark)
+        yield "version: v1"
+        if self.flags:
+            yield from _pairs({"flags": self.flags}, "")
+        if self.devices:
+            yield "devices:"
+            yield from _blocks(self.devices, "  ")
+        if self.shared:
+            yield "sharing:"
+            yield f"  {self.kind}:"
+            yield from _pairs(self.sharing, "    ")
+            yield "    resources:"
+            yield from _blocks(self.shared, "      ")
+
+    def dismiss(self, place: int, why: str) -> None:
+        """Take an item of `devices` out, as a comment, and with it what is said of it alone."""
+        block = self.devices.pop(place)
+        name = block.body.get("name")
+        self.lost(f"devices {name!r}", why)
+        self.remarks += _item(block.body, "")
+        for shared in list(self.shared):
+            kept = [each for each in shared.body.get("devices", ()) if each != name]
+            if shared.body.get("devices") and not kept:
+                self.shared.remove(shared)
+            elif kept:
+                shared.body["devices"] = kept
+
+
+# --- YAML ------------------------------------------------------------------------------------------------------------
+
+
+def scalar(value: object) -> str:
+    """A text, number or boolean as YAML that nobody reads as something else."""
+    if isinstance(value, config.Plain):
+        return str(value)
+    if isinstance(value, str):
+        is_plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+        return value if is_plain else json.dumps(value, ensure_ascii=True)
+    return json.dumps(value)
+
+
+def _flow(value: object) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{scalar(key)}: {_flow(each)}" for key, each in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+    return scalar(value)
+
+
+def _pairs(values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, value in values.items():
+        short = f"{indent}{scalar(key)}: {_flow(value)}"
+        has_lists = isinstance(value, (list, tuple)) and any(isinstance(each, dict) for each in value)
+        if not isinstance(value, (dict, list, tuple)) or not value or (len(short) <= _WIDTH and not has_lists):
+            yield short
+        elif isinstance(value, dict):
+            yield f"{indent}{scalar(key)}:"
+            yield from _pairs(value, indent + "  ")
+        else:
+            yield f"{indent}{scalar(key)}:"
+            for each in value:
+                yield from _item(each, indent + "  ")
+
+
+def _item(value: object, indent: str) -> Iterator[str]:
+    short = f"{indent}- {_flow(value)}"
+    if not isinstance(value, dict) or not value or len(short) <= _WIDTH:
+        yield short
+        return
+    for number, line in enumerate(_pairs(value, indent + "  ")):
+        yield line if number else f"{indent}- {line.removeprefix(indent + '  ')}"
+
+
+def _blocks(blocks: Sequence[Block], indent: str) -> Iterator[str]:
+    for block in blocks:
+        for comment in block.comments:
+            yield from _comment(comment, indent)
+        yield from _item(block.body, indent)
+
+
+def _comment(text: str, indent: str = "") -> Iterator[str]:
+    """Lines of a comment. What a file's author wrote may hold anything; none of it may end the comment."""
+    for line in text.split("\n"):
+        safe = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+        rest = safe.encode("utf-8", "backslashreplace").decode()
+        while len(rest) > _WIDTH and " " in rest[:_WIDTH].strip():
+            end = rest.rindex(" ", 0, _WIDTH)
+            yield f"{indent}# {rest[:end]}".rstrip()
+            rest = "  " + rest[end:].strip()
+        yield f"{indent}# {rest}".rstrip()

@@ -1,0 +1,196 @@
+"""run-ai/fake-gpu-operator: its topology of node pools, in a ConfigMap or in Helm values, in the old form and the new.
+
+Facts: 3a3f644 of 2026-07-01, `internal/common/topology`. A node takes its pool by a label, and here
+its file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from .. import config
+from .draft import Draft
+from .reading import Source, listed, mapping, number
+from .wishes import Wishes
+
+_GPU = "nvidia.com/gpu"
+_POOL_LABEL = "run.ai/simulated-gpu-node-pool"
+_PROFILES = {
+    "a100": "a100-sxm4-40gb",
+    "h100": "h100-sxm5-80gb",
+    "b200": "b200",
+    "gb200": "gb200",
+    "gb300": "",
+    "l40s": "l40s",
+    "t4": "t4",
+}
+_PROFILE_COUNT = 8  # devices of a built-in profile
+
+
+def recognises(content: Any) -> bool:
+    """Whether it has node pools, or is the topology of one node."""
+    return bool(_topology(content)) or _is_node(content)
+
+
+def _is_node(content: Any) -> bool:
+    given = mapping(content)
+    return isinstance(given.get("gpus"), list) and "gpuProduct" in given
+
+
+def _topology(content: Any) -> dict[str, Any]:
+    given = mapping(content)
+    for each in (mapping(given.get("cluster")), mapping(given.get("topology")), given):
+        if isinstance(each.get("nodePools"), dict):
+            return each
+    return {}
+
+
+def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
+    """One file for each pool."""
+    made = []
+    for source in found:
+        topology = _topology(source.content)
+        if not topology:
+            made.append(_node(source, wishes))
+        for name, pool in mapping(topology.get("nodePools")).items():
+            made.append(_pool(str(name), mapping(pool), topology, wishes))
+    if len(made) == 1:
+        made[0].name = ""
+    return made
+
+
+def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: Wishes) -> Draft:
+    label = topology.get("nodePoolLabelKey") or _POOL_LABEL
+    draft = Draft(f"Made by vdev import of the node pool {name} of fake-gpu-operator.", name)
+    draft.remarks.append(
+        f"Its nodes have the label {label}={name}; give them vdev.dev/config={name} as well, or this file alone."
+    )
+    draft.remarks.append(
+        "With node: {labels: true} vdev writes nvidia.com/gpu.product, gpu.memory, gpu.count and the rest."
+    )
+    new = "gpu" in pool
+    gpu = mapping(pool.get("gpu"))
+    overrides = mapping(gpu.get("overrides"))
+    defaults = mapping(overrides.get("device_defaults"))
+    if new:
+        product, profile = defaults.get("name"), str(gpu.get("profile") or "")
+        memory = _mebibytes(mapping(defaults.get("memory")).get("total_bytes"))
+        count = number(overrides.get("device_count")) or len(listed(overrides.get("devices")))
+        count = count or (_PROFILE_COUNT if profile else 0)
+    else:
+        product, profile = pool.get("gpuProduct"), ""
+        memory, count = number(pool.get("gpuMemory")) or 0, number(pool.get("gpuCount")) or 0
+    _strategy(draft, topology)
+    _gpus(draft, wishes, product=product, memory=memory, count=count, profile=profile)
+    _numa(draft, mapping(pool.get("numa")), count)
+    if gpu.get("backend") == "mock":
+        draft.told("gpu.backend", "mock runs NVIDIA's own plugin on a mocked driver; here the devices are vdev's")
+    _others(draft, pool)
+    return draft
+
+
+def _strategy(draft: Draft, topology: Mapping[str, Any]) -> None:
+    if topology.get("migStrategy") in ("single", "mixed"):
+        draft.flags["migStrategy"] = str(topology["migStrategy"])
+
+
+def _node(source: Source, wishes: Wishes) -> Draft:
+    given = mapping(source.content)
+    draft = Draft("Made by vdev import of the topology of one node of fake-gpu-operator.", source.key)
+    _strategy(draft, given)
+    _gpus(
+        draft,
+        wishes,
+        product=given.get("gpuProduct"),
+        memory=number(given.get("gpuMemory")) or 0,
+        count=len(listed(given.get("gpus"))),
+        profile="",
+    )
+    _others(draft, given)
+    draft.told("gpus", "what pods use at the moment is no part of a configuration")
+    return draft
+
+
+def _gpus(draft: Draft, wishes: Wishes, *, product: Any, memory: int, count: int, profile: str) -> None:
+    if profile and profile not in _PROFILES:
+        draft.lost("gpu.profile", f"{profile!r} is none of its own profiles; write the model and the memory by hand")
+    model = str(product) if isinstance(product, str) else ""
+    preset = wishes.preset or _preset_of(model) or _PROFILES.get(profile, "")
+    if not count:
+        draft.told("", "the pool has no GPUs")
+        return
+    virtual: dict[str, Any] = {"preset": preset} if preset else {}
+    virtual["count"] = count
+    if memory and not (preset and _same_memory(preset, memory)):
+        virtual["memory"] = f"{memory}Mi"
+    body: dict[str, Any] = {"name": "gpu", "resource": _GPU, "virtual": virtual}
+    if preset:
+        draft.entry(body)
+        return
+    if model:
+        virtual["attributes"] = {"product": model, "model": model}
+    body["visibleDevicesEnv"] = "NVIDIA_VISIBLE_DEVICES"
+    draft.entry(body, [f"No preset is a {model}: it cannot be partitioned." if model else "Nothing tells the model."])
+
+
+@cache
+def _products() -> dict[str, str]:
+    """The models that are presets, by what GPU Feature Discovery calls them; whole nodes come after bare models."""
+    found: dict[str, str] = {}
+    for preset in sorted((config.preset(name) for name in config.preset_names()), key=lambda each: each.count > 0):
+        for key in ("product", "model"):
+            if text := preset.attributes.get(key):
+                found.setdefault(_normal(text), preset.name)
+    return found
+
+
+def _preset_of(model: str) -> str:
+    return _products().get(_normal(model), "") if model else ""
+
+
+def _normal(text: str) -> str:
+    return text.lower().replace(" ", "-").removeprefix("nvidia-")
+
+
+def _same_memory(preset: str, mebibytes: int) -> bool:
+    """Whether it is what the preset has, but for what a driver keeps for itself."""
+    return abs(config.preset(preset).memory / 2**20 - mebibytes) <= 0.03 * mebibytes
+
+
+def _mebibytes(value: Any) -> int:
+    text = str(value)
+    return int(text) // 2**20 if text.isascii() and text.isdecimal() and len(text) < 20 else 0  # noqa: PLR2004
+
+
+def _numa(draft: Draft, numa: dict[str, Any], count: int) -> None:
+    zones = number(numa.get("zones")) or 0
+    if not zones or not draft.devices:
+        return
+    per_zone = [number(each) or 0 for each in listed(numa.get("gpusPerZone"))] or [-(-count // zones)] * zones
+    nodes = [zone for zone, each in enumerate(per_zone) for _ in range(min(each, count))][:count]
+    if len(nodes) == count:
+        draft.devices[0].body["virtual"]["numa"] = nodes
+    else:
+        draft.lost("numa.gpusPerZone", f"it places {len(nodes)} of {count} GPUs")
+    for key in ("topologyManagerPolicy", "topologyManagerScope", "cpuPerZone", "memPerZone", "distances"):
+        if key in numa:
+            draft.lost(f"numa.{key}", "is a matter of the kubelet and of the machine")
+
+
+def _others(draft: Draft, pool: dict[str, Any]) -> None:
+    for where, name, count in _named(pool):
+        if not count:
+            draft.lost(where, f"{name} has no number of devices")
+        elif name != _GPU:
+            draft.entry(
+                {"name": draft.entry_name(name.rpartition("/")[2]), "resource": name, "virtual": {"count": count}}
+            )
+
+
+def _named(pool: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
+    for place, each in enumerate(listed(pool.get("otherDevices"))):
+        given = mapping(each)
+        yield f"otherDevices[{place}]", str(given.get("name") or ""), number(given.get("count")) or 0
+    for place, each in enumerate(listed(pool.get("resources"))):
+        for name, count in mapping(each).items():
+            yield f"resources[{place}]", name, number(count) or 0

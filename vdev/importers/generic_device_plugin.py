@@ -1,0 +1,265 @@
+"""squat/generic-device-plugin: its file, its flags, and MicroShift's block of the same.
+
+Facts: 179b1fe of 2026-04-09, `config.go`, `deviceplugin/path.go` and `usb.go`. A group of its becomes an entry. What it
+merges (all USB devices of a group) or lets overlap (one node in two devices) is said so here too.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import config
+from ..errors import ConfigError
+from .draft import Block, Draft
+from .go_patterns import NotAPatternError, glob, literal, may_meet
+from .reading import Arguments, Source, listed, mapping, number
+from .wishes import Wishes
+
+_DOMAIN = "squat.ai"
+_MICROSHIFT = "device.microshift.io"
+_LOST = "not taken over: "
+_DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
+_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
+
+
+def recognises(content: Any) -> bool:
+    """Whether it is the file, a device of it, or the plugin's arguments."""
+    if isinstance(content, Arguments):
+        return any(word.partition("=")[0] in ("--device", "-device") for word in content.words)
+    if not isinstance(content, dict):
+        return False
+    if isinstance(content.get("genericDevicePlugin"), dict):
+        return True
+    devices = [*listed(content.get("device")), *listed(content.get("devices"))]
+    return "groups" in content or any("groups" in mapping(each) for each in devices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What one source declares. `is_file`: unquoted ids are read as decimal numbers, as viper does."""
+
+    domain: str
+    devices: Sequence[tuple[str, Any]]  # with their paths in the source
+    is_file: bool = False
+
+
+def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
+    """One file of all sources."""
+    draft = Draft("Made by vdev import of a configuration of generic-device-plugin.")
+    for source in found:
+        given = _given(source, draft)
+        domain = wishes.domain or given.domain
+        for where, device in given.devices:
+            _device(draft, device, f"{source.where}: {where}" if source.where else where, domain, is_file=given.is_file)
+    return [draft]
+
+
+def _given(source: Source, draft: Draft) -> _Given:
+    content = source.content
+    if isinstance(content, Arguments):
+        return _arguments(content, draft)
+    if isinstance(content.get("genericDevicePlugin"), dict):
+        block = content["genericDevicePlugin"]
+        found = [(f"devices[{n}]", each) for n, each in enumerate(listed(block.get("devices")))]
+        return _Given(_text(block.get("domain")) or _MICROSHIFT, found)
+    if "groups" in content and "devices" not in content:
+        return _Given(_DOMAIN, [("", content)])
+    key = "device" if isinstance(content.get("device"), list) else "devices"
+    found = [(f"{key}[{n}]", each) for n, each in enumerate(listed(content.get(key)))]
+    return _Given(_text(content.get("domain")) or _DOMAIN, found, is_file=True)
+
+
+def _arguments(given: Arguments, draft: Draft) -> _Given:
+    domain = _DOMAIN
+    devices: list[tuple[str, Any]] = []
+    words = list(given.words)
+    while words:
+        name, equals, value = words.pop(0).partition("=")
+        flag = name.lstrip("-")
+        if not name.startswith("-") or flag not in ("device", "domain", "config"):
+            continue
+        value = value if equals else (words.pop(0) if words else "")
+        if flag == "domain":
+            domain = value
+        elif flag == "config":
+            draft.lost("--config", f"the file {value} is not in these arguments; import it as well")
+        else:
+            try:
+                devices += [(f"--device {len(devices) + 1}", each) for each in config.trees(value, "--device")]
+            except ConfigError as bad:
+                draft.lost("--device", f"is not YAML: {bad}")
+    return _Given(domain, devices)
+
+
+def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool) -> None:
+    name = _text(mapping(device).get("name")).strip()
+    groups = listed(mapping(device).get("groups"))
+    if not name:
+        draft.lost(where, "the device has no name")
+        return
+    resource = f"{domain}/{name}"
+    made: list[tuple[Block, int]] = []
+    for place, group in enumerate(groups):
+        at = f"{where}.groups[{place}]".lstrip(".")
+        body = _group(draft, mapping(group), at, is_file=is_file)
+        if body is None:
+            continue
+        count = number(mapping(group).get("count"))
+        if count is None:
+            draft.lost(f"{at}.count", f"{mapping(group)['count']!r} is no number")
+        twin = next((each for each in made if _source(each[0].body) == _source(body.body)), None)
+        if twin is not None:  # its ids are the same
+            made[made.index(twin)] = (twin[0], max(twin[1], count or 1))
+            continue
+        wish = name if len(groups) == 1 else f"{name}-{place + 1}"
+        body.body = {"name": draft.entry_name(wish), "resource": resource, **body.body}
+        _let_overlap(draft, body)
+        draft.devices.append(body)
+        made.append((body, count or 1))
+    counts = {count for _, count in made}
+    for body, count in made:
+        if count > 1 and len(counts) > 1:
+            draft.share(resource, count, [body.body["name"]])
+    if len(counts) == 1 and counts != {1}:
+        draft.share(resource, counts.pop())
+
+
+def _source(body: dict[str, Any]) -> str:
+    return json.dumps([body.get("glob"), body.get("usb")])
+
+
+def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) -> Block | None:
+    paths, sticks = listed(group.get("paths")), [*listed(group.get("usb")), *listed(group.get("usbs"))]
+    if paths and sticks:
+        draft.lost(where, "has both paths and usb, which generic-device-plugin refuses")
+        return None
+    block = Block({})
+    if paths:
+        items = [each for n, path in enumerate(paths) if (each := _path(block, mapping(path), f"{where}.paths[{n}]"))]
+        _warn_of_pairs(block, items, where)
+        block.body["glob"] = items
+        if any(item["path"] in _DANGEROUS for item in items):
+            block.body["allowDangerous"] = True
+    else:
+        items = [
+            each
+            for n, one in enumerate(sticks)
+            if (each := _stick(block, mapping(one), f"{where}.usb[{n}]", is_file=is_file))
+        ]
+        if items:
+            block.body["usb"] = items[0] if len(items) == 1 else [{**each, "optional": True} for each in items]
+            block.body["groupBy"] = "all"
+            block.comments.append("All that match are one device; without groupBy each would be a device of its own.")
+    draft.warnings += [
+        each.removeprefix("not taken over: ") for each in block.comments if each.startswith("not taken over: ")
+    ]
+    if not items:
+        draft.remarks += block.comments
+        if not (paths or sticks):
+            draft.lost(where, "the group has no paths and no usb")
+        return None
+    return block
+
+
+def _lost(block: Block, where: str, what: str) -> None:
+    block.comments.append(f"{_LOST}{where}: {what}")
+
+
+def _path(block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | None:
+    written = _text(path.get("path")).strip()
+    try:
+        pattern = glob(written)
+    except NotAPatternError as wrong:
+        _lost(block, where, f"the pattern {written!r} cannot be read: {wrong}")
+        return None
+    kind = path.get("type") or "Device"
+    if kind not in ("Device", "Mount"):
+        _lost(block, where, f"type {kind!r} is neither Device nor Mount, so nothing is handed out for it")
+        return None
+    item: dict[str, Any] = {"path": pattern}
+    inside = _text(path.get("mountPath")).strip()
+    if inside:
+        item["containerPath"] = inside.replace("{", "{{").replace("}", "}}")
+    if kind == "Mount":
+        item["type"] = "mount"
+        if _is_true(path.get("readOnly")):
+            item["readOnly"] = True
+    else:
+        item["permissions"] = _text(path.get("permissions")) or "mrw"
+        if pattern == literal(written):
+            item["kinds"] = ["char", "block", "directory"]
+    limit = number(path.get("limit"))
+    if limit is None:
+        _lost(block, f"{where}.limit", f"{path['limit']!r} is no number")
+    elif limit > 1:
+        item["limit"] = limit
+    if _is_true(path.get("optional")):
+        item["optional"] = True
+    return item
+
+
+def _warn_of_pairs(block: Block, items: Sequence[dict[str, Any]], where: str) -> None:
+    """Where the numbers of matches decide, the two do not count alike."""
+    several = [item for item in items if item["path"] != literal(item["path"])]
+    if len(several) > 1:
+        _lost(block, where, "matches are paired in the order ttyUSB2, ttyUSB10 here, and the other way round there")
+    if len(items) > 1 and any(item.get("optional") for item in items) and several:
+        _lost(block, where, "there, an optional path with fewer matches than others limits the number of devices")
+
+
+def _stick(block: Block, stick: dict[str, Any], where: str, *, is_file: bool) -> dict[str, Any] | None:
+    item: dict[str, Any] = {}
+    for key in ("vendor", "product"):
+        value = stick.get(key)
+        hit = _HEX.fullmatch(str(value)) if isinstance(value, str) else None
+        if hit is None:
+            _lost(block, f"{where}.{key}", "is missing, or no hexadecimal id; nothing can match it")
+            return None
+        item[key] = hit[1].lower().zfill(4)
+        if is_file and isinstance(value, config.Plain) and hit[1].isdecimal():
+            other = f"{int(hit[1]):04x}"
+            if other != item[key]:
+                _lost(
+                    block, f"{where}.{key}", f"{value} without quotes is decimal in its file, so it looked for {other}"
+                )
+    if serial := stick.get("serial"):
+        item["serial"] = literal(str(serial))
+    return item
+
+
+def _let_overlap(draft: Draft, body: Block) -> None:
+    """There, one node may be in several devices; here it belongs to the first one, unless that is said."""
+    for other in draft.devices:
+        if any(True for _ in _meeting(body.body, other.body)):
+            body.body["shared"] = True
+            body.comments.append(
+                f"Its devices may be those of {other.body['name']}, too: two pods could get one at once."
+            )
+            return
+
+
+def _meeting(one: dict[str, Any], other: dict[str, Any]) -> Iterator[None]:
+    for a in one.get("glob", ()):
+        for b in other.get("glob", ()):
+            if may_meet(a["path"], b["path"]):
+                yield None
+    for a in _sticks(one):
+        for b in _sticks(other):
+            serials = {a.get("serial"), b.get("serial")} - {None}
+            if (a["vendor"], a["product"]) == (b["vendor"], b["product"]) and len(serials) < 2:  # noqa: PLR2004
+                yield None
+
+
+def _sticks(body: dict[str, Any]) -> list[dict[str, Any]]:
+    usb = body.get("usb", [])
+    return usb if isinstance(usb, list) else [usb]
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, str) else ""
+
+
+def _is_true(value: Any) -> bool:
+    return str(value).lower() == "true"
