@@ -24,6 +24,7 @@ BLOCK = re.compile(
 NAME = re.compile(r"# (\S+\.(?:yaml|sh|py))\b")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 FOREIGN = {"kubectl", "helm", "kind", "k3d", "minikube", "docker", "git", "cd", ".venv/bin/python"}
+FOREIGN |= {"export", "unset", "k3s", ".venv/bin/pip"}
 FOREIGN |= {"systemctl", "pipx", "python3", "/opt/vdev/bin/pip", "install", "ln", "rm"}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))

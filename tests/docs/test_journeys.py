@@ -1,0 +1,275 @@
+"""The pages that lead from nothing to a result: their commands are typed in order, and show what the page says.
+
+What needs a cluster goes as far as it can without one: charts are rendered and validated, the configurations in them
+are read, and objects are what the API takes.
+"""
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kit.fakehost import FakeHost
+from tests.kit.manifests import charted, helm, one, pod_of, validate
+from tests.kit.process import send_signal
+from vdev import config
+from vdev.sim import Kubelet
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"(?:<!-- (?P<mark>[a-z]+) -->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
+NAME = re.compile(r"# (\S+\.(?:yaml|sh))\b")
+PATIENCE = 150
+MARK = "==== block"
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A page: its files by name, its blocks of commands, what each shows, and the commands that need a cluster."""
+
+    files: dict[str, str]
+    typed: list[str]
+    shown: list[str]
+    cluster: list[str]
+
+
+def journey(name):
+    """The journey of a page."""
+    blocks = list(BLOCK.finditer((DOCS / name).read_text()))
+    typed, shown = [], []
+    for block in blocks:
+        if block["mark"] == "journey":
+            typed.append(block["text"])
+            shown.append("")
+        elif block["mark"] == "shows":
+            shown[-1] += block["text"]
+    return Journey(
+        files={found[1]: block["text"] for block in blocks if (found := NAME.match(block["text"]))},
+        typed=typed,
+        shown=shown,
+        cluster=[block["text"] for block in blocks if block["mark"] == "cluster"],
+    )
+
+
+def travelled(page, place, **environ):
+    """The output of each block of commands, typed one after the other in that directory."""
+    for name, text in page.files.items():
+        (place / name).write_text(text)
+    shim = place / "bin" / "vdev"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
+    shim.chmod(0o755)
+    # What is started in the background ends with the journey.
+    lines = ["set -eu", "trap 'for job in $(jobs -p); do kill $job; wait $job || true; done' EXIT"]
+    for block in page.typed:
+        lines += [f"echo '{MARK}'", block]
+    path = f"{shim.parent}:{os.environ['PATH']}"
+    (place / "home").mkdir()
+    environ = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place / "home")} | environ
+    process = subprocess.Popen(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=place,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        pytest.fail(f"not within {PATIENCE} s; so far:\n{output}")
+    logs = "".join(f"\n{each.name}:\n{each.read_text()}" for each in place.glob("*.log"))
+    assert 0 == process.returncode, output + logs
+    return output.split(f"{MARK}\n")[1:]
+
+
+def assert_shown(page, outputs):
+    """Each line that the page shows is in the output of its block, in that order; `…` stands for anything."""
+    assert len(page.typed) == len(outputs)
+    for text, output in zip(page.shown, outputs, strict=True):
+        squeezed = " ".join(output.split())
+        for line in text.splitlines():
+            pattern = ".*?".join(re.escape(" ".join(part.split())) for part in line.split("…"))
+            found = re.search(pattern, squeezed)
+            assert found, f"{line!r} is not in:\n{output}"
+            squeezed = squeezed[found.end() :]
+
+
+def words_of(block):
+    """The commands of a block, as words."""
+    lines = block.replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+def installed(page):
+    """The objects that the page's `helm install` makes, with the page's files."""
+    (command,) = [words for block in page.cluster for words in words_of(block) if words[:2] == ["helm", "install"]]
+    _, _, release, chart, *flags = command
+    assert "$VDEV/deploy/helm/vdev" == chart
+    values = {}
+    for flag, value in pairwise(flags):
+        if flag == "--values":
+            values |= yaml.safe_load(page.files[value])
+        elif flag == "--set-file":
+            key, _, name = value.partition("=")
+            section, _, key = re.sub(r"\\\.", "\0", key).partition(".")
+            values.setdefault(section, {})[key.replace("\0", ".")] = page.files[name]
+    objects = charted(values, release=release)
+    validate(objects)
+    return objects
+
+
+kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+
+
+@kubectl
+@pytest.mark.long
+@pytest.mark.timeout(PATIENCE + 60)
+def test_platform_engineers(directory):
+    """From a file to pods, a drill and a test: everything but kind."""
+    page = journey("platform-engineers.md")
+    assert_shown(page, travelled(page, directory))
+
+
+@helm
+def test_platform_engineers_on_kind():
+    """The chart takes the page's file, which is for kind's nodes, and gives the agent what that asks for."""
+    page = journey("platform-engineers.md")
+    objects = installed(page)
+    assert {"default.yaml": page.files["gpus.yaml"]} == one(objects, "ConfigMap")["data"]
+    spec = config.load_text(page.files["gpus.yaml"]).spec
+    workers = [each for each in yaml.safe_load(page.files["kind.yaml"])["nodes"] if each["role"] == "worker"]
+    names = [f"gpu-worker{number if number > 1 else ''}" for number in range(1, len(workers) + 1)]
+    assert all(spec.on_node(name) for name in names)
+    assert not spec.on_node("gpu-control-plane")
+    assert "--enable-fault-injection" in pod_of(objects)["containers"][0]["args"]
+    roles = {each["metadata"]["name"] for each in objects if each["kind"] == "ClusterRole"}
+    assert {"vdev-node-labels", "vdev-node-events"} == roles
+    validate(yaml.safe_load_all(page.files["pods.yaml"]))
+
+
+HARDWARE = """
+devices:
+  usb1: {bus: usb, idVendor: 1d6b, idProduct: "0002", busnum: 1, devnum: 1}
+  usb1/1-1: {bus: usb, idVendor: 10c4, idProduct: ea60, busnum: 1, devnum: 7, serial: "0001",
+             node: {path: bus/usb/001/007, number: "189:6"}}
+  usb1/1-1/1-1:1.0: {bus: usb, bInterfaceNumber: "00"}
+  usb1/1-1/1-1:1.0/ttyUSB1: {bus: usb-serial, driver: cp210x}
+  usb1/1-1/1-1:1.0/ttyUSB1/tty/ttyUSB1: {class: tty, node: {path: ttyUSB1, number: "188:1"}}
+links:
+  /dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0: ../../ttyUSB0
+"""
+NODES = {
+    "ttyUSB0": "188:0",
+    "snd/controlC0": "116:0",
+    "snd/pcmC0D0c": "116:24",
+    "snd/pcmC0D0p": "116:16",
+    "snd/timer": "116:33",
+    "dri/card0": "226:0",
+    "dri/renderD128": "226:128",
+}
+
+
+class Machine(FakeHost):
+    """A host whose nodes have their true numbers; nobody opens them."""
+
+    def node(self, path, number="1:3", kind="char"):
+        """A device node below /dev."""
+        assert "char" == kind
+        place = self.root / "dev" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(place, stat.S_IFCHR | 0o660, os.makedev(*map(int, number.split(":"))))
+
+
+@pytest.fixture
+def machine(directory):
+    """A machine with what the page says is plugged in."""
+    if os.geteuid():
+        pytest.skip("needs root, to make device nodes")
+    host = Machine(directory / "host", real_nodes=True).add(HARDWARE)
+    for path, number in NODES.items():
+        host.node(path, number)
+    return host
+
+
+@pytest.mark.root
+def test_edge(directory, machine):
+    """What the page asks of the files, on such a machine."""
+    page = journey("edge.md")
+    assert_shown(page, travelled(page, directory, VDEV_HOST_ROOT=str(machine.root)))
+
+
+@helm
+@pytest.mark.root
+async def test_edge_on_k3s(directory, machine):
+    """The agent that the chart makes sees the host, and the page's pod gets the line under the name that it opens."""
+    page = journey("edge.md")
+    objects = installed(page)
+    pod = pod_of(objects)
+    assert {"default.yaml": page.files["devices.yaml"]} == one(objects, "ConfigMap")["data"]
+    assert "--host-root=/host" in pod["containers"][0]["args"]
+    shown = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"] if each.get("readOnly")}
+    assert {"/host/dev", "/host/sys"} <= shown
+    (directory / "devices.yaml").write_text(page.files["devices.yaml"])
+    manifest = yaml.safe_load(page.files["pod.yaml"])
+    validate([manifest])
+    async with Kubelet(directory / "kubelet") as kubelet:
+        agent = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vdev", "run", directory / "devices.yaml", "--host-root", machine.root),
+            *("--kubelet-dir", kubelet.root, "--run-dir", directory / "run", "--no-state"),
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            await kubelet.wait_until(lambda: kubelet.node().allocatable.get("example.com/meter") == 1)
+            status = await kubelet.run_pod(manifest)
+        finally:
+            send_signal(agent, signal.SIGTERM)
+            await agent.wait()
+    (device,) = status.container("reader").edits.devices
+    assert ("/dev/ttyUSB0", "/dev/meter") == (device.host_path, device.container_path)
+    assert device.container_path in manifest["spec"]["containers"][0]["command"][2]
+    assert [] == kubelet.errors
+
+
+MY_PLUGIN = """#!/bin/sh
+# As its author calls it; the directory that it watches has the file that the page's hook makes.
+[ "${3-}" = --watch ] && ln -sf broken "$4/0.broken"
+exec "PYTHON" "ROOT/tests/kit/foreign_plugin.py" --socket-dir "$2" --state "${4-/nonexistent}"
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(PATIENCE + 60)
+def test_plugin_authors(directory):
+    """Both commands for a plugin that is not vdev: all that needs no hook, and all with the hooks of the page."""
+    plugin = directory / "my-plugin"
+    plugin.write_text(MY_PLUGIN.replace("PYTHON", sys.executable).replace("ROOT", str(ROOT)))
+    plugin.chmod(0o755)
+    blocks = [each["text"] for each in BLOCK.finditer((DOCS / "plugin-authors.md").read_text()) if each["lang"] == "sh"]
+    commands = [
+        line
+        for block in blocks
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.startswith("vdev sim --exec './my-plugin")
+    ]
+    outputs = travelled(Journey({}, commands, ["", ""], []), directory)
+    assert 2 == len(commands) == len(outputs)
+    plain, hooked = ({line.split(":")[0] for line in output.splitlines()} for output in outputs)
+    assert {"registration", "pod", "kubelet-restart", "kubelet-crash", "plugin-restart", "plugin-crash"} <= plain
+    assert "health" not in plain
+    assert "health" in hooked
