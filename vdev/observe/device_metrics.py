@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from ..core.exposition import family
 from ..core.exposition.family import Family
-from .http import InPieces
+from .http import InChunks
 from .log import Seldom
 
 log = structlog.get_logger(__name__)
@@ -59,8 +59,8 @@ def application(found: Callable[[], Iterable[Family]]) -> Starlette:
 
     async def metrics(_request: Request) -> Response:
         async with one:
-            body = await asyncio.to_thread(lambda: family.text(found()).encode())
-        return InPieces(body, headers={"Content-Type": _TEXT})
+            body = await asyncio.to_thread(lambda: [*family.chunks(found())])
+        return InChunks(body, headers={"Content-Type": _TEXT})
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")

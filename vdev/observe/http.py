@@ -84,13 +84,13 @@ def application(watched: Watched) -> Starlette:
         headers = {"Cache-Control": "no-cache", "ETag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return InPieces(body, media_type="application/json", headers=headers)
+        return _InPieces(body, media_type="application/json", headers=headers)
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         async with one:
             body = await asyncio.to_thread(encode, watched.registry())
-        return InPieces(body, headers={"Content-Type": content_type})
+        return _InPieces(body, headers={"Content-Type": content_type})
 
     async def failed(request: Request, error: Exception) -> Response:
         failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
@@ -137,7 +137,22 @@ class _Latest:
         return body, f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
 
 
-class InPieces(Response):
+class InChunks(Response):
+    """A body that was made in pieces, which are never put together."""
+
+    def __init__(self, chunks: Sequence[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(headers={**headers, "Content-Length": str(sum(map(len, chunks)))})
+        self._chunks = chunks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+        """Answer."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for chunk in self._chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _InPieces(Response):
     """A long body, of which no more is copied than the client takes."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it

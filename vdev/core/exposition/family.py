@@ -4,13 +4,15 @@ A label set is text from the beginning, since all metrics of a device share it; 
 writes, which a library that sorts labels would not keep.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..telemetry.sensors import Measured
 
 Labels = tuple[tuple[str, str], ...]
 Value = Callable[[Measured], float | None]
+
+_PIECE = 1000  # samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +70,20 @@ def families(columns: Sequence[Column], rows: Sequence[tuple[Labels, Measured]],
     return [family for family in found.values() if family.samples]
 
 
-def text(found: Iterable[Family]) -> str:
-    """Families in the text format of Prometheus, version 0.0.4."""
-    parts: list[str] = []
+def chunks(found: Iterable[Family]) -> Iterator[bytes]:
+    """Families in the text format of Prometheus, version 0.0.4, in pieces, so that no step takes long."""
     for family in found:
         name = family.name
         help_ = family.text.replace("\\", r"\\").replace("\n", r"\n")
-        parts.append(f"# HELP {name} {help_}\n# TYPE {name} {family.type}\n")
-        parts += [
-            f"{name}{{{labels}}} {value}\n" if type(value) is int else f"{name}{{{labels}}} {value:.6f}\n"
-            for labels, value in family.samples
-        ]
-    return "".join(parts)
+        yield f"# HELP {name} {help_}\n# TYPE {name} {family.type}\n".encode()
+        for start in range(0, len(family.samples), _PIECE):
+            lines = [
+                f"{name}{{{labels}}} {value}\n" if type(value) is int else f"{name}{{{labels}}} {value:.6f}\n"
+                for labels, value in family.samples[start : start + _PIECE]
+            ]
+            yield "".join(lines).encode()
+
+
+def text(found: Iterable[Family]) -> str:
+    """The same as one text."""
+    return b"".join(chunks(found)).decode()
