@@ -42,7 +42,7 @@ class DeviceCollector(Collector):
         """Each family once."""
         for each in self._found():
             metric = Metric(each.name.removesuffix("_total"), each.text, each.type)
-            for labels, value in each.samples:
+            for labels, value in zip(each.labels, each.values, strict=True):
                 metric.add_sample(each.name, dict(_parsed(labels)), value)
             yield metric
 

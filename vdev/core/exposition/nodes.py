@@ -15,7 +15,7 @@ def families_of(
 ) -> list[Family]:
     """What these nodes show, by name; with `node_label`, each line has the label `node`."""
     by_maker: dict[SmiTool | None, Rows] = {SmiTool.NVIDIA: [], SmiTool.AMD: [], None: []}
-    hosts: list[tuple[str, float]] = []
+    hosts = Family(*amd.NODES_TOTAL)
     for node, measured in nodes:
         makers: dict[SmiTool | None, list[Measured]] = {}
         for each in measured:
@@ -25,13 +25,14 @@ def families_of(
             by_maker[maker] += _on_node(found, node, ordered=maker is SmiTool.AMD) if node_label and maker else found
         if of_amd := makers.get(SmiTool.AMD):
             labels = (*amd.host_labels(node), *((("node", node),) if node_label else ()))
-            hosts.append((labels_text(labels), len({each.fixture.device.raw.id for each in of_amd})))
+            hosts.labels.append(labels_text(labels))
+            hosts.values.append(len({each.fixture.device.raw.id for each in of_amd}))
     result = [
         family
         for maker, columns in _COLUMNS.items()
         for family in families(columns, by_maker[maker], ordered=maker is SmiTool.AMD)
     ]
-    return [*result, Family(*amd.NODES_TOTAL, hosts)] if hosts else result
+    return [*result, hosts] if hosts.values else result
 
 
 def _on_node(rows: Rows, node: str, *, ordered: bool) -> Rows:
