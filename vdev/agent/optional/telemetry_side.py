@@ -20,7 +20,7 @@ from ... import config
 from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.exposition.family import Family
-from ...core.exposition.nodes import families_of
+from ...core.exposition.nodes import Exposition
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
 from ...core.model.problem import Problem, error
@@ -58,6 +58,7 @@ class TelemetrySide(Output):
         self._stirred = False  # something else is to be told of with the next plan
         self._replays: dict[str, Series | Problem] = {}
         self._spec = TelemetrySpec()
+        self._exposition: Exposition | None = None
         self._due = asyncio.Event()
         self._side: Side | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -107,13 +108,13 @@ class TelemetrySide(Output):
         """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
         self.catch_up()
         with self._reading:
-            return self._sensors.measured(self._clock.now())
+            return tuple(self._sensors.measured(self._clock.now()))
 
     def seen(self, ids: Collection[str]) -> dict[str, Seen]:
         """What these devices and partitions show now, by id; those that are not there are left out. Likewise."""
         self.catch_up()
         with self._reading:
-            found = self._sensors.measured(self._clock.now(), only=ids)
+            found = list(self._sensors.measured(self._clock.now(), only=ids))
         return {
             each.fixture.device.id: Seen(each.fixture.number, each.whole, each.own, len(each.fixture.users))
             for each in found
@@ -121,7 +122,12 @@ class TelemetrySide(Output):
 
     def families(self) -> list[Family]:
         """The same, as metrics."""
-        return families_of([(self._options.node, self.measured())], self._spec.hostname_label)
+        self.catch_up()
+        label = self._spec.hostname_label
+        if self._exposition is None or self._exposition.hostname_label != label:
+            self._exposition = Exposition(label)
+        with self._reading:
+            return self._exposition.families([(self._options.node, self._sensors.measured(self._clock.now()))])
 
     # --- who is told --------------------------------------------------------------------------------------------------
 

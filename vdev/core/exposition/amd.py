@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..partitions.geometry import PIN
 from ..telemetry.reading import Throttle
-from ..telemetry.sensors import Measured, User
+from ..telemetry.sensors import Fixture, Measured, User
 from .family import Column, Labels
 
 DRIVER = "6.12.12"  # of devices whose attributes say nothing
@@ -31,7 +31,7 @@ _Number = Callable[[Measured], float | None]
 
 def _first(it: Measured) -> bool:
     """Whether it has the sensors of the whole device."""
-    return not it.fixture.is_cut or _partition(it) == 0
+    return not it.fixture.is_cut or _partition(it.fixture) == 0
 
 
 def _of_first(value: _Number, *, otherwise: float | None = None) -> _Number:
@@ -223,13 +223,12 @@ COLUMNS: Sequence[Column] = (
 NODES_TOTAL = ("gpu_nodes_total", "gauge", "Number of GPUs in the node")
 
 
-def rows(measured: Sequence[Measured], node: str) -> Iterator[tuple[Labels, Measured]]:
-    """Each device with its labels, once for each container that has it; without any, those labels are empty."""
-    for each in measured:
-        fixed = dict(_of_device(each, node))
-        for user in each.fixture.users or (_NOBODY,):
-            pod = {"container": user.container, "namespace": user.namespace, "pod": user.pod}
-            yield tuple(sorted({**fixed, **pod}.items())), each
+def labels(fixture: Fixture, node: str) -> Iterator[Labels]:
+    """The labels of a device, once for each container that has it; without any, those are empty."""
+    fixed = dict(_of_device(fixture, node))
+    for user in fixture.users or (_NOBODY,):
+        pod = {"container": user.container, "namespace": user.namespace, "pod": user.pod}
+        yield tuple(sorted({**fixed, **pod}.items()))
 
 
 def host_labels(node: str) -> Labels:
@@ -237,8 +236,7 @@ def host_labels(node: str) -> Labels:
     return (("hostname", node),)
 
 
-def _of_device(measured: Measured, node: str) -> Labels:
-    fixture = measured.fixture
+def _of_device(fixture: Fixture, node: str) -> Labels:
     device, raw = fixture.device, fixture.device.raw
     known = raw.attributes
     compute, _, memory = device.profile.partition(PIN)[0].partition("_")
@@ -251,9 +249,9 @@ def _of_device(measured: Measured, node: str) -> Labels:
         ("deployment_mode", "baremetal"),
         ("driver_version", known.get("driverVersion", DRIVER)),
         ("gpu_compute_partition_type", compute or "spx"),
-        ("gpu_id", str(fixture.number * max(1, fixture.slices if fixture.is_cut else 1) + _partition(measured))),
+        ("gpu_id", str(fixture.number * max(1, fixture.slices if fixture.is_cut else 1) + _partition(fixture))),
         ("gpu_memory_partition_type", memory or "nps1"),
-        ("gpu_partition_id", str(_partition(measured))),
+        ("gpu_partition_id", str(_partition(fixture))),
         ("gpu_uuid", str(uuid.uuid5(_NAMESPACE, device.id))),
         ("hostname", node),
         ("job_id", ""),
@@ -265,9 +263,9 @@ def _of_device(measured: Measured, node: str) -> Labels:
     )
 
 
-def _partition(measured: Measured) -> int:
+def _partition(fixture: Fixture) -> int:
     """The number of a partition on its device."""
-    device = measured.fixture.device
+    device = fixture.device
     return device.sort_key[-1] if device.is_partition else 0
 
 

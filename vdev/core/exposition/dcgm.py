@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
-from ..telemetry.sensors import Measured, User
+from ..telemetry.sensors import Fixture, Measured, User
 from .family import Column, Labels, Value
 
 DRIVER = "580.95.05"  # of devices whose attributes say nothing
@@ -153,16 +153,14 @@ COLUMNS: Sequence[Column] = (
 )
 
 
-def rows(measured: Sequence[Measured], node: str, hostname_label: str) -> Iterator[tuple[Labels, Measured]]:
-    """Each device with its labels, once for each container that has it."""
-    for each in measured:
-        fixed = _of_device(each, node, hostname_label)
-        for user in each.fixture.users or (None,):
-            yield ((*fixed, *_of_user(user, each)) if user else fixed), each
+def labels(fixture: Fixture, node: str, hostname_label: str) -> Iterator[Labels]:
+    """The labels of a device, once for each container that has it."""
+    fixed = _of_device(fixture, node, hostname_label)
+    for user in fixture.users or (None,):
+        yield (*fixed, *_of_user(user, fixture)) if user else fixed
 
 
-def _of_device(measured: Measured, node: str, hostname_label: str) -> Labels:
-    fixture = measured.fixture
+def _of_device(fixture: Fixture, node: str, hostname_label: str) -> Labels:
     device, raw = fixture.device, fixture.device.raw
     instance: Labels = ()
     if device.is_partition:
@@ -180,11 +178,11 @@ def _of_device(measured: Measured, node: str, hostname_label: str) -> Labels:
     )
 
 
-def _of_user(user: User, measured: Measured) -> Labels:
+def _of_user(user: User, fixture: Fixture) -> Labels:
     pod = (("namespace", user.namespace), ("pod", user.pod))
     if not user.claim:
         return (("container", user.container), *pod)
-    device = measured.fixture.device
+    device = fixture.device
     found = [
         ("container", user.container),
         ("dra_claim_name", user.claim),

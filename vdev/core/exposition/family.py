@@ -54,23 +54,48 @@ def labels_text(labels: Iterable[tuple[str, str]]) -> str:
     return ",".join(f'{name}="{escaped(value)}"' for name, value in labels)
 
 
-def families(columns: Sequence[Column], rows: Sequence[tuple[Labels, Measured]], *, ordered: bool) -> list[Family]:
-    """The columns of these rows. With `ordered` labels, those of a column go to their place by name, else to the end.
-
-    Columns of one name follow each other and are one family.
+@dataclass(frozen=True, slots=True)
+class LabelSet:
+    """The labels of a device, and how they are written; with those of a column by name where they are `ordered`, else
+    at the end. What was written once is kept.
     """
-    found: dict[str, Family] = {}
-    measured = [each for _, each in rows]
-    plain = [labels_text(labels) for labels, _ in rows]
-    for column in columns:
-        family = found.setdefault(column.name, Family(column.name, column.type, column.text))
-        texts, more, value = plain, column.more, column.value
-        if more:
-            texts = [labels_text(sorted((*each, *more)) if ordered else (*each, *more)) for each, _ in rows]
-        values = [value(each) for each in measured]
-        family.labels.extend(text for text, number in zip(texts, values, strict=True) if number is not None)
-        family.values.extend(number for number in values if number is not None)
-    return [family for family in found.values() if family.values]
+
+    pairs: Labels
+    ordered: bool
+    _texts: dict[Labels, str] = field(default_factory=dict)
+
+    def text(self, more: Labels) -> str:
+        """As they stand between the braces, with more of them."""
+        known = self._texts.get(more)
+        if known is None:
+            pairs = sorted((*self.pairs, *more)) if self.ordered else (*self.pairs, *more)
+            known = self._texts[more] = labels_text(pairs)
+        return known
+
+
+class Table:
+    """The families of some columns, of which those of one name are one, filled row by row."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._families: dict[str, Family] = {}
+        for column in columns:
+            self._families.setdefault(column.name, Family(column.name, column.type, column.text))
+        self._columns = columns
+
+    def add(self, rows: Sequence[tuple[LabelSet, Measured]]) -> None:
+        """Add these rows to every family."""
+        for column in self._columns:
+            family, value, more = self._families[column.name], column.value, column.more
+            values = [value(each) for _, each in rows]
+            family.labels.extend(
+                labels.text(more) for (labels, _), number in zip(rows, values, strict=True) if number is not None
+            )
+            family.values.extend(number for number in values if number is not None)
+
+    @property
+    def families(self) -> list[Family]:
+        """Those that have something."""
+        return [family for family in self._families.values() if family.values]
 
 
 def chunks(found: Iterable[Family]) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..telemetry.sensors import Measured
+from ..telemetry.sensors import Fixture
 from .family import Column, Labels
 
 _MIB = 2**20
@@ -51,18 +51,17 @@ COLUMNS: Sequence[Column] = (
 )
 
 
-def rows(measured: Sequence[Measured], node: str) -> Iterator[tuple[Labels, Measured]]:
-    """Each device with its labels, once for each container that has it."""
-    for each in measured:
-        device = each.fixture.device
-        fixed = (
-            ("device", device.id),
-            ("entry", device.raw.entry),
-            ("index", device.ordinal),
-            ("profile", device.profile),
-            ("resource", each.fixture.resource),
-            ("node", node),
-        )
-        for user in each.fixture.users or (None,):
-            names = (user.container, user.namespace, user.pod) if user else ("", "", "")
-            yield (*fixed, *zip(("container", "namespace", "pod"), names, strict=True)), each
+def labels(fixture: Fixture, node: str) -> Iterator[Labels]:
+    """The labels of a device, once for each container that has it; without any, those are empty."""
+    device = fixture.device
+    fixed = (
+        ("device", device.id),
+        ("entry", device.raw.entry),
+        ("index", device.ordinal),
+        ("profile", device.profile),
+        ("resource", fixture.resource),
+        ("node", node),
+    )
+    for user in fixture.users or (None,):
+        names = (user.container, user.namespace, user.pod) if user else ("", "", "")
+        yield (*fixed, *zip(("container", "namespace", "pod"), names, strict=True))

@@ -4,7 +4,7 @@
 asked for is a function of these and of the instant.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..inventory.resources import Inventory
@@ -90,19 +90,18 @@ class Sensors:
             raw: tuple(_fixture(piece, situation, numbers.get(raw, 0), users) for piece in parts[raw]) for raw in order
         }
 
-    def measured(self, at: float, only: Collection[str] | None = None) -> tuple[Measured, ...]:
-        """What all devices that are there show at an instant, or only those of these ids."""
-        found: list[Measured] = []
+    def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[Measured]:
+        """What all devices that are there show at an instant, or only those of these ids, one by one."""
+        histories = self.histories
         for raw, fixtures in self._fixtures.items():
             wanted = [each for each in fixtures if only is None or each.device.id in only]
             if not wanted:
                 continue
-            history = self.histories[raw]
+            history = histories[raw]
             whole = read(history, at, fixtures[0].device.raw.memory)
             for fixture in wanted:
                 own = read_part(history, at, whole, fixture.device.id) if fixture.device.is_partition else whole
-                found.append(Measured(fixture, whole, own))
-        return tuple(found)
+                yield Measured(fixture, whole, own)
 
 
 def _fixture(piece: Piece, situation: Situation, number: int, users: Mapping[str, Sequence[User]]) -> Fixture:

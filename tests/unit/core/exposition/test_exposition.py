@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
 from vdev.core.exposition.family import escaped, text
-from vdev.core.exposition.nodes import families_of
+from vdev.core.exposition.nodes import Exposition
 from vdev.core.model.faults.fault_effects import CountErrors, Overheat
 from vdev.observe.device_metrics import DeviceCollector
 
@@ -103,7 +103,7 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 def shown(config, label="Hostname", **situation):
     """The text of what the devices of a configuration show."""
-    return text(families_of([("node-1", measured(config, **situation))], label))
+    return text(Exposition(label).families([("node-1", measured(config, **situation))]))
 
 
 def lines(page, name):
@@ -227,7 +227,7 @@ def test_others_have_plain_names():
 def test_prometheus_reads_all_of_it(config):
     """The library's parser, and the library's own collector says the same."""
     users = {("nvidia.com/gpu" if config is NVIDIA else "acme.dev/npu", 0): ["a/b/c"]} if config is not AMD else {}
-    found = families_of([("node-1", measured(config, users=users))], "Hostname")
+    found = Exposition("Hostname").families([("node-1", measured(config, users=users))])
     registry = CollectorRegistry()
     registry.register(DeviceCollector(lambda: found))
 
@@ -242,7 +242,7 @@ def test_prometheus_reads_all_of_it(config):
 def test_many_nodes_are_told_apart_by_a_label():
     """The same names, each line with its node."""
     nodes = [(name, measured(config, node=name)) for name in ("n1", "n2") for config in (NVIDIA, AMD, OTHER)]
-    page = text(families_of(nodes, "Hostname", node_label=True))
+    page = text(Exposition("Hostname", node_label=True).families(nodes))
     assert {dict(key[1:]).get("node") for key in read(page)} == {"n1", "n2"}
     assert len(re.findall("# TYPE DCGM_FI_DEV_GPU_TEMP ", page)) == 1
 
