@@ -147,3 +147,62 @@ async def test_where_nothing_is_measured_nothing_is_said(start_agent):
     running = await start_agent(CONFIG.replace('telemetry: {address: "127.0.0.1:0"}\n', ""))
     assert running.agent.telemetry.side is None
     assert (await running.agent.telemetry.top({}))["on"] is False
+
+
+def annotated(name, **annotations):
+    """A pod object with annotations, as the API server has it."""
+    spec = {"nodeName": "node-1", "containers": [{"name": "main", "image": "x"}]}
+    metadata = {"name": name, "namespace": "default", "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+ANNOTATED = CONFIG.replace('127.0.0.1:0"', '127.0.0.1:0", podAnnotations: true')
+
+
+async def test_a_pod_says_how_it_loads_its_device(start_agent, kubelet, api_server, account):
+    """By its annotation, as soon as that is another one; nonsense is a problem, and the pattern stays."""
+    await api_server.add("pods", annotated("one", **{"vdev.dev/load": "15"}), namespace="default")
+    running = await start_agent(ANNOTATED, api_server=account)
+    await kubelet.wait_until(lambda: up(running), what="the metrics")
+    await kubelet.run_pod(manifest("one", {GPU: 1}))
+
+    def util(text):
+        return values(text, "DCGM_FI_DEV_GPU_UTIL", gpu="1").get("default/one")
+
+    await eventually(running, kubelet, lambda text: util(text) == 15, "the load of the pod")
+    await api_server.edit(
+        "pods", "one", {"metadata": {"annotations": {"vdev.dev/load": "30-30%"}}}, namespace="default"
+    )
+    await eventually(running, kubelet, lambda text: util(text) == 30, "its other load")
+    nonsense = {"metadata": {"annotations": {"vdev.dev/load": None, "run.ai/simulated-gpu-utilization": "lots"}}}
+    await api_server.edit("pods", "one", nonsense, namespace="default")
+    await eventually(running, kubelet, lambda text: (util(text) or 0) >= 80, "the pattern")
+
+    def problem():
+        return [str(each) for each in running.agent.reconciler.problems if "pod default/one" in str(each)]
+
+    await kubelet.wait_until(problem, what="the problem")
+    assert "its annotation run.ai/simulated-gpu-utilization is 'lots': expected percent such as 75" in problem()[0]
+    await api_server.remove("pods", "one", namespace="default")
+    await kubelet.wait_until(lambda: not problem(), what="the end of the problem")
+
+
+async def test_without_the_permission_patterns_stay(start_agent, kubelet, api_server, account):
+    """A problem says what is missing, and the metrics are served."""
+    api_server.permissions = set()
+    running = await start_agent(ANNOTATED, api_server=account)
+    await kubelet.wait_until(lambda: up(running), what="the metrics")
+
+    def problem():
+        return [str(each) for each in running.agent.reconciler.problems if "podAnnotations" in str(each)]
+
+    await kubelet.wait_until(problem, what="the problem")
+    assert "let vdev list and watch pods, or set telemetry.podAnnotations to false" in problem()[0]
+    assert "DCGM_FI_DEV_GPU_UTIL" in await page(running)
+
+
+async def test_pods_are_not_asked_for_unless_that_is_said(start_agent, kubelet, api_server, account):
+    """Metrics alone need no permission."""
+    running = await start_agent(CONFIG, api_server=account)
+    await kubelet.wait_until(lambda: up(running), what="the metrics")
+    assert not api_server.asked

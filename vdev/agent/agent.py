@@ -139,7 +139,7 @@ class Agent:
         )
         self.kernel_log = KernelLog(options.state_dir, whose, options.host, intervals, clock)
         self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(options, self.due.mark)
+        self.telemetry = Telemetry(options, self.node_api, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)
         self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine)
         self.reconciler = Reconciler(

@@ -8,8 +8,10 @@ from ...core.decide import Plan
 from ...core.model.problem import Problem
 from ..options import Options
 from ..outputs.base import Output
+from .node_api import NodeApi
 
 if TYPE_CHECKING:
+    from ...kube import Api
     from ..outputs.tools.tool_files import Seen
     from .telemetry_side import TelemetrySide
 
@@ -19,9 +21,10 @@ class Telemetry(Output):
 
     name = "measuring devices"
 
-    def __init__(self, options: Options, wake: Callable[[], None]) -> None:
+    def __init__(self, options: Options, node_api: NodeApi, wake: Callable[[], None]) -> None:
         self.side: TelemetrySide | None = None
         self._options = options
+        self._node_api = node_api
         self._wake = wake
         self._begun = asyncio.Event()
 
@@ -31,9 +34,12 @@ class Telemetry(Output):
             if not plan.telemetry.on:
                 return
             make = await asyncio.to_thread(_imported)
-            self.side = make(self._options, on_change=self._wake)
+            self.side = make(self._options, self._api, on_change=self._wake)
             self._begun.set()
         await self.side.settle(plan)
+
+    async def _api(self) -> "Api | None":
+        return (await self._node_api.begin()).api
 
     async def work(self) -> None:
         """Serve metrics where the configuration says, and keep up with plans that nobody reads."""

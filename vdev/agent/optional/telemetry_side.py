@@ -10,7 +10,7 @@ import asyncio
 import platform
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,9 @@ from ..outputs.base import Output
 from ..outputs.tools.tool_files import Seen
 
 if TYPE_CHECKING:
+    from ...kube import Api
     from ...observe.http import Side
+    from ..inputs.pod_wishes import PodWishes
 
 log = structlog.get_logger(__name__)
 
@@ -43,14 +45,17 @@ _MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
 
 class TelemetrySide(Output):
-    """The sensors of one node. `on_change` is called when problems are others."""
+    """The sensors of one node. `api` begins with the API server, and `on_change` is called when problems are others."""
 
     name = "measuring devices"
 
-    def __init__(self, options: Options, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, options: Options, api: Callable[[], "Awaitable[Api | None]"], *, on_change: Callable[[], None]
+    ) -> None:
         self._options = options
         self._clock: Clock = options.clock
         self._on_change = on_change
+        self._api = api
         self._sensors = Sensors()
         self._noted: deque[tuple[Plan, float]] = deque(maxlen=_MOST_NOTED)
         self._reading = threading.Lock()  # held by whoever brings the sensors up to date
@@ -62,7 +67,10 @@ class TelemetrySide(Output):
         self._due = asyncio.Event()
         self._side: Side | None = None
         self._serving: asyncio.Task[None] | None = None
-        self.wishes: Mapping[str, Range] = {}
+        self._pods: PodWishes | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._wishes: Mapping[str, Range] = {}
+        self._last: Plan | None = None  # that was noted
 
     # --- what is so ---------------------------------------------------------------------------------------------------
 
@@ -73,7 +81,10 @@ class TelemetrySide(Output):
         for name in files - self._replays.keys():
             self._replays[name] = await asyncio.to_thread(_replay, name)
             self._stirred = True
-        self._spec = plan.telemetry
+        self._spec, self._last = plan.telemetry, plan
+        self._note(plan)
+
+    def _note(self, plan: Plan) -> None:
         self._noted.append((plan, self._clock.now()))
         self._due.set()
 
@@ -97,7 +108,7 @@ class TelemetrySide(Output):
             pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
             xids=_by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
             sensors=_by_device(plan.sensors),
-            wishes=self.wishes,
+            wishes=self._wishes,
             replays=replays,
             seed=plan.seed,
             node=self._options.node,
@@ -142,6 +153,7 @@ class TelemetrySide(Output):
                     if self._spec.address != address:
                         address = self._spec.address
                         await self._serve(group, address)
+                    await self._follow_pods(group)
                     await asyncio.to_thread(self.catch_up)
             finally:
                 self._end()
@@ -158,6 +170,26 @@ class TelemetrySide(Output):
             await self._side.bind()
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
+    async def _follow_pods(self, group: asyncio.TaskGroup) -> None:
+        """Follow the annotations of pods while that is asked for."""
+        if self._spec.annotations and self._following is None:
+            api = await self._api()
+            make = await asyncio.to_thread(_pod_wishes)
+            waits: dict[str, Any] = {"intervals": self._options.intervals, "clock": self._clock}
+            self._pods = make(self._options.node, api, on_change=self._pods_changed, **waits)
+            self._following = group.create_task(self._pods.run(), name="annotations of pods")
+        elif not self._spec.annotations and self._following is not None:
+            self._following.cancel()
+            self._following = self._pods = None
+            self._pods_changed()
+
+    def _pods_changed(self) -> None:
+        self._wishes = self._pods.wishes if self._pods else {}
+        self._stirred = True
+        if self._last is not None:
+            self._note(self._last)
+        self._on_change()
+
     def _end(self) -> None:
         if self._side is None or self._serving is None:
             return
@@ -170,6 +202,7 @@ class TelemetrySide(Output):
     def problems(self) -> tuple[Problem, ...]:
         """What a person should know."""
         found = [each for each in self._replays.values() if isinstance(each, Problem)]
+        found += self._pods.problems if self._pods else ()
         if self._side is not None and self._side.trouble:
             message = f"metrics of devices cannot be served at {self._spec.address}: {self._side.trouble}"
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
@@ -190,6 +223,12 @@ def _server() -> "Callable[..., Side]":
         return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
 
     return make
+
+
+def _pod_wishes() -> "type[PodWishes]":
+    from ..inputs.pod_wishes import PodWishes  # it brings the client of the API server
+
+    return PodWishes
 
 
 def _replay(name: str) -> Series | Problem:

@@ -287,6 +287,7 @@ class ApiResource(StrEnum):
     NODES = "nodes"
     NODES_STATUS = "nodes/status"
     EVENTS = "events"
+    PODS = "pods"
     RESOURCE_SLICES = "resourceslices"
     RESOURCE_CLAIMS = "resourceclaims"
     RESOURCE_CLAIMS_STATUS = "resourceclaims/status"
@@ -301,6 +302,8 @@ API_REQUESTS: frozenset[ApiRequest] = frozenset(
         *((verb, ApiResource.NODES) for verb in (ApiVerb.GET, ApiVerb.LIST, ApiVerb.WATCH, ApiVerb.PATCH)),
         (ApiVerb.PATCH, ApiResource.NODES_STATUS),
         (ApiVerb.CREATE, ApiResource.EVENTS),
+        (ApiVerb.LIST, ApiResource.PODS),
+        (ApiVerb.WATCH, ApiResource.PODS),
         (ApiVerb.PATCH, ApiResource.EVENTS),
         *((verb, ApiResource.RESOURCE_SLICES) for verb in ApiVerb if verb not in (ApiVerb.GET, ApiVerb.PATCH)),
         (ApiVerb.GET, ApiResource.RESOURCE_CLAIMS),

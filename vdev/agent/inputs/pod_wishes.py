@@ -1,0 +1,122 @@
+"""What the pods of this node say of the load that they are, by annotations: followed at the API server.
+
+A text that says no load is a problem, and the pattern of the devices stays.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...aio.backoff import Backoff
+from ...aio.clock import Clock
+from ...core.intervals import Intervals
+from ...core.model.problem import Problem, warning
+from ...core.model.telemetry import Range
+from ...core.telemetry.drives import ANNOTATIONS, WishError, wish
+from ...errors import ApiServerError
+from ...kube import NO_SERVER, PODS, Api, Changed, Listed, Lost, Removed, Unconfigured
+
+_MOST_SHOWN = 40  # characters of an annotation
+_MOST_PROBLEMS = 10
+_NO_WISHES: Mapping[str, Range] = {}
+
+
+class PodWishes:
+    """The load that each pod of the node of this name asks for, by `namespace/name`; `on_change` is called when that
+    is another one. `api` None: there is no API server.
+    """
+
+    def __init__(
+        self, node: str, api: Api | None, *, on_change: Callable[[], None], intervals: Intervals, clock: Clock
+    ) -> None:
+        self.wishes: Mapping[str, Range] = _NO_WISHES
+        self._wrong: Mapping[str, Problem] = {}
+        self._trouble: ApiServerError | None = None
+        self._node = node
+        self._api = api
+        self._on_change = on_change
+        self._clock = clock
+        self._steady = intervals.steady
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What a person should know."""
+        found = [*self._wrong.values()][:_MOST_PROBLEMS]
+        if self._trouble is not None:
+            message = f"the annotations of pods are not known, so devices keep their patterns: {self._trouble}"
+            hint = "let vdev list and watch pods, or set telemetry.podAnnotations to false"
+            found.append(warning("telemetry.podAnnotations", message, hint))
+        return tuple(found)
+
+    async def run(self) -> None:
+        """Follow them, for ever."""
+        if self._api is None:
+            self._troubled(Unconfigured(NO_SERVER))
+            return
+        failures = 0
+        while True:
+            begun = self._clock.now()
+            try:
+                await self._watch(self._api)
+            except ApiServerError as failed:  # a permission is missing
+                self._troubled(failed)
+            failures = 0 if self._clock.now() - begun > self._steady else failures + 1
+            await self._clock.sleep(self._backoff.pause(failures))
+
+    async def _watch(self, api: Api) -> None:
+        async with api.follow(PODS, fields=f"spec.nodeName={self._node}") as changes:
+            async for change in changes:
+                match change:
+                    case Listed(objects):
+                        self._take({}, objects)
+                    case Changed(found):
+                        self._take(self._known, [found])
+                    case Removed(found):
+                        self._take({name: each for name, each in self._known.items() if name != _name(found)}, [])
+                    case Lost(error):
+                        self._troubled(error)
+                    case _:
+                        self._troubled(None)
+
+    @property
+    def _known(self) -> dict[str, Range | Problem]:
+        return {**self.wishes, **self._wrong}
+
+    def _take(self, known: Mapping[str, Range | Problem], objects: Any) -> None:
+        """Keep what is known, and what these objects say."""
+        found = {**known}
+        for each in objects:
+            said = _said(each)
+            found.pop(_name(each), None)
+            if said is not None:
+                found[_name(each)] = said
+        before = self.wishes, self._wrong, self._trouble
+        self.wishes = {name: each for name, each in found.items() if isinstance(each, Range)}
+        self._wrong = {name: each for name, each in found.items() if isinstance(each, Problem)}
+        self._trouble = None
+        if (self.wishes, self._wrong, None) != before:
+            self._on_change()
+
+    def _troubled(self, trouble: ApiServerError | None) -> None:
+        before, self._trouble = self._trouble, trouble
+        if str(before) != str(trouble):
+            self._on_change()
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    metadata = document["metadata"]
+    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+def _said(document: Mapping[str, Any]) -> Range | Problem | None:
+    annotations = document["metadata"].get("annotations") or {}
+    for name in ANNOTATIONS:
+        text = annotations.get(name)
+        if text is not None:
+            try:
+                return wish(str(text))
+            except WishError as wrong:
+                shown = str(text)[:_MOST_SHOWN] + "…" * (len(str(text)) > _MOST_SHOWN)
+                message = f"its annotation {name} is {shown!r}: {wrong}; the pattern of its devices stays"
+                return warning(f"pod {_name(document)}", message, "write percent, such as 75 or 60-90")
+    return None
