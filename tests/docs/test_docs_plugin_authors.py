@@ -15,21 +15,37 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "plugin-authors.md").read_text()
 
 
+@pytest.fixture
+def run(tmp_path):
+    """Run a marked block's command, word for word, beside the marked file, and give what it prints."""
+
+    def run(mark, name):
+        (text, command) = re.findall(rf"<!-- {mark} -->\n```\w+\n(.*?)```", TEXT, re.DOTALL)
+        (tmp_path / name).write_text(text)
+        shim = tmp_path / "bin" / "vdev"
+        shim.parent.mkdir()
+        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
+        shim.chmod(0o755)
+        environ = os.environ | {"PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert 0 == done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
 @pytest.mark.long
-def test_the_scenario_comes_true(tmp_path):
-    """By the command below it, word for word."""
-    (story, command) = re.findall(r"<!-- scenario -->\n```\w+\n(.*?)```", TEXT, re.DOTALL)
-    (tmp_path / "second.yaml").write_text(story)
-    shim = tmp_path / "bin" / "vdev"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
-    shim.chmod(0o755)
-    environ = os.environ | {"PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert 0 == done.returncode, done.stdout + done.stderr
-    assert "second: Whoever comes second waits for nothing" in done.stdout
+def test_the_scenario_comes_true(run):
+    """With vdev as the plugin, by a file of one's own."""
+    assert "second: Whoever comes second waits for nothing" in run("scenario", "second.yaml")
+
+
+@pytest.mark.long
+def test_a_dra_driver_is_played_with(run):
+    """With an API server for its slices."""
+    assert "1 scenario in" in run("driver", "npus.yaml")
 
 
 def test_the_tables_are_complete():

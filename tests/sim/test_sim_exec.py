@@ -152,7 +152,7 @@ async def test_a_failure_in_junit_and_on_paper(tmp_path):
     code, text = await played(good, bad, timeout=1, junit=tmp_path / "j.xml", logs=tmp_path / "logs")
     assert 1 == code
     for expected in (
-        "  ✗ step 2 of 2, line 9: expect: node:",
+        f"  ✗ step 2 of 2, {bad}:",
         "    still not true after 1 s: acme.dev/widget: expected capacity and allocatable (3, 3), seen (2, 2)\n",
         "  | registered acme.dev/widget\n",
         "      plugin   acme.dev/widget registered (widget.sock)\n",
@@ -190,7 +190,7 @@ async def test_a_plugin_that_ends_is_started_again(tmp_path):
     path = scenario(tmp_path, {"expect": READY})
     code, text = await played(path, command=once)
     assert 1 == code
-    assert "the plugin ended with exit code 3 by itself; of its output: the end\n      | nobody there\n" in text
+    assert "the plugin ended with exit code 3 by itself; the last lines of its output:\n      | nobody there\n" in text
     code, text = await played(path, command=once, again=True)
     assert 0 == code, text
 
@@ -237,6 +237,15 @@ async def test_a_directory_that_the_plugin_has_for_itself(directory, tmp_path):
     command = PLUGIN.replace("{plugin_dir}", f"{directory}/device-plugins")
     code, text = await played(path, again, command=command, kubelet_dir=directory)
     assert 0 == code, text
+
+
+async def test_a_plugin_that_does_nothing():
+    """It is said what was waited for."""
+    for name, kind in (("registration", "device plugin"), ("dra-registration", "DRA driver")):
+        code, text = await played(name, command="sleep 60", timeout=0.5)
+        assert 1 == code
+        assert f"still not true after 0.5 s: no {kind} has registered" in text
+        assert "    the plugin: the last lines of its output: none\n" in text
 
 
 def test_usage(tmp_path, capsys):

@@ -31,7 +31,7 @@ class Result:
 class Report(Protocol):
     """Told of everything as it happens; must not block."""
 
-    def begin(self, name: str, scenario: Scenario) -> None:
+    def begin(self, name: str, path: Path, scenario: Scenario) -> None:
         """A scenario begins."""
 
     def entry(self, entry: Entry) -> None:
@@ -52,11 +52,12 @@ class TextReport:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._path = Path()
         self._scenario: Scenario | None = None
 
-    def begin(self, name: str, scenario: Scenario) -> None:
+    def begin(self, name: str, path: Path, scenario: Scenario) -> None:
         """A scenario begins."""
-        self._scenario = scenario
+        self._path, self._scenario = path, scenario
         self._say(f"{name}: {scenario.title}")
 
     def entry(self, entry: Entry) -> None:
@@ -67,7 +68,7 @@ class TextReport:
         assert self._scenario is not None
         line, text = self._scenario.lines[number - 1]
         mark = "✗" if failure else "✓"
-        where = f"step {number} of {len(self._scenario.steps)}, line {line}: " if failure else ""
+        where = f"step {number} of {len(self._scenario.steps)}, {self._path}:{line}: " if failure else ""
         self._say(f"  {mark} {where}{text}  ({seconds:.1f} s)")
 
     def end(self, result: Result) -> None:
@@ -104,10 +105,11 @@ class JsonReport:
         self._scenario: Scenario | None = None
         self._node = NOTHING
 
-    def begin(self, name: str, scenario: Scenario) -> None:
+    def begin(self, name: str, path: Path, scenario: Scenario) -> None:
         """A scenario begins, on a node of its own."""
         self._name, self._scenario, self._node = name, scenario, NOTHING
-        self._put({"event": "scenario", **self._of("began"), "title": scenario.title, "steps": len(scenario.steps)})
+        about = {"title": scenario.title, "file": str(path), "steps": len(scenario.steps)}
+        self._put({"event": "scenario", **self._of("began"), **about})
 
     def entry(self, entry: Entry) -> None:
         """Something happened on the node."""

@@ -17,7 +17,6 @@ from . import junit
 from .scenario_report import JsonReport, Report, Result, TextReport, history
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
-from .scenarios.command_plugin import OUTPUT_ENDS, last_words
 from .scenarios.play import need_of, play
 from .scenarios.scenario import EditConfiguration, Expect, Scenario, ScenarioError, StepFailed
 
@@ -129,49 +128,50 @@ def _problem(scenario: Scenario, node: NodeOptions) -> str:
 
 
 async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Report) -> Result:
-    scenario = chosen.scenario
-    report.begin(chosen.name, scenario)
+    report.begin(chosen.name, chosen.path, chosen.scenario)
     clock = _Stopwatch()
     node = CommandNode(options, log)
-    failure = ""
-    done = 0
-
-    async def after(number: int) -> None:
-        nonlocal done
-        await node.check()
-        done = number
-        report.step(number, clock.lap())
-
+    failure, happened = "", []
     try:
         async with node:
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
-            try:
-                await play(scenario, node, patience=options.timeout, after=after)
-            except StepFailed as failed:
-                failure = failed.why
-                report.step(failed.step, clock.lap(), failure)
-            except ScenarioError as failed:
-                failure = str(failed)
+            failure = await _played(chosen.scenario, node, options.timeout, clock, report)
+            happened = history(node.kubelet.journal.entries)[-_HISTORY:]
     except ScenarioError as failed:  # at its end
         failure = failure or str(failed)
     found = node.kubelet.findings
-    if not failure and (late := [str(each) for each in found if node.counts(each)]):
-        failure = "; ".join(late)
-    if failure and OUTPUT_ENDS not in failure:
-        failure += "\nthe plugin" + await asyncio.to_thread(last_words, log)
+    if not failure:
+        failure = "; ".join(str(each) for each in found if node.counts(each))  # noticed as it ended
     result = Result(
         name=chosen.name,
         file=str(chosen.path),
         seconds=clock.total(),
         failure=failure,
-        history=history(node.kubelet.journal.entries)[-_HISTORY:] if failure else (),
+        history=happened if failure else (),
         remarks=[str(each) for each in found if not node.counts(each)],
         log=log,
     )
     report.end(result)
     return result
+
+
+async def _played(scenario: Scenario, node: CommandNode, timeout: float, clock: "_Stopwatch", report: Report) -> str:  # noqa: ASYNC109  # of an expectation, not of this call
+    """Why a scenario did not come true, with the plugin's last lines; empty if it did."""
+
+    async def after(number: int) -> None:
+        await node.check()
+        report.step(number, clock.lap())
+
+    try:
+        await play(scenario, node, patience=timeout, after=after)
+    except StepFailed as failed:
+        report.step(failed.step, clock.lap(), failed.why)
+        return await node.explained(failed.why)
+    except ScenarioError as failed:
+        return await node.explained(str(failed))
+    return ""
 
 
 class _Stopwatch:

@@ -28,7 +28,8 @@ A file that appears in --pods starts its pods, and removing it ends them. SIGHUP
 
 The command is started without a shell, in a directory and a process group of its own for each scenario. In it and in
 hooks {kubelet_dir} is the kubelet's directory, {plugin_dir} where plugins put their sockets, {cdi_dir} where CDI specs
-are found, {dir} an empty directory, {configuration} the file with a scenario's configuration.
+are found, {dir} an empty directory, {configuration} the file with a scenario's configuration, and {kubeconfig} leads
+to an API server, which is there if one of them names it.
 """
 _ONLY_WITH_EXEC = {
     "scenario": "--scenario",

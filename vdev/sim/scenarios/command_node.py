@@ -9,21 +9,26 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 from ...errors import UsageError, reason_of
+from ..api.server import ApiServer
+from ..api.server_objects import ServerObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.registration_server import Compat
 from ..kubelet import kubelet_directory
 from ..lint import Finding, Severity
+from ..node_objects import NodeObjects
 from ..timings import Timings
-from .command_plugin import GRACE_SECONDS, CommandPlugin
+from .command_plugin import GRACE_SECONDS, LAST_LINES, CommandPlugin, last_words
 from .embedded_driver import SimDriver
 from .placeholders import RESOURCE
 from .plugin_process import Plugin, PluginPlaces
 from .scenario import Capability, ScenarioError
 
-PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration")
+PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
+_KUBECONFIG = "{kubeconfig}"
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 _TAIL = 1_000  # characters of a hook's output that an error shows
 
@@ -51,6 +56,8 @@ class NodeOptions:
 class CommandNode(SimDriver):
     """A node in a directory of its own, and a command as its plugin, whose output is appended to `log`.
 
+    Where the command or a hook names the file that leads to an API server, there is one, with the Node in it.
+
     What counts as wrong with the plugin fails the step during which it is noticed.
     """
 
@@ -68,11 +75,25 @@ class CommandNode(SimDriver):
         self.capabilities = capabilities()
         self._options = options
         self._log = log
+        self._open = contextlib.AsyncExitStack()  # the API server, if a command asks for it
 
     async def __aenter__(self) -> Self:
         if self._options.kubelet_dir is not None:
             await asyncio.to_thread(_forget_node, kubelet_directory.KubeletPaths(self._options.kubelet_dir))
-        return await super().__aenter__()
+        if not any(_KUBECONFIG in each for each in (self._options.command, *self._options.hooks.values())):
+            return await super().__aenter__()
+        api = await self._open.enter_async_context(ApiServer())
+        self._objects = ServerObjects(api.objects)
+        await super().__aenter__()
+        NodeObjects(self.kubelet, api.objects).register()
+        await asyncio.to_thread(_kubeconfig(self._places).write_text, api.kubeconfig())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async with self._open:
+            await super().__aexit__(kind, error, trace)
 
     async def configure(self, text: str) -> None:
         """Write the plugin's configuration; starts the command the first time."""
@@ -107,6 +128,12 @@ class CommandNode(SimDriver):
         await asyncio.to_thread(self._plugin.check)
         if found := await self.errors():
             raise ScenarioError("; ".join(found))
+
+    async def explained(self, failure: str) -> str:
+        """A failure with the last lines of the plugin's output, unless it has them."""
+        if LAST_LINES in failure:
+            return failure
+        return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._log)}"
 
     def _command(self, places: PluginPlaces) -> Plugin:
         return CommandPlugin(
@@ -147,8 +174,16 @@ def filled(command: str, words: Mapping[str, str]) -> list[str]:
 
 def _words(places: PluginPlaces) -> dict[str, str]:
     plugins = kubelet_directory.KubeletPaths(places.kubelet_dir).device_plugins
-    paths = (places.kubelet_dir, plugins, places.cdi_dir, places.run_dir, places.configuration)
+    paths = (
+        *(places.kubelet_dir, plugins, places.cdi_dir, places.run_dir, places.configuration),
+        _kubeconfig(places),
+    )
     return dict(zip(PLACES, map(str, paths), strict=True))
+
+
+def _kubeconfig(places: PluginPlaces) -> Path:
+    """Where the file is that leads to the API server, if there is one."""
+    return places.configuration.with_name("kubeconfig")
 
 
 async def _run_hook(name: str, argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> None:

@@ -13,7 +13,7 @@ from ...errors import reason_of
 from .scenario import ScenarioError
 
 GRACE_SECONDS = 30.0  # a pod's default, after which the kubelet kills its containers
-OUTPUT_ENDS = "; of its output:"
+LAST_LINES = "the last lines of its output:"
 _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _TOLD = {0, -signal.SIGTERM, 128 + signal.SIGTERM}  # exit codes of who does as SIGTERM says
@@ -67,7 +67,7 @@ class CommandPlugin:
         code = process.returncode
         if code in _CRASHES or (self._strict and code not in _TOLD):
             words = await asyncio.to_thread(last_words, self._log)
-            raise ScenarioError(f"the plugin {_ending(code)} when it was told to end by SIGTERM{words}")
+            raise ScenarioError(f"the plugin {_ending(code)} when it was told to end by SIGTERM; {words}")
 
     async def kill(self) -> None:
         """End the command and all that it has started with SIGKILL."""
@@ -91,7 +91,7 @@ class CommandPlugin:
                 self._start()
             return
         self._process = None
-        raise ScenarioError(f"the plugin {_ending(code)} by itself{last_words(self._log)}")
+        raise ScenarioError(f"the plugin {_ending(code)} by itself; {last_words(self._log)}")
 
     def _start(self) -> None:
         self._started = time.monotonic()
@@ -110,12 +110,12 @@ class CommandPlugin:
 
 
 def last_words(log: Path) -> str:
-    """The last lines of a plugin's output, as the end of a sentence. Blocks."""
+    """The last lines of a plugin's output, as the end of a message. Blocks."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         if lines := file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]:
-            return f"{OUTPUT_ENDS} the end\n" + "\n".join(f"  | {line}" for line in lines)
-    return f"{OUTPUT_ENDS} nothing"
+            return f"{LAST_LINES}\n" + "\n".join(f"  | {line}" for line in lines)
+    return f"{LAST_LINES} none"
 
 
 def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
