@@ -1,6 +1,7 @@
 """The makers' tools in containers: what an Allocate mounts, and what a container's shell makes of it."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ from vdev.sim import PodStatus, manifest
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 TELEMETRY = "telemetry: {}"
+FALLEN = "faults: {rules: [{name: fallen, devices: [gpus/0], xid: 79}]}"
 
 
 def config(more=TELEMETRY, *, entry="", flags="", count=4, preset="a100-sxm4-40gb", resource=GPU):
@@ -150,11 +152,10 @@ async def test_by_cdi(kubelet, start_agent):
 
 async def test_a_fault_shows_at_the_next_call(kubelet, start_agent, inside, directory):
     """GPU is lost, exit code 15: of the pod that has it, until the fault is over."""
-    faults = "faults: {rules: [{name: fallen, devices: [gpus/0], xid: 79}]}"
     agent = await start_agent(config(count=2))
     first, second = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
     boxes = {each.raw_index: box for box in (inside(first), inside(second)) for each in [_Raw(box)]}
-    agent.edit(config(more=f"{TELEMETRY}\n{faults}", count=2))
+    agent.edit(config(more=f"{TELEMETRY}\n{FALLEN}", count=2))
     await kubelet.wait_until(lambda: boxes[0].run("nvidia-smi").returncode == 15, what="the loss")
     assert "GPU is lost" in boxes[0].run("nvidia-smi", "-L").stdout
     assert 0 == boxes[1].run("nvidia-smi").returncode
@@ -168,6 +169,85 @@ class _Raw:
     def __init__(self, box: Inside) -> None:
         (name,) = (Path(each).name for each in box.mounts if each.startswith(smi_places.IN_CONTAINER))
         self.raw_index = int(name.partition(".")[0])
+
+
+async def test_the_load_shows(kubelet, start_agent, inside):
+    """What a pod holds is busy, with a program of its own; the numbers agree with each other."""
+    steady = ", telemetry: {pattern: steady, gpu: 75, memory: 50}"
+    await start_agent(config(entry=steady, count=1))
+    box = inside(await kubelet.run_pod(manifest("a", {GPU: 1})))
+    asked = "utilization.gpu,memory.used,memory.free,memory.reserved,memory.total"
+
+    def shown() -> list[int]:
+        row = box.run("nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader,nounits").stdout
+        return [int(value) for value in row.split(", ")]
+
+    await kubelet.wait_until(lambda: shown()[0] == 75, what="the load")
+    _, used, free, reserved, total = shown()
+    assert total == used + free + reserved
+    assert used == (total - reserved) // 2
+    programs = box.run("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader").stdout
+    assert f"1, {used} MiB\n" == programs
+
+
+async def test_two_shares_have_half_each(kubelet, start_agent, inside):
+    """Of the memory, as each container's own tool tells it of its program."""
+    shared = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
+    steady = ", telemetry: {pattern: steady, gpu: 75, memory: 50}"
+    await start_agent(config(more=shared, entry=steady, count=1))
+    boxes = [inside(await kubelet.run_pod(manifest(name, {GPU: 1}))) for name in ("a", "b")]
+
+    def programs(box: Inside) -> list[str]:
+        asked = ("--query-compute-apps=used_memory", "--format=csv,noheader,nounits")
+        return box.run("nvidia-smi", *asked).stdout.split()
+
+    def halved() -> bool:
+        used = boxes[0].run("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits").stdout
+        return all(programs(box) == [str(int(used) // 2)] for box in boxes)
+
+    await kubelet.wait_until(halved, what="the halves")
+
+
+def static_busybox() -> str:
+    """A shell that needs no library, or a skip."""
+    found = shutil.which("busybox")
+    if found is None or b"/ld-linux" in Path(found).read_bytes():
+        pytest.skip("no static busybox here: install busybox-static")
+    return found
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="bind mounts and chroot need root")
+async def test_in_a_real_root(kubelet, start_agent, tmp_path):
+    """With bind mounts, read-only, in an image that has a shell and nothing else; a fault is seen through them."""
+    root = tmp_path / "image"
+    for directory in ("bin", "dev", "usr/bin"):
+        (root / directory).mkdir(parents=True)
+    shutil.copy(static_busybox(), root / "bin/sh")
+    (root / "dev/null").touch()
+    agent = await start_agent(config(count=1))
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    steps = []
+    for mount in pod.container().edits.mounts:
+        target = root / mount.container_path.lstrip("/")
+        if Path(mount.host_path).is_dir():
+            target.mkdir(parents=True)
+        else:
+            target.touch()
+        steps += [f"mount --bind '{mount.host_path}' '{target}'", f"mount -o remount,bind,ro '{target}'"]
+    enter = " && ".join((*steps, f"exec chroot '{root}' /usr/bin/nvidia-smi"))
+
+    def run() -> subprocess.CompletedProcess[str]:
+        command = ["unshare", "--mount", "sh", "-c", enter]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    first = run()
+    if "unshare failed" in first.stderr or "permission denied" in first.stderr:
+        pytest.skip(f"no mounts here: {first.stderr.strip()}")
+    assert (0, "") == (first.returncode, first.stderr)
+    assert "NVIDIA A100-SXM4-40GB" in first.stdout
+    agent.edit(config(more=f"{TELEMETRY}\n{FALLEN}", count=1))
+    await kubelet.wait_until(lambda: run().returncode == 15, what="the loss")
 
 
 async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
