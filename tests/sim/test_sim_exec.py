@@ -250,6 +250,8 @@ async def test_a_plugin_that_does_nothing():
 
 def test_usage(tmp_path, capsys):
     """What cannot work is said before anything is started."""
+    bare = tmp_path / "bare.yaml"
+    bare.write_text("title: x\nsteps: [{expect: {node: {{resource}: remembered}}}]\n")
     nodes = scenario(tmp_path, {"createDeviceNode": "/dev/x"}, name="nodes")
     for arguments, said in (
         (["--scenario", "pod"], "--scenario needs a plugin to play with; give --exec COMMAND"),
@@ -262,6 +264,7 @@ def test_usage(tmp_path, capsys):
             ["--exec", "true", "--scenario", "podd"],
             "scenario 'podd': there is neither such a file nor such a name; names are",
         ),
+        (["--exec", "true", "--scenario", str(bare)], 'write a placeholder in quotes: "{resource}"'),
         (
             ["--exec", "true", "--scenario", "health"],
             "it needs a command for the hook 'fail'; give --hook fail=COMMAND",

@@ -58,6 +58,9 @@ def load(path: Path) -> Scenario:
         return replace(parse(yaml.safe_load(text)), lines=_lines(text))
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioFormatError(f"{path}: cannot read the scenario: {reason_of(error)}") from error
+    except yaml.constructor.ConstructorError as error:
+        hint = '; write a placeholder in quotes: "{resource}"' if "unhashable" in str(error.problem) else ""
+        raise ScenarioFormatError(f"{path.name}: {error}{hint}") from error
     except (ScenarioFormatError, yaml.YAMLError) as error:
         raise ScenarioFormatError(f"{path.name}: {error}") from error
 
