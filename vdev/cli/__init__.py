@@ -34,6 +34,7 @@ COMMANDS = {
     "import": "make a configuration of another plugin's",
     "completion": "print a shell's completion of commands and options",
     "status": "show what the running plugin serves",
+    "top": "show who holds the devices, their load, temperature and faults",
     "fault": "inject, list and end faults in the running plugin",
     "device": "set a device's health in the running plugin",
     "node": "show or take away what vdev has written on a Node",
@@ -45,7 +46,7 @@ _PACKAGES = {
     "processes": ("run", "sim", "demo"),
     "files": ("validate", "config", "presets", "schema", "import", "completion"),
     "previews": ("plan", "allocate"),
-    "control": ("status", "fault", "device"),
+    "control": ("status", "top", "fault", "device"),
     "cluster": ("node", "dra"),
 }
 """The package of each command's module, which has the command's name."""

@@ -44,6 +44,11 @@ async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float) -> 
         await asyncio.sleep(every)
 
 
+def height() -> int:
+    """The lines of a view that fits on the terminal."""
+    return max(8, shutil.get_terminal_size().lines - 1)
+
+
 def _screen(lines: Sequence[str]) -> str:
     height = shutil.get_terminal_size().lines - 1
     if len(lines) > height:

@@ -288,12 +288,14 @@ def _users(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, list
 
 def _document(measured: Measured) -> dict[str, Any]:
     fixture, own, whole = measured.fixture, measured.own, measured.whole
+    part = f":{fixture.device.sort_key[-1]}" if fixture.is_cut else ""
     return {
         "id": fixture.device.id,
         "entry": fixture.device.raw.entry,
         "resource": fixture.resource,
         "parent": fixture.device.raw.id if fixture.device.is_partition else "",
         "index": fixture.device.ordinal,
+        "deviceIndex": f"{fixture.device.raw.index}{part}",
         "profile": fixture.device.profile,
         "health": "Healthy" if fixture.health.healthy else "Unhealthy",
         "reason": fixture.health.reason,

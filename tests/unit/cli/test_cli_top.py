@@ -1,0 +1,146 @@
+"""`vdev top`: what is wrong first, short where there is much, and words for who chooses."""
+
+import asyncio
+import json
+
+import pytest
+
+from vdev.cli import main
+from vdev.cli.control import top_text
+from vdev.control import command_socket
+
+GPU = "nvidia.com/gpu"
+
+
+def device(number, **changes):
+    """A device as the plugin tells of it."""
+    return {
+        "id": f"GPU-{number}",
+        "entry": "a100",
+        "resource": GPU,
+        "parent": "",
+        "index": str(number),
+        "deviceIndex": str(number),
+        "profile": "",
+        "health": "Healthy",
+        "reason": "",
+        "injected": "",
+        "lost": False,
+        "xid": 0,
+        "load": 50.0,
+        "memoryUsedMiB": 1024,
+        "memoryTotalMiB": 40960,
+        "temperature": 50.0,
+        "power": 200.0,
+        "powerLimit": 400.0,
+        "energy": 1,
+        "clock": 1410,
+        "throttled": False,
+        "eccCorrected": 0,
+        "eccUncorrected": 0,
+        "holders": [],
+    } | changes
+
+
+def shown(*devices, sort="load", rows=None):
+    """The lines."""
+    return list(top_text.lines({"node": "n", "devices": list(devices)}, sort, rows))
+
+
+def test_what_is_wrong_comes_first():
+    """A lost card before an unhealthy one before a hot one before the busiest."""
+    lost = device(1, lost=True, xid=79, health="Unhealthy", injected="drill")
+    sick = device(2, health="Unhealthy", reason="probe failed")
+    hot = device(3, throttled=True, temperature=95.0)
+    lines = shown(device(0, load=90.0), device(4, load=99.0), hot, sick, lost)
+    assert lines[0] == "node n: 5 devices, 0 held by pods, 3 with faults, load 68 %, 1.0 kW"
+    assert [line.split()[0] for line in lines[3:]] == ["a100/1", "a100/2", "a100/3", "a100/4", "a100/0"]
+    assert "LOST, Xid 79, Unhealthy (drill: drill)" in lines[3]
+    assert "Unhealthy: probe failed" in lines[4]
+    assert "throttled" in lines[5]
+
+
+def test_two_thousand_devices_are_told_in_short():
+    """So many rows as asked for, and how the load is spread over all of them."""
+    lines = shown(*(device(number, load=number % 100) for number in range(2000)), rows=10)
+    assert len(lines) == 2 + 1 + 1 + 10 + 1
+    assert lines[1] == f"  {GPU}: 2000, 0 held, load 0 % ██████████ 100 %"
+    assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
+
+
+def test_all_pods_of_a_device_are_named_or_counted():
+    """Each once, whichever of its containers have it."""
+    holders = [{"namespace": "ml", "pod": pod, "container": box} for pod in ("a", "b", "c") for box in ("x", "y")]
+    assert shown(device(0, holders=holders))[-1].endswith("ml/a, ml/b and 1 more")
+
+
+def test_the_power_of_a_device_counts_once_for_all_its_partitions():
+    """Each of which shows it."""
+    parts = [device(number, parent="GPU-x", profile="1g.5gb", deviceIndex=f"0:{number}") for number in range(3)]
+    assert shown(*parts)[0].endswith("200 W")
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"), [("load", "a100/0"), ("temperature", "a100/1"), ("power", "a100/2"), ("memory", "a100/3")]
+)
+def test_the_order_can_be_chosen(sort, first):
+    """The highest first."""
+    devices = [
+        device(0, load=90.0),
+        device(1, temperature=70.0),
+        device(2, power=300.0),
+        device(3, memoryUsedMiB=9000),
+    ]
+    assert shown(*devices, sort=sort)[3].split()[0] == first
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """A plugin that tells of two devices."""
+    holder = {"namespace": "ml", "pod": "train", "container": "main"}
+    told = {"on": True, "node": "n", "at": 0, "devices": [device(0), device(1, holders=[holder])]}
+
+    async def ask(_directory, request):
+        assert request == {"do": "top"}
+        await asyncio.sleep(0)
+        return json.loads(json.dumps(told))
+
+    monkeypatch.setattr(command_socket, "ask", ask)
+    return told
+
+
+def test_once_where_the_output_is_no_terminal(plugin, capsys):
+    """As text, or as JSON with everything."""
+    assert 0 == main(["top"])
+    assert "a100/1" in capsys.readouterr().out
+    assert 0 == main(["top", "--output", "json"])
+    assert json.loads(capsys.readouterr().out) == plugin
+
+
+@pytest.mark.parametrize("name", ["GPU-1", "a100/1", "ml/train"])
+def test_names_choose(plugin, capsys, name):
+    """Ids, entries with an index, pods."""
+    assert 0 == main(["top", name])
+    assert ["a100/1"] == [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("a100")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nothing"], 1, "no device, resource, entry or pod is called nothing; see vdev top --once"),
+        (["--every", "x"], 2, "--every: expected seconds from 0.1 to 3600, got 'x'"),
+        (["--rows", "-1"], 2, "--rows: expected a number from 0 on, got -1"),
+        (["--sort", "colour"], 2, "invalid choice: 'colour'"),
+    ],
+)
+def test_what_it_refuses(plugin, capsys, arguments, code, message):
+    """With a sentence, and the exit code of its kind."""
+    assert code == main(["top", *arguments])
+    assert message in capsys.readouterr().err
+
+
+def test_where_nothing_is_measured_it_says_what_to_do(plugin, capsys):
+    """And ends with 1."""
+    plugin["on"] = False
+    assert 1 == main(["top"])
+    assert "give telemetry in the configuration, such as telemetry: {}" in capsys.readouterr().err
