@@ -11,7 +11,6 @@ from typing import Any, TextIO
 
 import structlog
 
-LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "console", "json")
 
 

@@ -65,36 +65,3 @@ def add_PodResourcesListerServicer_to_server(servicer, server):
             'v1alpha1.PodResourcesLister', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
     server.add_registered_method_handlers('v1alpha1.PodResourcesLister', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class PodResourcesLister(object):
-    """Served by the kubelet on <kubelet root>/pod-resources/kubelet.sock.
-    """
-
-    @staticmethod
-    def List(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/v1alpha1.PodResourcesLister/List',
-            vdev_dot_pb_dot_podresources__v1alpha1__pb2.ListPodResourcesRequest.SerializeToString,
-            vdev_dot_pb_dot_podresources__v1alpha1__pb2.ListPodResourcesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)

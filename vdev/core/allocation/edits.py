@@ -295,11 +295,6 @@ def _same_mount(one: Mount, other: Mount) -> Mount | None:
 # --- the CDI specification ------------------------------------------------------------------------------------------
 
 
-def uses_cdi(inventory: Inventory) -> bool:
-    """Whether any resource reaches its containers through CDI."""
-    return any(any_cdi(resource.flags) for resource in inventory.resources.values())
-
-
 def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     """The CDI specifications that the inventory needs, by kind; none where no CDI strategy is on."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}

@@ -77,8 +77,3 @@ def identifier(text: str) -> str:
 def dns_label(text: str) -> str:
     """A DNS label made of any text, or the empty string where nothing is left of it; different texts may share one."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MAX_DEVICE].strip("-")
-
-
-def is_device_name(name: str) -> bool:
-    """Whether it can be the name of a device: a DNS label."""
-    return len(name) <= _MAX_DEVICE and _DNS_WORD.fullmatch(name) is not None
