@@ -3,7 +3,7 @@
 import pytest
 
 from vdev.core import spec
-from vdev.core.inventory import naming
+from vdev.core.inventory.listed import naming
 from vdev.core.partitions.placement import Geometry, Profile
 from vdev.core.spec import MigStrategy, NamePattern
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vdev.core import attribute_match
-from vdev.core.inventory import naming
+from vdev.core.inventory.listed import naming
 from vdev.core.model.syntax import path_pattern
 from vdev.core.spec import Condition, Operator
 

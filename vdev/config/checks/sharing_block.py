@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ...core.inventory.sharing import MPS_CLIENTS
+from ...core.inventory.listed.sharing import MPS_CLIENTS
 from ...core.model.place import KeyPath
 from ...core.model.syntax import names
 from ...core.spec import MigStrategy

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from ...errors import AllocationError
+from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Inventory, Resource
-from ..inventory.sharing import mps_share
 from ..model import smi_places
 from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
 from ..model.syntax.names import visible_devices_env

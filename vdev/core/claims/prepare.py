@@ -17,8 +17,8 @@ from ...errors import AllocationError, ClaimRefused
 from ..allocation import cdi, edits
 from ..allocation.edits import ContainerEdits, MpsShare
 from ..allocation.request import Allocation
+from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Resource
-from ..inventory.sharing import mps_share
 from ..model.device import Device
 from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind

@@ -13,9 +13,10 @@ from ..model.device import RawDevice, Slot
 from ..model.problem import Problem, error, warning
 from ..model.syntax import names
 from ..spec import EntrySpec, Spec
-from . import claimable, list_size, naming, node_owners, refusal, resource_names, sharing
+from . import claimable, list_size, node_owners, refusal
+from .listed import naming, resource_names, sharing
+from .listed.sharing import Known, Sharing
 from .resources import Inventory, Resource
-from .sharing import Known, Sharing
 
 
 def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None) -> Inventory:

@@ -15,9 +15,9 @@ from ..model.dra import DraPartitions
 from ..model.problem import Problem, warning
 from ..partitions.counters import placements
 from ..spec import EntrySpec, SharedResource, Spec
-from . import naming, sharing
+from .listed import naming, sharing
+from .listed.sharing import Sharing
 from .resources import Resource
-from .sharing import Sharing
 
 
 @dataclass(frozen=True, slots=True)

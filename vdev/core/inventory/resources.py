@@ -16,7 +16,7 @@ from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.problem import Problem
 from ..spec import EntrySpec, Flags
 from . import list_size
-from .sharing import Sharing
+from .listed.sharing import Sharing
 
 
 @dataclass(frozen=True)

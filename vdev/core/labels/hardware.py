@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ..inventory.naming import partition_id
+from ..inventory.listed.naming import partition_id
 from ..inventory.resources import Inventory
 from ..model.device import RawDevice
 from ..model.syntax.names import domain_and_name

@@ -7,7 +7,7 @@ sharing under the name that they would have without it. Of several models on a n
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ..inventory.naming import name_of_partition, name_of_whole
+from ..inventory.listed.naming import name_of_partition, name_of_whole
 from ..model.problem import Problem, warning
 from ..partitions.geometry import Profile
 from ..spec import MigStrategy, SharedResource, SharingKind, Spec, VirtualSource

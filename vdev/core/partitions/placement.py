@@ -1,7 +1,7 @@
 """Partitions: where each part of a device lies on its memory slices, or why a list of parts is impossible.
 
 Owns `place` and its explanations. What a device can be cut into is a `geometry` value; the bare search is `packing`;
-under which strategy and id the parts are advertised is decided by `inventory.naming`.
+under which strategy and id the parts are advertised is decided by `inventory.listed`.
 
 How `place` chooses. A partition's id is made from (device, profile, start), so a start that moves is a device that
 vanishes. Hence the result depends only on *how many* of each profile are wanted, never on their order in the list nor

@@ -8,7 +8,7 @@ has an id that can be computed, and a replica carries the id of its device.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from ..inventory.naming import partition_id
+from ..inventory.listed.naming import partition_id
 from ..inventory.resources import Inventory
 from ..model.device import UNKNOWN_ENTRY, Device, Key, RawDevice, Slot, base_id
 from ..model.syntax.names import domain_and_name

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ...inventory.sharing import Sharing, mps_clients
+from ...inventory.listed.sharing import Sharing, mps_clients
 from ...model.device import Device
 from ...spec import SharingKind
 from .published import Capacity, RequestPolicy

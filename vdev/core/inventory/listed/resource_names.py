@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..memory import Memory
-from ..model.device import RawDevice
-from ..model.problem import Problem, error
-from ..model.syntax.names import resource_name_problem
-from ..spec import EntrySpec
+from ...memory import Memory
+from ...model.device import RawDevice
+from ...model.problem import Problem, error
+from ...model.syntax.names import resource_name_problem
+from ...spec import EntrySpec
 
 
 @dataclass(frozen=True, slots=True)

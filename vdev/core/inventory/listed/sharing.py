@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from ..memory import Memory
-from ..model.device import Device, Slot, replica_id
-from ..model.problem import Problem, did_you_mean, error, warning
-from ..spec import SharedResource, SharingKind, SharingSpec
+from ...memory import Memory
+from ...model.device import Device, Slot, replica_id
+from ...model.problem import Problem, did_you_mean, error, warning
+from ...spec import SharedResource, SharingKind, SharingSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from ..memory import Memory
-from ..model.device import Device, IdStyle, RawDevice
-from ..model.problem import Problem, error, warning
-from ..model.syntax.names import domain_and_name
-from ..partitions.placement import LayoutError, Placement, place, resource_suffix
-from ..spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
+from ...memory import Memory
+from ...model.device import Device, IdStyle, RawDevice
+from ...model.problem import Problem, error, warning
+from ...model.syntax.names import domain_and_name
+from ...partitions.placement import LayoutError, Placement, place, resource_suffix
+from ...spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
 from .resource_names import Part
 
 _NAMESPACE = uuid.UUID(

@@ -1,0 +1,1 @@
+"""Which devices, partitions and replicas are listed, and under which names."""
