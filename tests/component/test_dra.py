@@ -1,5 +1,7 @@
 """Dynamic Resource Allocation, whole: a file, an agent, an API server, a kubelet that prepares claims of pods."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
@@ -202,3 +204,17 @@ async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
     await do["device-clear"]({"id": "npu-0"})
     await api_server.until(lambda: [] == tainted())
     assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (DYNAMIC, MIG)], ids=["whole", "cut for a claim"])
+async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted):
+    """The devices of a claim are mounted as those of an Allocate: the directory, and the script."""
+    await start(config(partitions) + "telemetry: {}\n")
+    await kubelet.objects.create("ResourceClaimTemplate", template("gpu", exactly(wanted)))
+    edits = (await runs(kubelet, pod("one", templates=["gpu"]))).container().edits
+    tool, data = sorted(edits.mounts, key=lambda each: not each.container_path.startswith("/usr"))
+    assert ("/usr/bin/nvidia-smi", True) == (tool.container_path, tool.read_only)
+    assert data.container_path.startswith("/run/vdev/smi/0000")
+    found = Path(data.host_path, "nvidia").read_text()
+    assert (f"\nuuid='{Path(data.host_path).name}'" in found) == (wanted == GPU)
+    assert (f"mig_uuid='{Path(data.host_path).name}'" in found) == (wanted == MIG)
