@@ -5,6 +5,7 @@ import copy
 import pytest
 import yaml
 
+import vdev
 from tests.kit.manifests import CHART, charted, helm, one, pod_of, validate
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -226,3 +227,17 @@ def test_nodes_kept_for_accelerators_have_the_agent():
     presets = (CHART.parents[2] / "vdev" / "presets").glob("*.yaml")
     makers = {preset.get("resource") for preset in (yaml.safe_load(path.read_text()) for path in presets)} - {None}
     assert {"CriticalAddonsOnly", *makers} == tolerated
+
+
+@helm
+def test_the_notes_say_that_the_image_must_be_brought():
+    """As long as it has the name that no registry knows; with another name there is no such line."""
+    from helm_python import Chart
+
+    with Chart.load(CHART) as chart:
+        notes, other = (
+            chart.render({"image": {"repository": name}}, name="vdev", namespace="x")["vdev/templates/NOTES.txt"]
+            for name in ("vdev", "registry.example/vdev")
+        )
+    assert f"The image vdev:{vdev.__version__} is in no registry" in notes
+    assert "no registry" not in other
