@@ -15,6 +15,7 @@ from .core.claims.prepare import Published, prepare
 from .core.decide import Decider, World
 from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.labels.values import Machine
+from .core.model import smi_places
 from .core.model.device import EMPTY as NOTHING
 from .core.model.faults.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
@@ -79,7 +80,9 @@ def preview(
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)
     host = HostRoot(host_root)
     found = {
-        entry.name: discovery.discover(entry, host, node=node, numbering=discovery.Numbering())
+        entry.name: discovery.discover(
+            entry, host, node=node, numbering=discovery.Numbering(), smi_dir=f"{smi_places.DIRECTORY}/{node}"
+        )
         for entry in spec.on_node(node)
     }
     devices = {name: each.devices for name, each in found.items()}

@@ -91,7 +91,7 @@ def h100(index: int, **shown: object) -> Shown:
         },
     )
     values = {"device": Device(id=raw.id, raw=raw, ordinal=str(index)), "physics": H100, "whole": BUSY, "slices": 8}
-    return Shown(**{**values, "minor": index, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+    return Shown(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
 
 
 def instance(of: Shown, position: int, profile: str, slices: range, mib: int, used: int, sms: int) -> Shown:
@@ -124,7 +124,7 @@ def mi300x(index: int, **shown: object) -> Shown:
     reading = replace(reading, memory_reserved_mib=285, power_w=412.4, memory_clock_mhz=1300)
     device = Device(id=raw.id, raw=raw, ordinal=str(index), attributes=raw.attributes)
     values = {"device": device, "physics": physics, "whole": reading, "slices": 8}
-    return Shown(**{**values, "minor": index, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+    return Shown(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
 
 
 class Container:

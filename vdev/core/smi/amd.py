@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
+from ..slices.devices.amd import card
 from ..telemetry.reading import Throttle
 from .shown import MIB, Shown, assignments
 
@@ -32,7 +33,7 @@ def data(shown: Shown) -> str:
     address = bus_id(raw, shown.minor)
     speed = _SPEEDS.get(physics.pcie_generation, 32)
     total = own.memory_total_mib
-    card = shown.minor * max(1, shown.slices) + _partition_id(shown)
+    number = card(device, shown.minor, shown.count, max(1, shown.slices))
     values: Mapping[str, object] = {
         "written": shown.written.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "tool": TOOL,
@@ -46,9 +47,9 @@ def data(shown: Shown) -> str:
         "unique_id": f"0x{digest[:16]}",
         "kfd_id": int(digest[16:20], 16),
         "guid": int(digest[16:20], 16),
-        "node_id": card + 2,
-        "card": card,
-        "render": _FIRST_RENDER + card,
+        "node_id": number + 2,
+        "card": number,
+        "render": _FIRST_RENDER + number,
         "partition_id": _partition_id(shown),
         "compute_partition": compute,
         "memory_partition": memory,
@@ -72,7 +73,7 @@ def data(shown: Shown) -> str:
         "energy": whole.energy_mj // 1000,
         "throttle": "THROTTLED" if whole.throttle & ~Throttle.IDLE else "UNTHROTTLED",
         "temp": round(whole.temperature_c),
-        "temp_edge": "N/A",
+        "temp_edge": round(whole.temperature_c),
         "mem_temp": "N/A" if whole.memory_temperature_c is None else round(whole.memory_temperature_c),
         "temp_slowdown": round(physics.throttle_temperature),
         "temp_shutdown": round(physics.shutdown_temperature),

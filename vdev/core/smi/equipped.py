@@ -1,14 +1,14 @@
 """Which devices of a plan have a tool for their containers, and all that it is told of each."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..decide import Plan
 from ..inventory.numbers import numbers
-from ..inventory.resources import Resource
 from ..model.device import Device
 from ..model.telemetry import Physics, SmiTool
-from ..spec import VirtualSource
+from ..spec import EntrySpec, VirtualSource
 from ..telemetry import history, reading
 from ..telemetry.history import Drive
 from ..telemetry.reading import Reading
@@ -26,6 +26,7 @@ class Equipped:
     device: Device
     physics: Physics
     minor: int
+    count: int
     cut: bool
     peers: Mapping[str, int] = field(default_factory=dict)
     slices: int = 0
@@ -46,6 +47,7 @@ class Equipped:
             whole=whole,
             part=own if self.device.is_partition else None,
             minor=self.minor,
+            count=self.count,
             lost=lost or whole.lost,
             cut=self.cut,
             holders=holders,
@@ -57,43 +59,41 @@ class Equipped:
 
 
 def equipped(plan: Plan) -> dict[str, Equipped]:
-    """The devices with a tool, by id, in the order of the file."""
-    found: dict[str, tuple[Resource, Device]] = {}
+    """The devices with a tool, by id."""
+    found: dict[str, tuple[EntrySpec, Device]] = {}
     for resource in plan.base.everything.values():
         for device in resource.by_device.values():
             if device.raw.tools:
-                found.setdefault(device.id, (resource, device))
-    minors = numbers(plan.base)
-    by_index = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found.values()}
+                found.setdefault(device.id, (resource.entries[device.raw.entry], device))
+    tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
+    links = _links(found.values())
+    minors, counts = numbers(plan.base), Counter(tools.values())
     cut = {device.raw.id for _, device in found.values() if device.is_partition}
     return {
         each: Equipped(
-            tool=resource.entries[device.raw.entry].smi or SmiTool.NVIDIA,
+            tool=tools[device.raw.id],
             device=device,
-            physics=plan.loads[device.raw.entry].physics if device.raw.entry in plan.loads else Physics(),
+            physics=plan.loads[entry.name].physics if entry.name in plan.loads else Physics(),
             minor=minors[device.raw.id],
+            count=counts[tools[device.raw.id]],
             cut=device.raw.id in cut,
-            peers=_peers(resource, device, by_index),
-            slices=_slices(resource, device),
+            peers=links.get(device.raw.id, {}),
+            slices=entry.geometry.slices if entry.geometry is not None else 0,
         )
-        for each, (resource, device) in found.items()
+        for each, (entry, device) in found.items()
     }
 
 
-def _slices(resource: Resource, device: Device) -> int:
-    geometry = resource.entries[device.raw.entry].geometry
-    return geometry.slices if geometry is not None else 0
-
-
-def _peers(resource: Resource, device: Device, by_index: Mapping[tuple[str, int], str]) -> Mapping[str, int]:
-    """How many links lead to which other devices."""
-    source, raw = resource.entries[device.raw.entry].source, device.raw
-    if not isinstance(source, VirtualSource):
-        return {}
-    peers = {}
-    for (one, other), score in source.links.items():
-        if raw.index in (one, other) and one != other and score >= _LINK:
-            peer = by_index.get((raw.entry, other if raw.index == one else one))
-            if peer is not None:
-                peers[peer] = score // _LINK
-    return peers
+def _links(found: Collection[tuple[EntrySpec, Device]]) -> Mapping[str, Mapping[str, int]]:
+    """How many links lead from each raw device to which others, by their ids."""
+    entries = {entry.name: entry for entry, _ in found}
+    ids = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found}
+    links: dict[str, dict[str, int]] = {}
+    for name, entry in entries.items():
+        pairs = entry.source.links if isinstance(entry.source, VirtualSource) else {}
+        for (one, other), score in pairs.items():
+            ends = ids.get((name, one)), ids.get((name, other))
+            if one != other and score >= _LINK and ends[0] is not None and ends[1] is not None:
+                links.setdefault(ends[0], {})[ends[1]] = score // _LINK
+                links.setdefault(ends[1], {})[ends[0]] = score // _LINK
+    return links

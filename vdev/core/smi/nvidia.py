@@ -174,7 +174,7 @@ def _partition(shown: Shown) -> Mapping[str, object]:
         # As the driver numbers them: level by level of a tree that halves the memory slices.
         "mig_gi": shown.slices // size - 1 + device.slices.start // size,
         "mig_ci": 0,
-        "mig_sms": told.get("multiprocessors", 0),
+        "mig_sms": told.get("multiprocessors", _NONE),
         "mig_ce": told.get("engines.copy", 0),
         "mig_enc": told.get("engines.encoder", 0),
         "mig_dec": told.get("engines.decoder", 0),

@@ -16,10 +16,10 @@ class Shown:
     """A device as a tool shows it.
 
     `whole` are the sensors of the device that it is or belongs to, `part` those of the partition. `minor` counts the
-    devices of the maker on the node. `lost`: it cannot be reached any more. `cut`: the device is cut, though this may
-    be the whole one. `holders` is how many pods have it. `peers` are the numbers of links to others, by device id.
-    `slices` are the memory slices of the whole device, 0 where it cannot be cut. `wall` is the time, in seconds since
-    the epoch.
+    devices of the maker on the node, of which there are `count`. `lost`: it cannot be reached any more. `cut`: the
+    device is cut, though this may be the whole one. `holders` is how many containers have it. `peers` are the numbers
+    of links to others, by device id. `slices` are the memory slices of the whole device, 0 where it cannot be cut.
+    `wall` is the time, in seconds since the epoch.
     """
 
     device: Device
@@ -27,6 +27,7 @@ class Shown:
     whole: Reading
     part: Reading | None = None
     minor: int = 0
+    count: int = 1
     lost: bool = False
     cut: bool = False
     holders: int = 0
@@ -62,5 +63,5 @@ def assignments(values: Mapping[str, object]) -> str:
 
 def quoted(text: str) -> str:
     """The text as one word of a shell; control characters, which no line has, become blanks."""
-    plain = "".join(each if each.isprintable() else " " for each in text)
+    plain = text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
     return "'" + plain.replace("'", "'\\''") + "'"

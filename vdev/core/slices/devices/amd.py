@@ -6,6 +6,7 @@ value: expressions that ask for an attribute which a device lacks are errors tha
 """
 
 from ...model.device import Device
+from ...model.pci import bus_id, root
 from ...model.syntax.names import digest, domain_and_name
 from ...spec import EntrySpec, VirtualSource
 from . import attributes
@@ -17,7 +18,6 @@ _CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
 _SIMDS = 4  # of a compute unit
 _DRIVER_VERSION = "6.14.14"
 _FULL = "spx"
-_BUSES = 16
 
 
 def card(device: Device, index: int, gpus: int, slices: int) -> int:
@@ -39,10 +39,8 @@ def attributes_of(device: Device, index: int, number_of_card: int) -> Attributes
     """The device's attributes, under the names that they have in the driver's domain."""
     known = device.raw.attributes
     full = not device.is_partition or device.profile.startswith(_FULL)
-    domain, slot = divmod(index, _BUSES)
     found = dict(attributes.standard(device))
-    address = found.pop(attributes.PCI_BUS_ID, string(f"{domain:04x}:{slot * 16 + 1:02x}:00.0"))
-    root = string(f"pci{domain:04x}:{slot * 16:02x}")
+    address = found.pop(attributes.PCI_BUS_ID, string(bus_id(device.raw, index)))
     return {
         "type": string("amdgpu" if full else "amdgpu-partition"),
         "pciAddr" if full else "parentPciAddr": address,
@@ -54,7 +52,7 @@ def attributes_of(device: Device, index: int, number_of_card: int) -> Attributes
         "driverVersion": version(known.get("driverVersion", ""), _DRIVER_VERSION),
         "driverSrcVersion": string(known.get("driverSrcVersion", "")),
         "partitionProfile": string(device.profile),
-        attributes.PCIE_ROOT: root,
+        attributes.PCIE_ROOT: string(root(index)),
         **found,
     }
 

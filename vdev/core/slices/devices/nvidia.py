@@ -7,7 +7,8 @@ likely value: expressions that ask for an attribute which a device lacks are err
 import re
 from collections.abc import Mapping
 
-from ...model.device import Device
+from ...model.device import Device, RawDevice
+from ...model.pci import bus_id, root
 from ...partitions.counters import Limit
 from ...partitions.geometry import Geometry, Profile
 from . import attributes
@@ -16,7 +17,6 @@ from .published import Capacity
 
 _DRIVER_VERSION = "580.95.5"
 _CUDA_VERSION = "13.0.0"
-_BUSES = 16  # GPUs of a PCI domain, where their places are made up
 _CAPACITIES = {  # by the key of a profile's attributes
     "multiprocessors": "multiprocessors",
     "engines.copy": "copyEngines",
@@ -55,7 +55,7 @@ def attributes_of(device: Device, minor: int) -> Attributes:
         "cudaComputeCapability": version(known.get("computeCapability", ""), "0.0.0"),
         "driverVersion": version(known.get("driverVersion", ""), _DRIVER_VERSION),
         "cudaDriverVersion": version(known.get("cudaVersion", ""), _CUDA_VERSION),
-        **_place(minor),
+        **_place(device.raw, minor),
         **dict(attributes.standard(device)),
     }
     if device.is_partition:
@@ -65,14 +65,9 @@ def attributes_of(device: Device, minor: int) -> Attributes:
     return {**own, "uuid": string(device.id), **shared}
 
 
-def _place(minor: int) -> Attributes:
+def _place(raw: RawDevice, minor: int) -> Attributes:
     """Each GPU below a root of its own."""
-    domain, slot = divmod(minor, _BUSES)
-    root = f"{domain:04x}:{slot * 16:02x}"
-    return {
-        attributes.PCI_BUS_ID: string(f"{domain:04x}:{slot * 16 + 1:02x}:00.0"),
-        attributes.PCIE_ROOT: string(f"pci{root}"),
-    }
+    return {attributes.PCI_BUS_ID: string(bus_id(raw, minor)), attributes.PCIE_ROOT: string(root(minor))}
 
 
 def capacity_of(device: Device, profile: Profile | None, *, slices: bool) -> dict[str, Capacity]:
