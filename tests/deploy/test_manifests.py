@@ -203,6 +203,7 @@ def test_chart_objects_are_valid():
         "standIns": {"enabled": True},
         "cdi": {"enabled": True, "strategy": "cdi-annotations"},
         "podMonitor": {"enabled": True},
+        "telemetry": {"enabled": True, "podAnnotations": True, "serviceMonitor": {"enabled": True}},
         "prometheusRule": {"enabled": True},
         "dra": {"enabled": True, "drivers": ["mine.example"]},
         "logLevel": "debug",

@@ -28,6 +28,9 @@ COMPONENTS = {
     "mig-config": (WRITE_NODES, {"migConfig": {"enabled": True}}),
     "dra": (WATCH_NODES | DRA, {"dra": {"enabled": True}}),
     "own-node-only": (set(), {"ownNodeOnly": {"enabled": True}}),
+    "telemetry": (set(), {"telemetry": {"enabled": True}}),
+    "telemetry-monitor": (set(), {"telemetry": {"serviceMonitor": {"enabled": True}}}),
+    "pod-load": ({("", "pods", "list"), ("", "pods", "watch")}, {"telemetry": {"podAnnotations": True}}),
     "pod-monitor": (set(), {"podMonitor": {"enabled": True}}),
 }
 DIRECTORIES = {  # of the host, which a component adds, with the same paths inside
@@ -113,7 +116,9 @@ def test_exactly_what_it_needs(name, tmp_path):
 @kustomize
 @by_component
 def test_the_pod_stays_as_it_is(name, tmp_path):
-    """A component changes nothing of the pod but the token and the directories it is for; dra adds the pod's uid."""
+    """A component changes nothing of the pod but the token, and the directories and the port that it is for; dra adds
+    the pod's uid.
+    """
     before, after = pod_of(rendered(DEPLOY / "base")), pod_of(composed(tmp_path, [name]))
     for path, kind in DIRECTORIES.get(name, {}).items():
         (volume,) = [each for each in after["volumes"] if each.get("hostPath", {}).get("path") == path]
@@ -124,6 +129,8 @@ def test_the_pod_stays_as_it_is(name, tmp_path):
         (uid,) = [each for each in after["containers"][0]["env"] if each["name"] == "POD_UID"]
         assert {"fieldPath": "metadata.uid"} == uid["valueFrom"]["fieldRef"]
         after["containers"][0]["env"].remove(uid)
+    if name == "telemetry":
+        after["containers"][0]["ports"].remove({"name": "telemetry", "containerPort": 9400})
     before["automountServiceAccountToken"] = after["automountServiceAccountToken"]
     assert before == after
 

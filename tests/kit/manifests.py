@@ -50,6 +50,16 @@ def charted(values=None, release="vdev"):
 
 
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+_RELABELINGS = {
+    "items": {
+        "additionalProperties": False,
+        "properties": {
+            "sourceLabels": {"type": "array", "items": {"type": "string"}},
+            "targetLabel": {"type": "string"},
+            "action": {"enum": ["replace"]},
+        },
+    }
+}
 _OPERATOR = {  # what the CRDs of the Prometheus operator say of the fields that are used here
     "PodMonitor": {
         "required": ["selector", "podMetricsEndpoints"],
@@ -63,16 +73,26 @@ _OPERATOR = {  # what the CRDs of the Prometheus operator say of the fields that
                         "port": {"type": "string"},
                         "path": {"type": "string"},
                         "interval": {"type": "string", "pattern": "^[0-9]+(ms|[smhd])$"},
-                        "relabelings": {
-                            "items": {
-                                "additionalProperties": False,
-                                "properties": {
-                                    "sourceLabels": {"type": "array", "items": {"type": "string"}},
-                                    "targetLabel": {"type": "string"},
-                                    "action": {"enum": ["replace"]},
-                                },
-                            }
-                        },
+                        "relabelings": _RELABELINGS,
+                    },
+                }
+            },
+        },
+    },
+    "ServiceMonitor": {
+        "required": ["selector", "endpoints"],
+        "additionalProperties": False,
+        "properties": {
+            "selector": {"additionalProperties": False, "properties": {"matchLabels": _TEXTS}},
+            "endpoints": {
+                "items": {
+                    "additionalProperties": False,
+                    "properties": {
+                        "port": {"type": "string"},
+                        "path": {"type": "string"},
+                        "interval": {"type": "string", "pattern": "^[0-9]+(ms|[smhd])$"},
+                        "honorLabels": {"type": "boolean"},
+                        "relabelings": _RELABELINGS,
                     },
                 }
             },
@@ -165,7 +185,7 @@ def _kustomization(place, **fields):
 def plain(objects):
     """Objects without what only Helm or only kustomize adds: Helm's labels, the namespace object, empty mappings.
 
-    Volumes, mounts and variables are in the order of their names.
+    Volumes, mounts, variables and ports are in the order of their names.
     """
     found = {}
     for each in copy.deepcopy(objects):
@@ -173,13 +193,15 @@ def plain(objects):
             continue
         spec = each.get("spec", {})
         places = [each["metadata"].get("labels"), spec.get("selector", {}).get("matchLabels")]
+        places.append(spec["selector"] if each["kind"] == "Service" else None)
         places.append(spec.get("template", {}).get("metadata", {}).get("labels"))
         for labels in places:
             for name in _HELM_LABELS & (labels or {}).keys():
                 del labels[name]
         if each["kind"] == "DaemonSet":
             pod = spec["template"]["spec"]
-            for named in (pod["volumes"], pod["containers"][0]["volumeMounts"], pod["containers"][0]["env"]):
+            container = pod["containers"][0]
+            for named in (pod["volumes"], container["volumeMounts"], container["env"], container["ports"]):
                 named.sort(key=lambda one: one["name"])
         if each["kind"] == "ConfigMap":  # the generator of kustomize labels it as well
             each["data"] = {name: text.strip() for name, text in each["data"].items()}

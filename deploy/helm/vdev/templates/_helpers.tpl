@@ -67,6 +67,10 @@ node-events:
 mig-config:
   - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
 {{- end }}
+{{- if .Values.telemetry.podAnnotations }}
+pod-load:
+  - {apiGroups: [""], resources: [pods], verbs: [list, watch]}
+{{- end }}
 {{- if .Values.dra.enabled }}
 dra:
   - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
