@@ -1,0 +1,91 @@
+"""The page on autoscaling: its configuration runs, its queries say what it says, and Prometheus evaluates them."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kit.measured import ids, plan_of
+from vdev.core.exposition.family import text
+from vdev.core.exposition.nodes import Exposition
+from vdev.core.telemetry.drives import Situation, wish
+from vdev.core.telemetry.sensors import Sensors, User
+
+PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
+promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
+
+
+def block(name):
+    """The file of that name on the page."""
+    return re.search(rf"```yaml\n(# {re.escape(name)}\n.*?)```", PAGE, re.DOTALL)[1]
+
+
+QUERY = yaml.safe_load(block("scaledobject.yaml"))["spec"]["triggers"][0]["metadata"]["query"]
+(RULE,) = yaml.safe_load(block("adapter-rules.yaml"))["rules"]["custom"]
+OF_PODS = (
+    RULE["metricsQuery"]
+    .replace("<<.GroupBy>>", "pod")
+    .replace("<<.Series>>", "DCGM_FI_DEV_GPU_UTIL")
+    .replace("<<.LabelMatchers>>", 'namespace="default"')
+)
+
+
+def series(loads):
+    """The series of a scrape, with a pod of each of these annotations (None: without one)."""
+    plan = plan_of(block("autoscale.yaml"))
+    gpus = ids(plan, "nvidia.com/gpu")
+    users = {gpu: [User("default", f"server-{number}", "server")] for number, gpu in enumerate(gpus[: len(loads)])}
+    situation = Situation(
+        devices=plan.devices,
+        loads=plan.loads,
+        pods={gpu: {f"default/{found[0].pod}"} for gpu, found in users.items()},
+        node="n",
+    )
+    wishes = {f"default/server-{number}": wish(load) for number, load in enumerate(loads) if load is not None}
+    sensors = Sensors()
+    sensors.settle(replace(situation, wishes=wishes), plan.base, users, 10.0, since=0.0)
+    page = text(Exposition("Hostname").families([("n", sensors.measured(100.0))]))
+    found = [line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
+    return [{"series": name, "values": f"{value} {value}"} for name, value in found]
+
+
+def evaluated(directory, loads, expressions):
+    """Let Prometheus say of each expression whether it is as it should be."""
+    case = {
+        "interval": "1m",
+        "input_series": series(loads),
+        "promql_expr_test": [
+            {"expr": each, "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 1}]} for each in expressions
+        ],
+    }
+    (directory / "case.yaml").write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    command = ["promtool", "test", "rules", str(directory / "case.yaml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_query_is_the_one_that_the_page_explains():
+    """In the text, and in the object."""
+    assert QUERY in PAGE.partition("With KEDA:")[0]
+
+
+@promtool
+@pytest.mark.parametrize(
+    ("loads", "low", "high"),
+    [
+        (["20-40"], 20, 40),
+        ([None], 30, 30),
+        (["95"], 95, 95),
+        (["95", "20-40"], 57, 68),
+        (["95", "95"], 95, 95),
+    ],
+)
+def test_the_mean_load_is_what_the_pods_say(tmp_path, loads, low, high):
+    """Below and above the threshold as the page tells it, by both ways."""
+    expressions = [f"{QUERY} >= bool {low}", f"{QUERY} <= bool {high}", f"avg({OF_PODS}) == bool {QUERY}"]
+    expressions.append(f"count({OF_PODS}) == bool {len(loads)}")
+    done = evaluated(tmp_path, loads, expressions)
+    assert done.returncode == 0, done.stdout + done.stderr
