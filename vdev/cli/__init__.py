@@ -35,6 +35,7 @@ COMMANDS = {
     "completion": "print a shell's completion of commands and options",
     "status": "show what the running plugin serves",
     "top": "show who holds the devices, their load, temperature and faults",
+    "record": "make a configuration of this node's devices",
     "fault": "inject, list and end faults in the running plugin",
     "device": "set a device's health in the running plugin",
     "node": "show or take away what vdev has written on a Node",
@@ -46,7 +47,7 @@ _PACKAGES = {
     "processes": ("run", "sim", "demo"),
     "files": ("validate", "config", "presets", "schema", "import", "completion"),
     "previews": ("plan", "allocate"),
-    "control": ("status", "top", "fault", "device"),
+    "control": ("status", "top", "record", "fault", "device"),
     "cluster": ("node", "dra"),
 }
 """The package of each command's module, which has the command's name."""

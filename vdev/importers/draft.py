@@ -34,6 +34,7 @@ class Draft:
     sharing: dict[str, Any] = field(default_factory=dict)  # all of timeSlicing or mps but the items
     kind: str = "timeSlicing"
     shared: list[Block] = field(default_factory=list)
+    faults: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def entry(self, body: Mapping[str, Any], comments: Sequence[str] = ()) -> Block:
@@ -87,6 +88,8 @@ class Draft:
             yield from _pairs(self.sharing, "    ")
             yield "    resources:"
             yield from _blocks(self.shared, "      ")
+        if self.faults:
+            yield from _pairs({"faults": self.faults}, "")
 
     def dismiss(self, place: int, why: str) -> None:
         """Take an item of `devices` out, as a comment, and with it what is said of it alone."""

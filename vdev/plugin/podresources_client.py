@@ -6,6 +6,7 @@ or frees.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -48,6 +49,50 @@ async def holders(socket: Path, *, within: float) -> Answer | None:
             claimed += _uses(name, container)
     pods = {f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources}
     return Answer(named, frozenset(pods - set(named.values())), containers, tuple(claimed))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A device that the kubelet knows of, of whatever plugin."""
+
+    resource: str
+    id: str
+    numa: tuple[int, ...] = ()
+    healthy: bool = True
+
+
+async def listed(socket: Path, *, within: float) -> list[Listed] | None:
+    """The devices that the kubelet tells of: the healthy ones, and of others those that pods hold.
+
+    None when the API does not answer `within` so many seconds.
+    """
+    if len(str(socket).encode()) > MAX_SOCKET_PATH:
+        return None
+    async with kubelet_channel(socket) as channel:
+        stub = rpc.PodResourcesListerStub(channel)
+        try:
+            offered = await stub.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=within)
+            held = await stub.List(pb.ListPodResourcesRequest(), timeout=within)
+        except grpc.aio.AioRpcError:
+            return None
+    numa: dict[Key, set[int]] = {}
+    for each in offered.devices:
+        _note(numa, each)
+    healthy = frozenset(numa)
+    for pod in held.pod_resources:
+        for container in pod.containers:
+            for each in container.devices:
+                _note(numa, each)
+    return [
+        Listed(resource, device, tuple(sorted(nodes)), (resource, device) in healthy)
+        for (resource, device), nodes in sorted(numa.items())
+    ]
+
+
+def _note(found: dict[Key, set[int]], devices: pb.ContainerDevices) -> None:
+    for each in devices.device_ids:
+        nodes = found.setdefault((devices.resource_name, each), set())
+        nodes.update(node.ID for node in devices.topology.nodes)
 
 
 def _uses(pod: str, container: pb.ContainerResources) -> Iterator[Use]:

@@ -211,7 +211,7 @@ def _may_be_id(text: str, entries: Sequence[EntrySpec], nodes: ImaginedNodes) ->
     """
     if any(mark in text for mark in "*?["):
         return True
-    if text.startswith(_NVIDIA_IDS):
+    if text.startswith(_NVIDIA_IDS) and not _is_known(text, nodes):
         return any(entry.is_nvidia for entry in entries) and is_nvidia_id(base_id(text))
     others = [entry for entry in entries if entry.name not in nodes.known]
     return any(text.startswith((f"{entry.name[:40]}-", f"{entry.name[:40]}_")) for entry in others) or _is_known(

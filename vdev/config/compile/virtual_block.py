@@ -42,7 +42,11 @@ class Resolved:
 def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: Report) -> Resolved:
     """The source of a `virtual` block at `path`, its preset one of `presets`."""
     preset = _preset(model.preset, (*path, "preset"), presets, report)
-    count = model.count or preset.count or 1
+    count = model.count or len(model.ids) or preset.count or 1
+    if model.ids and len(model.ids) != count:
+        report.error(
+            (*path, "ids"), f"{len(model.ids)} ids for {count} devices", "give one for each, or leave out count"
+        )
     if preset.count and count > preset.count:
         hint = "for more devices, use the preset of the device, not of a whole node"
         report.error((*path, "count"), f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
@@ -54,6 +58,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
         links = device_links(model.links, count, (*path, "links"), report)
     source = VirtualSource(
         count=count,
+        ids=tuple(model.ids) if len(model.ids) == count else (),
         memory=preset.memory if model.memory is None else model.memory,
         numa=numa,
         attributes={**preset.attributes, **model.attributes},

@@ -25,7 +25,9 @@ def devices(entry: EntrySpec, source: VirtualSource, node: str) -> Iterator[RawD
 
 
 def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
-    """`<name>-<index>`; or as NVIDIA's driver does, a UUID that no other node has."""
+    """The one that is given; else `<name>-<index>`, or as NVIDIA's driver does, a UUID that no other node has."""
+    if source.ids:
+        return source.ids[index]
     if source.id_style is IdStyle.NVIDIA:
         return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}"
     return names.device_id(entry.name, str(index))

@@ -16,10 +16,11 @@ class VirtualSource:
     `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's
     scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has, `node` is
     what a container gets in its stead. `maker_resource` is the resource under which the maker's own plugin advertises
-    devices of the preset.
+    devices of the preset. `ids` has one for each device, or none where they are made up.
     """
 
     count: int
+    ids: tuple[str, ...] = ()
     memory: int = 0
     numa: tuple[int, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)

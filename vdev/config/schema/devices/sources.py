@@ -20,6 +20,7 @@ from ..scalars import (
     PATH,
     STRING,
     AsWritten,
+    Constraint,
     Flag,
     ItemInJson,
     Memory,
@@ -49,6 +50,23 @@ Index = Annotated[Whole, between(0)]
 NumaNode = Annotated[Whole, between(0, 1023)]
 
 
+DeviceId = Annotated[
+    Text,
+    matching(
+        "(?=.{1,63}$)(?!.*::)[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?",
+        "1 to 63 letters, digits, '.', '_', '-' and ':', with a letter or digit at both ends, and no '::'",
+    ),
+]
+
+
+def _each_once(ids: list[str]) -> None:
+    seen: set[str] = set()
+    for each in ids:
+        if each in seen:
+            refuse(f"{each!r} is listed twice", "give each device an id of its own")
+        seen.add(each)
+
+
 class Virtual(Section):
     """Virtual devices. Values given here win over those of the preset."""
 
@@ -56,6 +74,9 @@ class Virtual(Section):
     """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
     count: Count | None = None
     """How many devices. Default: the node preset's number, else 1."""
+    ids: Annotated[list[DeviceId], Constraint(_each_once)] = []
+    """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made of the entry's name and
+    the index, or as the maker's driver makes them."""
     memory: Memory | None = None
     """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
     numa: Annotated[list[NumaNode], one_or_many(INTEGER)] | None = None

@@ -1,0 +1,55 @@
+"""`vdev record` beside a running node: what is recorded and played again lists the same devices."""
+
+import asyncio
+
+from vdev.cli import main
+from vdev.plugin.podresources_client import listed
+from vdev.sim import manifest
+
+NODE = """
+version: v1
+flags: {migStrategy: mixed}
+devices:
+  - name: h100
+    resource: nvidia.com/gpu
+    virtual: {preset: h100-sxm5-80gb, count: 4, numa: [0, 0, 1, 1]}
+    partitions: {"3": [1g.10gb, 1g.10gb, 2g.20gb]}
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 3}}
+  - {name: fuse, resource: squat.ai/fuse, virtual: {count: 1, numa: 1}}
+sharing:
+  timeSlicing:
+    resources: [{name: squat.ai/fuse, replicas: 5}]
+"""
+BROKEN = "faults: {rules: [{name: broken, devices: [npu-1], health: Unhealthy, onFile: %s}]}"
+
+
+async def test_what_is_recorded_lists_the_same_when_it_is_played(kubelet, start_agent, directory):
+    """Ids, numbers, NUMA nodes, and the health of what a pod holds."""
+    broken, file = directory / "broken", directory / "recorded.yaml"
+    agent = await start_agent(NODE + BROKEN % broken)
+    await kubelet.run_pod(manifest("holder", {"acme.dev/npu": 3}))
+    await asyncio.to_thread(broken.touch)
+    await kubelet.wait_until(lambda: kubelet.listed()["acme.dev/npu"]["npu-1"] == "Unhealthy", what="the fault")
+    there, told = kubelet.listed(), await listed(kubelet.pod_resources_socket, within=10)
+
+    words = ["record", "--kubelet-dir", str(kubelet.device_plugin_dir.parent), "--host-root", str(directory)]
+    words += ["--to", str(file)]
+    assert 0 == await asyncio.to_thread(main, words)
+    await agent.stop()
+    await kubelet.delete_pod("holder")
+    await start_agent(await asyncio.to_thread(file.read_text), state_dir=directory / "elsewhere")
+
+    assert there == kubelet.listed()
+    healthy = [each for each in told if each.healthy]
+    assert healthy == await listed(kubelet.pod_resources_socket, within=10)
+    assert {(0,), (1,)} == {each.numa for each in healthy if each.resource == "nvidia.com/gpu"}
+
+
+async def test_without_a_kubelet(directory, capsys):
+    """It is told where it was looked for, and what to do."""
+    assert 1 == await asyncio.to_thread(main, ["record", "--kubelet-dir", str(directory)])
+    assert f"the kubelet does not answer at {directory}/pod-resources/kubelet.sock; run this" in capsys.readouterr().err
+    words = ["record", "--kubelet-dir", str(directory), "--host-root", str(directory), "--hardware"]
+    assert 0 == await asyncio.to_thread(main, words)
+    assert "version: v1" in capsys.readouterr().out
+    assert 2 == await asyncio.to_thread(main, ["record", "--salt", "x"])

@@ -1,0 +1,192 @@
+"""Recordings: what is read of a host, what becomes of it, and what is hidden."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit.fakehost import FakeHost
+from vdev import config
+from vdev.core.inventory.imagined_nodes import inventory
+from vdev.errors import ConfigError
+from vdev.plugin.podresources_client import Listed
+from vdev.recording import Mask, Piece, Recording, pieces, recorded
+
+UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(3))
+A100 = [Piece("pci", f"0000:8{n}:00.0", "10de", "20b0", serial=UUIDS[n], numa=n, is_accelerator=True) for n in range(2)]
+STICK = Piece("usb", "1-2", "1050", "0407", serial="ABC12345", maker="Yubico", model="YubiKey")
+
+
+Lists = dict[str, dict[str, tuple[int, ...]]]
+
+
+def played(
+    devices: list[Listed], hardware: list[Piece] | None = None, salt: str = "", **more: object
+) -> tuple[str, Lists]:
+    """The file, and by resource what it lists: ids and NUMA nodes."""
+    text = recorded(Recording("gpu-7", devices, hardware or [], **more), Mask(salt)).text()
+    spec = config.load_text(text).spec
+    found = inventory(spec, "elsewhere")
+    assert not [problem for problem in found.problems if problem.is_error]
+    return text, {
+        name: {slot.id: slot.device.raw.topology for slot in resource.slots}
+        for name, resource in found.resources.items()
+    }
+
+
+def test_ids_and_numa_nodes_stay() -> None:
+    """Of each device, whatever its plugin calls it."""
+    devices = [
+        Listed("acme.dev/npu", "npu-0", (1,)),
+        Listed("acme.dev/npu", "npu-1"),
+        Listed("intel.com/vf", "0000:81:00.2", (0,)),
+        Listed("squat.ai/fuse", "a" * 40),
+    ]
+
+    assert {
+        "acme.dev/npu": {"npu-0": (1,), "npu-1": ()},
+        "intel.com/vf": {"0000:81:00.2": (0,)},
+        "squat.ai/fuse": {"a" * 40: ()},
+    } == played(devices)[1]
+
+
+def test_replicas_are_of_one_device() -> None:
+    """The device is shared again; where a slot is missing, it is one of those that do not work."""
+    devices = [Listed("nvidia.com/gpu", f"{UUIDS[0]}::{n}", (0,)) for n in range(4)]
+    devices += [Listed("nvidia.com/gpu", f"{UUIDS[1]}::1", (0,), healthy=False)]
+
+    text, lists = played(devices)
+
+    assert {f"{uuid}::{n}" for uuid in UUIDS[:2] for n in range(4)} == set(lists["nvidia.com/gpu"])
+    (rule,) = yaml.safe_load(text)["faults"]["rules"]
+    assert [UUIDS[1]] == rule["devices"]
+
+
+def test_a_known_model_is_its_preset() -> None:
+    """By the UUID and the PCI id, or where the node has one model; partitions of it stay what they are."""
+    devices = [Listed("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]
+    for hardware in (
+        A100,
+        [piece.__class__("pci", piece.place, "10de", "20b0", is_accelerator=True) for piece in A100],
+    ):
+        text, lists = played(devices, hardware)
+        (entry,) = yaml.safe_load(text)["devices"]
+        assert ("a100-sxm4-40gb", list(UUIDS[:2])) == (entry["virtual"]["preset"], entry["virtual"]["ids"])
+        assert list(UUIDS[:2]) == list(lists["nvidia.com/gpu"])
+    mig = [Listed("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000001", (0,))]
+    assert "preset" not in played(mig, A100)[0]
+
+
+def test_what_sysfs_knows_of_a_device() -> None:
+    """Vendor and model are attributes; the place is a comment."""
+    text, _ = played([Listed("a.b/key", "key-ABC12345")], [STICK])
+
+    (entry,) = yaml.safe_load(text)["devices"]
+    assert {"vendor": "1050", "product": "0407", "maker": "Yubico", "model": "YubiKey"} == entry["virtual"][
+        "attributes"
+    ]
+    assert "# key-ABC12345: usb 1050:0407 1-2 Yubico YubiKey serial ABC12345" in text
+
+
+def test_what_no_plugin_offers() -> None:
+    """Is a comment, or on demand an entry."""
+    assert "# No plugin offers: usb 1050:0407 1-2 Yubico YubiKey" in played([], [STICK])[0]
+    lists = played([], [STICK, *A100], with_hardware=True, domain="lab.org")[1]
+    assert {"lab.org/usb-1050-0407": {"usb-ABC12345": ()}, "nvidia.com/gpu": {UUIDS[0]: (0,), UUIDS[1]: (1,)}} == lists
+
+
+def test_ids_that_a_node_cannot_have_twice() -> None:
+    """Get a name of their own, and a warning says so."""
+    draft = recorded(
+        Recording("n", [Listed("a.b/x", "0"), Listed("a.b/y", "0"), Listed("a.b/y", "strange id/")]), Mask()
+    )
+
+    assert ["0", "y-0", "strange-id"] == [each for block in draft.devices for each in block.body["virtual"]["ids"]]
+    assert 2 == len(draft.warnings)
+
+
+def test_nothing_of_the_node_is_left_with_a_salt() -> None:
+    """Serials, UUIDs, addresses, ids and the node's name; numbers, models and NUMA nodes stay."""
+    devices = [
+        Listed("nvidia.com/gpu", UUIDS[0], (1,)),
+        Listed("intel.com/vf", "0000:81:00.2"),
+        Listed("a.b/key", "key-ABC12345"),
+    ]
+    hardware = [*A100, STICK]
+
+    text, lists = played(devices, hardware, salt="pepper")
+
+    for secret in ("gpu-7", UUIDS[0], UUIDS[1], "0000:81", "0000:80", "ABC12345", " 1-2 "):
+        assert secret not in text
+    assert [(1,)] == list(lists["nvidia.com/gpu"].values())
+    assert "a100-sxm4-40gb" in text
+    assert next(iter(lists["nvidia.com/gpu"])).startswith("GPU-")
+    assert next(iter(lists["a.b/key"])).startswith("key-")
+    assert text == played(devices, hardware, salt="pepper")[0]
+    assert text != played(devices, hardware, salt="other")[0]
+
+
+@given(
+    st.lists(
+        st.builds(
+            Listed,
+            st.sampled_from(["a.b/x", "nvidia.com/gpu", "c.d/y.shared"]),
+            st.text(min_size=1, max_size=70) | st.sampled_from([*UUIDS, "x::0", "x::1", "0000:81:00.2", "a::b"]),
+            st.sampled_from([(), (0,), (0, 1)]),
+            st.booleans(),
+        ),
+        max_size=8,
+        unique_by=lambda each: (each.resource, each.id),
+    ),
+    st.sampled_from(["", "s"]),
+)
+def test_any_list_becomes_a_configuration(devices: list[Listed], salt: str) -> None:
+    """With at least as many devices of each resource."""
+    _, lists = played(devices, [STICK, *A100], salt)
+
+    for name in {each.resource for each in devices}:
+        assert len({each.id.partition("::")[0] for each in devices if each.resource == name}) <= len(lists[name])
+
+
+def test_what_is_read_of_a_host(tmp_path: Path) -> None:
+    """PCI devices with their NUMA node, USB devices but hubs, and what NVIDIA's driver tells."""
+    fake = FakeHost(tmp_path)
+    fake.plug("pci0000:00/0000:80:00.0", bus="pci", vendor="0x10de", device="0x20b0", numa_node=1, driver="nvidia")
+    (tmp_path / "sys/devices/pci0000:00/0000:80:00.0/class").write_text("0x030200\n")
+    fake.plug("pci0000:00/usb1/1-2", bus="usb", idVendor="1050", idProduct="0407", serial="ABC12345", product="YubiKey")
+    fake.plug("pci0000:00/usb1", bus="usb", idVendor="1d6b", idProduct="0002", bDeviceClass="09")
+    fake.file(
+        "/proc/driver/nvidia/gpus/0000:80:00.0/information",
+        f"Model: \t NVIDIA A100-SXM4-40GB\nGPU UUID: \t {UUIDS[0]}\n",
+    )
+
+    gpu, stick = pieces(fake.host)
+
+    assert ("0000:80:00.0", UUIDS[0], "NVIDIA A100-SXM4-40GB", "nvidia", 1, True) == (
+        gpu.place,
+        gpu.serial,
+        gpu.model,
+        gpu.driver,
+        gpu.numa,
+        gpu.is_accelerator,
+    )
+    assert ("1-2", "ABC12345", "YubiKey") == (stick.place, stick.serial, stick.model)
+    assert [] == pieces(FakeHost(tmp_path / "empty").host)
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ("ids: [a, a]", "virtual.ids: 'a' is listed twice"),
+        ('ids: ["a::0"]', "virtual.ids[0]: 'a::0' is not allowed; expected 1 to 63 letters"),
+        ("ids: [a], count: 2", "virtual.ids: 1 ids for 2 devices; give one for each, or leave out count"),
+        ("ids: [1]", 'virtual.ids[0]: expected a string, and 1 unquoted is a number in YAML; write it in quotes: "1"'),
+    ],
+)
+def test_ids_that_the_file_cannot_give(ids: str, expected: str) -> None:
+    """Each is refused at its place."""
+    with pytest.raises(ConfigError) as refused:
+        config.load_text(f"devices: [{{name: a, resource: a.b/c, virtual: {{{ids}}}}}]", "f")
+    assert expected in str(refused.value.problems[0])

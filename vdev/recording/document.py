@@ -1,0 +1,240 @@
+"""A recording to the text of a vdev file: virtual devices with the ids, NUMA nodes and health of the real ones. Pure.
+
+Devices that differ in nothing but their id, NUMA node and place are one entry. Of a shared device the kubelet knows the
+replicas alone; they become one device that is shared again.
+"""
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from .. import config
+from ..importers.draft import Draft
+from ..plugin.podresources_client import Listed
+from .anonymous import Mask
+from .hardware import ADDRESS, Piece
+
+_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_ID = 54  # leaves room for a replica's number
+_MARK = "::"
+_SHORTEST = 4  # characters of a serial number that is looked for in ids
+_NVIDIA = "10de"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was seen of a node. `hardware` that no plugin offers becomes entries, under `domain`, if `with_hardware`."""
+
+    node: str
+    devices: Sequence[Listed]
+    hardware: Sequence[Piece] = ()
+    with_hardware: bool = False
+    domain: str = "example.com"
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A device of the file: its id there, its numbers of replicas, and which of them are unhealthy."""
+
+    id: str
+    resource: str
+    numa: int | None
+    replicas: int
+    bad: tuple[str, ...]  # ids of slots; the device's own for all of them
+    piece: Piece | None
+
+    @property
+    def preset(self) -> str:
+        """The model that it is, where one of ours is."""
+        whole = not self.id.startswith("MIG-")
+        return _preset(self.piece, self.resource) if self.piece is not None and whole else ""
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What devices of one entry have in common."""
+        piece = self.piece
+        known = self.preset or (piece and (piece.vendor, piece.product, piece.maker, piece.model))
+        return self.resource, known, self.numa is not None, self.replicas
+
+
+@dataclass(slots=True)
+class _Names:
+    """Ids that are taken, and what had to change."""
+
+    mask: Mask
+    taken: dict[str, str] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+
+    def of(self, resource: str, original: str) -> str:
+        """An id for the file: the device's own, unless vdev or the node could not have it so."""
+        part = resource.rpartition("/")[2]
+        masked = self.mask.identity(original, keep=f"{part}-")
+        fits = _ID.fullmatch(masked) and _MARK not in masked and len(masked) <= _MAX_ID
+        wish = masked if fits else _UNFIT.sub("-", masked).strip("-._")[:_MAX_ID].strip("-._") or "device"
+        if wish in self.taken:
+            wish = self._free(f"{part}-{wish}"[-_MAX_ID:].strip("-._:"))
+        if wish != masked:
+            self.changed.append(f"{resource}: {masked} is {wish} here: ids are short, plain and used once on a node")
+        self.taken[wish] = original
+        return wish
+
+    def _free(self, wish: str) -> str:
+        number, name = 1, wish
+        while name in self.taken:
+            number += 1
+            name = f"{wish[: _MAX_ID - 6]}-{number}"
+        return name
+
+
+def recorded(seen: Recording, mask: Mask) -> Draft:
+    """The file, as a draft with its warnings."""
+    node = mask.identity(seen.node, keep="")
+    draft = Draft(f"Recorded by vdev record on {node}: its devices, played by virtual ones.")
+    if mask.hides:
+        draft.remarks.append("Serial numbers, UUIDs, PCI addresses, ids and the node's name are not the real ones.")
+    names = _Names(mask)
+    devices = _devices(seen, names)
+    for text in names.changed:
+        draft.told("", text)
+    linked = {device.piece for device in devices if device.piece}
+    rest = [piece for piece in seen.hardware if piece not in linked and (piece.is_accelerator or piece.kind == "usb")]
+    if seen.with_hardware:
+        devices += [_bare(piece, seen.domain, names) for piece in rest]
+    else:
+        draft.remarks += [f"No plugin offers: {_described(piece, mask)}" for piece in rest]
+    kinds: dict[tuple[object, ...], list[_Device]] = {}
+    for device in devices:
+        kinds.setdefault(device.kind, []).append(device)
+    for alike in kinds.values():
+        _entry(draft, alike, mask, names.taken)
+    bad = sorted({each for device in devices for each in device.bad})
+    if bad:
+        draft.faults = {"rules": [{"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}]}
+    if not draft.devices:
+        draft.told("", "the kubelet knows of no device of any plugin")
+    return draft
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def _devices(seen: Recording, names: _Names) -> list[_Device]:
+    by_base: dict[tuple[str, str], list[Listed]] = {}
+    for each in seen.devices:
+        by_base.setdefault((each.resource, each.id.partition(_MARK)[0]), []).append(each)
+    most: dict[str, int] = {}
+    for (resource, _), slots in by_base.items():
+        known = [number for slot in slots if (number := _number(slot)) is not None]
+        most[resource] = max([most.get(resource, 0), *(number + 1 for number in known)])
+    found = []
+    for (resource, base), slots in by_base.items():
+        numbers = {number for slot in slots if (number := _number(slot)) is not None}
+        replicas = (max(numbers) + 1) if numbers and all(slot.healthy for slot in slots) else most[resource]
+        replicas = replicas if numbers else 1
+        own = names.of(resource, base)
+        healthy = {number for slot in slots if slot.healthy and (number := _number(slot)) is not None}
+        if not any(slot.healthy for slot in slots):
+            bad: tuple[str, ...] = (own,)
+        else:
+            bad = tuple(f"{own}{_MARK}{number}" for number in range(replicas) if numbers and number not in healthy)
+        piece = _piece_of(base, seen.hardware) or _only_model(resource, base, seen.hardware)
+        numa = next((slot.numa for slot in slots if slot.numa), ())
+        if len(numa) > 1:
+            names.changed.append(f"{resource}: {own} belongs to several NUMA nodes, of which the file has the first")
+        found.append(_Device(own, resource, numa[0] if numa else None, max(replicas, 1), bad, piece))
+    return found
+
+
+def _number(slot: Listed) -> int | None:
+    text = slot.id.partition(_MARK)[2]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else None  # noqa: PLR2004
+
+
+def _piece_of(device: str, hardware: Iterable[Piece]) -> Piece | None:
+    """The piece whose serial number, UUID or PCI address is the id, or a part of it."""
+    for piece in hardware:
+        for said in piece.says:
+            whole = device == said
+            part = len(said) >= _SHORTEST and said in device and (ADDRESS.fullmatch(said) or said == piece.serial)
+            if whole or part:
+                return piece
+    return None
+
+
+def _only_model(resource: str, device: str, hardware: Iterable[Piece]) -> Piece | None:
+    """Of GPUs whose UUIDs nobody tells, the model, where the node has one alone: its place is not known."""
+    if not resource.startswith("nvidia.com/") or not device.startswith("GPU-"):
+        return None
+    models = {(piece.vendor, piece.product) for piece in hardware if piece.vendor == _NVIDIA and piece.is_accelerator}
+    if len(models) != 1:
+        return None
+    vendor, product = models.pop()
+    return Piece("pci", "", vendor, product)
+
+
+def _bare(piece: Piece, domain: str, names: _Names) -> _Device:
+    preset = _preset(piece, "")
+    resource = config.preset(preset).resource if preset else f"{domain}/{piece.kind}-{piece.vendor}-{piece.product}"
+    own = names.of(resource, piece.serial if preset and piece.serial else f"{piece.kind}-{piece.says[0]}")
+    return _Device(own, resource, piece.numa, 1, (), piece)
+
+
+@cache
+def _models() -> Mapping[str, str]:
+    """The models that are presets, by PCI id and by name."""
+    found: dict[str, str] = {}
+    for name in config.preset_names():
+        preset = config.preset(name)
+        for key in ("pciDeviceId", "model", "product"):
+            if not preset.count and (text := preset.attributes.get(key)):
+                found.setdefault(text.lower().replace(" ", "-"), name)
+    return found
+
+
+def _preset(piece: Piece | None, resource: str) -> str:
+    """The preset of a model; of a device that has a resource, one of that resource's domain."""
+    if piece is None:
+        return ""
+    known = _models()
+    hit = known.get(piece.model.lower().replace(" ", "-")) or known.get(f"0x{piece.product}{piece.vendor}".lower())
+    if not hit:
+        return ""
+    domain = config.preset(hit).resource.partition("/")[0]
+    return hit if not resource or resource.partition("/")[0] == domain else ""
+
+
+# --- entries ---------------------------------------------------------------------------------------------------------
+
+
+def _entry(draft: Draft, alike: Sequence[_Device], mask: Mask, ids: Container[str]) -> None:
+    first = alike[0]
+    virtual: dict[str, Any] = {"preset": first.preset} if first.preset else {}
+    virtual["ids"] = [device.id for device in alike]
+    nodes = [device.numa for device in alike if device.numa is not None]
+    if nodes:
+        virtual["numa"] = nodes[0] if len(set(nodes)) == 1 else nodes
+    piece = first.piece
+    if piece is not None and not first.preset:
+        told = {"vendor": piece.vendor, "product": piece.product, "maker": piece.maker, "model": piece.model}
+        virtual["attributes"] = {key: text for key, text in told.items() if text}
+    name = draft.entry_name(first.resource.rpartition("/")[2])
+    if name in ids:  # a fault rule would take it for the entry
+        name = draft.entry_name(f"{name}-devices")
+    placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
+    places = [f"{own}: {_described(piece, mask)}" for own, piece in placed]
+    draft.entry({"name": name, "resource": first.resource, "virtual": virtual}, places)
+    if first.replicas > 1:
+        draft.share(first.resource, first.replicas, [name])
+
+
+def _described(piece: Piece, mask: Mask) -> str:
+    words = [piece.kind, f"{piece.vendor}:{piece.product}", mask.identity(piece.place)]
+    named = " ".join(filter(None, (piece.maker, piece.model)))
+    words += [named] if named else []
+    words += [f"serial {mask.identity(piece.serial)}"] if piece.serial else []
+    words += [f"driver {piece.driver}"] if piece.driver else []
+    words += [f"NUMA node {piece.numa}"] if piece.numa is not None else []
+    return " ".join(words)
