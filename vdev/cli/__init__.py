@@ -39,6 +39,7 @@ COMMANDS = {
     "fault": "inject, list and end faults in the running plugin",
     "device": "set a device's health in the running plugin",
     "node": "show or take away what vdev has written on a Node",
+    "fleet": "make the devices of nodes without a kubelet exist",
     "dra": "print or apply the DeviceClasses of a configuration",
 }
 """Every command with its line in the help."""
@@ -48,7 +49,7 @@ _PACKAGES = {
     "files": ("validate", "config", "presets", "schema", "import", "completion"),
     "previews": ("plan", "allocate"),
     "control": ("status", "top", "record", "fault", "device"),
-    "cluster": ("node", "dra"),
+    "cluster": ("node", "fleet", "dra"),
 }
 """The package of each command's module, which has the command's name."""
 

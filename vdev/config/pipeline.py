@@ -24,6 +24,7 @@ from .checks.telemetry import check_telemetry
 from .compile import telemetry_spec, whole_spec
 from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
+from .compile.fleet_spec import fleet_spec
 from .document.loader import Document, overlaid
 from .document.position import in_order
 from .document.texts import Texts
@@ -106,6 +107,7 @@ def built(
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
     whole_file.check_sizes(validated, compiled, report)
     check_node(validated.file.node, entries, report)
+    fleet = fleet_spec(validated.file.fleet, report)
     whole_file.check_emptiness(validated, report)
     whole_file.unused_keys(validated.file, report)
 
@@ -118,6 +120,7 @@ def built(
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
             node=whole_spec.node(validated.file),
             telemetry=telemetry_spec.telemetry(validated.file),
+            fleet=fleet,
         )
 
     faults = _faults(validated, spec(frozenset()), report)

@@ -77,15 +77,16 @@ class Engine:
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    def load(self, source: str, faults: FaultSpec) -> None:
-        """Replace the rules of a source. A changed rule starts anew, an unchanged one goes on, a missing one ends.
+    def load(self, source: str, faults: FaultSpec, *, at: float | None = None) -> None:
+        """Replace the rules of a source, whose times count from `at`, by the clock; None: from now on.
 
+        A changed rule starts anew, an unchanged one goes on, a missing one ends.
         A new seed also restarts the rules that depend on chance.
 
         Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
         """
         dice = Dice(faults.seed, self._node)
-        now = self.clock.now()
+        now = self.clock.now() if at is None else at
         self._started = now if self._started is None else self._started
         for rule in faults.rules:
             other = self.runs.get(rule.name)

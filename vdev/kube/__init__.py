@@ -22,11 +22,12 @@ from .answers import (
 from .api import MANAGER, Api, PatchType
 from .calls import NO_FAULT, Fault, FaultHook
 from .follow import Back, Change, Changed, Listed, Lost, Removed, for_ever
-from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from .kinds import DEVICE_CLASSES, EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 
 __all__ = [
     "DEVICE_CLASSES",
     "EVENTS",
+    "LEASES",
     "MANAGER",
     "NODES",
     "NO_FAULT",

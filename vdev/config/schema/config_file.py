@@ -9,6 +9,7 @@ from ...core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy,
 from .devices.entry import Entry
 from .devices.sources import MAX_COUNT
 from .faults.fault_section import Faults
+from .fleet_section import Fleet
 from .node_section import Node
 from .nvidia_forms import Gfd, Imex, References, comma_list, prefixed
 from .scalars import (
@@ -194,6 +195,8 @@ class ConfigFile(Section):
     node: Node = Node()
     telemetry: Telemetry | None = None
     """What devices measure, and who is told. Default: nothing is measured."""
+    fleet: Fleet | None = None
+    """Nodes without a kubelet, for `vdev fleet` alone."""
     imex: Imex | None = None
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None

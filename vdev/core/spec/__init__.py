@@ -7,6 +7,7 @@ the place in the file, for problems that only the node can tell.
 from .container import ContainerSpec, MountTemplate, NodeTemplate
 from .entry import EntrySpec
 from .flags import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
+from .fleet import AT_ONCE, NO_FLEET, ChosenNodes, Delays, FleetSpec, MadeNodes, NodeTaint
 from .health_and_actions import PRE_START_LIMIT, ActionKind, ActionSpec, HealthSpec, OnFailure, Probe
 from .node_outputs import ConditionSpec, LabelOutput, NodeSpec, TrueWhen
 from .sources import (
@@ -26,27 +27,34 @@ from .sources import (
 from .whole import NamePattern, SharedResource, SharingKind, SharingSpec, Spec
 
 __all__ = [
+    "AT_ONCE",
+    "NO_FLEET",
     "PRE_START_LIMIT",
     "ActionKind",
     "ActionSpec",
     "AllocationPolicy",
+    "ChosenNodes",
     "Condition",
     "ConditionSpec",
     "ContainerSpec",
+    "Delays",
     "DeviceIdStrategy",
     "DeviceListStrategy",
     "EntrySpec",
     "Flags",
+    "FleetSpec",
     "GlobPath",
     "GlobSource",
     "GroupBy",
     "HealthSpec",
     "LabelOutput",
+    "MadeNodes",
     "MigStrategy",
     "MountTemplate",
     "NamePattern",
     "NodeKind",
     "NodeSpec",
+    "NodeTaint",
     "NodeTemplate",
     "OnFailure",
     "Operator",

@@ -9,6 +9,7 @@ from ..model.faults.fault_rules import NO_RULES, FaultSpec
 from ..model.telemetry import UNMEASURED, TelemetrySpec
 from .entry import EntrySpec
 from .flags import DEFAULT_FLAGS, Flags
+from .fleet import NO_FLEET, FleetSpec
 from .node_outputs import SAYS_NOTHING, NodeSpec
 
 _Part = TypeVar("_Part")
@@ -66,6 +67,7 @@ class Spec:
     faults: FaultSpec = NO_RULES
     node: NodeSpec = SAYS_NOTHING
     telemetry: TelemetrySpec = UNMEASURED
+    fleet: FleetSpec = NO_FLEET
 
     def after(self, before: "Spec") -> "Spec":
         """The same, of the objects of `before` as far as these say it, so that what follows from them is kept."""

@@ -74,7 +74,7 @@ class ResourceSlices(ApiOutput):
     def look(self) -> None:
         """Compare again: the slices are others than before."""
         if self._follows:
-            self._news.set()
+            self._stir()
 
     def wipe(self, concerns: Callable[[str], bool]) -> None:
         """Delete the slices of these drivers, as a fault."""

@@ -42,13 +42,17 @@ class NodeView(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccess:
-    """How to reach the Node of this name: `view` is what is seen of it; `api` None: there is no API server."""
+    """How to reach the Node of this name: `view` is what is seen of it; `api` None: there is no API server.
+
+    `on_news` is called when an output has something to write, for whoever does not wait for it in a task of its own.
+    """
 
     node: str
     api: Api | None
     view: NodeView
     intervals: Intervals
     clock: Clock
+    on_news: Callable[[], None] = lambda: None
 
 
 class ApiOutput(Output):
@@ -58,6 +62,7 @@ class ApiOutput(Output):
         self._node = access.node
         self._given = access.api
         self._view = access.view
+        self._tell = access.on_news
         self._intervals = access.intervals
         self._clock = access.clock
         self._news = asyncio.Event()
@@ -79,13 +84,27 @@ class ApiOutput(Output):
         """There is something to compare with what the server has."""
         if not self._follows:
             self._follows = True
-            self._view.subscribe(self._news.set)
+            self._view.subscribe(self._stir)
         self._wants_anew.set()
+        self._stir()
+
+    def _stir(self) -> None:
+        """There is news."""
         self._news.set()
+        self._tell()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something may have to be written."""
+        return self._news.is_set()
 
     async def work(self) -> None:
         """Wait for news, and write what differs. Raises ApiServerError; the news is kept then."""
         await self._news.wait()
+        await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Write what differs. Raises ApiServerError; the news is kept then."""
         document = await self._view.seen()
         self._news.clear()
         try:

@@ -131,7 +131,7 @@ class NodeEvents(ApiOutput):
         happening = next((each for each, at in due.items() if at <= now), None)
         if happening is None and due:
             self._cancel()
-            self._cancel = self._clock.call_at(min(due.values()), self._news.set)
+            self._cancel = self._clock.call_at(min(due.values()), self._stir)
         return happening
 
     async def _say(self, happening: Happening, times: int, uid: str) -> None:

@@ -61,6 +61,22 @@ def literals_problem(literals: tuple[str, ...]) -> str:
     return ""
 
 
+def plain_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for a label or an annotation, or the empty string; whoever it belongs to."""
+    wrong = _qualified_name_problem(key)
+    return f"{key!r} is not a valid key: {wrong}" if wrong else ""
+
+
+def node_name_problem(name: str) -> str:
+    """Why Kubernetes refuses `name` for a Node, or the empty string."""
+    if len(name) > _MAX_PREFIX:
+        return f"{name[:20]!r}… has {len(name)} characters; a node's name has at most {_MAX_PREFIX}"
+    if not _DNS.fullmatch(name) or any(len(part) > _MAX_NAME for part in name.split(".")):
+        rule = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
+        return f"{name!r} is no name of a node: {rule}"
+    return ""
+
+
 def taint_key_problem(key: str) -> str:
     """Why Kubernetes refuses `key` for a device's taint, or the empty string."""
     wrong = _qualified_name_problem(key)

@@ -1,0 +1,286 @@
+"""Nodes without a kubelet: what the API server has of them, whatever happens to it and to them."""
+
+import asyncio
+import contextlib
+import functools
+
+import pytest
+
+from tests.kit import quick
+from vdev import config
+from vdev.aio.clock import LeapClock
+from vdev.core.intervals import Intervals
+from vdev.fleet import Fleet, Options
+from vdev.hostfs import Watcher
+
+CONFIG = """
+version: v1
+devices:
+  - name: h100
+    resource: nvidia.com/gpu
+    virtual: {preset: h100-sxm5-80gb, count: 2}
+    advertise: [dra]
+    onNodes: "gpu-*"
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [{type: NpuHealthy}]}
+node: {labels: true, events: true, conditions: true}
+fleet:
+  nodes:
+    - name: "gpu-{0..2}"
+      labels: {pool: h100, topology.kubernetes.io/zone: "zone-{1}"}
+      taints: [{key: kwok.x-k8s.io/node, value: fake, effect: NoSchedule}]
+      capacity: {cpu: 96, memory: 1Ti, pods: 110}
+    - selector: {type: kwok}
+"""
+NPU = "acme.dev/npu"
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+
+
+@pytest.fixture
+async def watching():
+    """The first watch of files looks for the C library, which blocks."""
+    Watcher().close()
+
+
+@pytest.fixture
+async def start(watching, start_api, directory):
+    """Start controllers, each in a task of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def started(text=CONFIG, *, selector=None, clock=None, file="vdev.yaml"):
+            path = directory / file
+            path.write_text(text)
+            api = await start_api(clock=clock)
+            load = functools.partial(config.load, [path])
+            intervals = Intervals(**quick.INTERVALS)
+            options = Options(
+                files=(path,), load=load, selector=selector or {}, intervals=intervals, clock=clock or LeapClock()
+            )
+            fleet = Fleet(options, await asyncio.to_thread(load), api)
+            end = asyncio.Event()
+            task = asyncio.create_task(fleet.run(until=end.wait))
+
+            async def stop():
+                end.set()
+                await task
+
+            stack.push_async_callback(stop)
+            fleet.stop = stop
+            return fleet
+
+        yield started
+
+
+@pytest.fixture
+def until(api_server):
+    """Wait until something is so of the API server's objects."""
+    return api_server.until
+
+
+def node(api_server, name):
+    """A Node; an empty document where there is none."""
+    return next((each for each in api_server.all("nodes") if each["metadata"]["name"] == name), {})
+
+
+def capacity(api_server, name, resource=NPU):
+    """The capacity and what is allocatable of a resource."""
+    status = node(api_server, name).get("status") or {}
+    return [(status.get(part) or {}).get(resource) for part in ("capacity", "allocatable")]
+
+
+def slices(api_server, name):
+    """The devices in the slices of a node."""
+    found = [each["spec"] for each in api_server.all("resourceslices") if each["spec"].get("nodeName") == name]
+    return [device["name"] for each in found for device in each.get("devices") or ()]
+
+
+async def test_nodes_are_made_with_everything_they_have(start, api_server, until):
+    """Labels, taints, annotation of KWOK, capacity beside devices, devices, conditions, slices owned by the Node."""
+    await start()
+    await until(lambda: all(slices(api_server, f"gpu-{number}") for number in range(3)))
+    await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
+    await until(lambda: "nvidia.com/gpu.product" in node(api_server, "gpu-1")["metadata"]["labels"])
+    found = node(api_server, "gpu-1")
+    labels = found["metadata"]["labels"]
+    assert ("h100", "zone-1") == (labels["pool"], labels["topology.kubernetes.io/zone"])
+    assert "NVIDIA-H100-80GB-HBM3" == labels["nvidia.com/gpu.product"]
+    assert "fake" == found["metadata"]["annotations"]["kwok.x-k8s.io/node"]
+    assert [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}] == found["spec"]["taints"]
+    assert {"cpu": "96", "memory": "1Ti", "pods": "110", NPU: "4"} == found["status"]["capacity"]
+    assert ["NpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
+    (owner,) = api_server.all("resourceslices")[0]["metadata"]["ownerReferences"]
+    assert "Node" == owner["kind"]
+    ids = {slices_uuid["uuid"] for slices_uuid in uuids(api_server)}
+    assert 6 == len(ids)
+
+
+def uuids(api_server):
+    """The UUID of each device of each slice."""
+    for each in api_server.all("resourceslices"):
+        for device in each["spec"].get("devices") or ():
+            yield {"uuid": device["attributes"]["uuid"]["string"]}
+
+
+async def test_nodes_that_exist_are_chosen_by_their_labels(start, api_server, until):
+    """Of others nothing is touched, and entries for nodes by name concern these alone."""
+    await api_server.add("nodes", {"metadata": {"name": "other"}})
+    await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
+    before = node(api_server, "other")
+    await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
+    assert (before, []) == (node(api_server, "other"), slices(api_server, "kwok-1"))
+    await api_server.edit("nodes", "other", {"metadata": {"labels": {"type": "kwok"}}}, manager="kubectl")
+    await until(lambda: ["4", "4"] == capacity(api_server, "other"))
+    await api_server.edit("nodes", "other", {"metadata": {"labels": {"type": None}}}, manager="kubectl")
+    await until(lambda: [None, None] == capacity(api_server, "other"))
+
+
+async def test_an_edit_applies_as_a_difference(start, api_server, until, directory):
+    """Nodes that leave the file go, devices that change change; a bad edit changes nothing and is told."""
+    fleet = await start()
+    await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
+    file = directory / "vdev.yaml"
+    file.write_text(CONFIG.replace("{0..2}", "{0..1}").replace("count: 4", "count: 5"))
+    await until(lambda: not node(api_server, "gpu-2"))
+    await until(lambda: ["5", "5"] == capacity(api_server, "gpu-0"))
+    file.write_text(CONFIG.replace("count: 4", "count: x"))
+    await until(lambda: fleet.refused)
+    assert ["5", "5"] == capacity(api_server, "gpu-0")
+    file.write_text(CONFIG.replace("labels: {pool: h100, ", "labels: {tier: a, "))
+    await until(lambda: "pool" not in node(api_server, "gpu-0")["metadata"]["labels"])
+    assert "a" == node(api_server, "gpu-0")["metadata"]["labels"]["tier"]
+    await until(lambda: not fleet.refused and ["4", "4"] == capacity(api_server, "gpu-2"))
+
+
+async def test_nothing_is_written_when_nothing_differs(start, api_server, until):
+    """Not by the controller that made it, nor by the next one."""
+    first = await start()
+    await until(lambda: first.is_settled and all(slices(api_server, f"gpu-{number}") for number in range(3)))
+    await first.stop()
+    writes = api_server.writes
+    second = await start()
+    await until(lambda: second.is_settled and 3 == len(second.members))
+    await api_server.edit("nodes", "gpu-0", {"metadata": {"annotations": {"who": "me"}}}, manager="kubectl")
+    await until(lambda: "who" in second.cluster.node("gpu-0").document["metadata"]["annotations"])
+    await until(lambda: second.is_settled)
+    assert writes == api_server.writes
+
+
+async def test_what_others_do_to_a_node_stays(start, api_server, until, directory):
+    """A foreign label, taint and resource, also when the file changes ours."""
+    await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
+    foreign = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    taints = [*node(api_server, "gpu-0")["spec"]["taints"], foreign]
+    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"taints": taints}}
+    await api_server.edit("nodes", "gpu-0", change, manager="kube-controller-manager")
+    text = CONFIG.replace("value: fake, effect: NoSchedule", "value: other, effect: NoSchedule")
+    (directory / "vdev.yaml").write_text(text)
+    await until(lambda: "other" in str(node(api_server, "gpu-0")["spec"]["taints"]))
+    found = node(api_server, "gpu-0")
+    assert [foreign, {"key": "kwok.x-k8s.io/node", "effect": "NoSchedule", "value": "other"}] == found["spec"]["taints"]
+    assert "b" == found["metadata"]["labels"]["a"]
+
+
+async def test_a_node_that_somebody_deletes_comes_again(start, api_server, until):
+    """With all that it has, for a new uid."""
+    await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
+    uid = node(api_server, "gpu-0")["metadata"]["uid"]
+    await api_server.remove("nodes", "gpu-0")
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
+    assert uid != node(api_server, "gpu-0")["metadata"]["uid"]
+
+
+async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(start, api_server, until):
+    """Two that write the same status would never end."""
+    await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
+    fleet = await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
+    change = {"status": {"capacity": {NPU: "0"}, "allocatable": {NPU: "0"}}}
+    await api_server.edit("nodes", "kwok-1", change, manager="kubelet", subresource="status")
+    await until(lambda: "kwok-1" not in fleet.members)
+    assert ["0", "0"] == capacity(api_server, "kwok-1")
+
+
+async def test_a_name_that_is_taken_is_told(start, api_server, until):
+    """The Node of somebody else stays as it is."""
+    await api_server.add("nodes", {"metadata": {"name": "gpu-1"}})
+    fleet = await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-2"))
+    await until(lambda: "gpu-1" in fleet.maker.refused)
+    assert [None, None] == capacity(api_server, "gpu-1")
+
+
+async def test_devices_come_after_the_node_is_ready(start, api_server, until):
+    """Labels at once, capacity after its time, slices last: what autoscalers race with."""
+    clock = LeapClock()
+    text = CONFIG.replace("      capacity:", "      devicesAfter: 300s\n      slicesAfter: 600s\n      capacity:")
+    await start(text, clock=clock)
+    await until(lambda: "nvidia.com/gpu.product" in node(api_server, "gpu-0").get("metadata", {}).get("labels", {}))
+    assert [None, None] == capacity(api_server, "gpu-0")
+    for number in range(3):
+        await api_server.edit(
+            "nodes", f"gpu-{number}", {"status": {"conditions": [ready(clock)]}}, manager="kwok", subresource="status"
+        )
+    clock.advance(310)
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
+    assert [] == slices(api_server, "gpu-0")
+    clock.advance(310)
+    await until(lambda: 2 == len(slices(api_server, "gpu-0")))
+
+
+def ready(clock):
+    """The condition of a Node that is Ready since now."""
+    from datetime import UTC, datetime
+
+    now = datetime.fromtimestamp(clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**READY, "lastTransitionTime": now, "lastHeartbeatTime": now}
+
+
+async def test_a_server_that_drops_half_the_writes(start, api_server, until):
+    """Everything is there in the end, and the rest is known not to be meanwhile."""
+    for verb in ("patch", "create"):
+        api_server.fail(status=500, verb=verb, times=6)
+    fleet = await start()
+    await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
+    await until(lambda: all(slices(api_server, f"gpu-{number}") for number in range(3)))
+    await until(lambda: fleet.is_settled)
+
+
+async def test_a_server_that_is_away(start, api_server, until, directory):
+    """What changed meanwhile is made good when it is back."""
+    await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
+    await api_server.down()
+    (directory / "vdev.yaml").write_text(CONFIG.replace("count: 4", "count: 6"))
+    await api_server.up()
+    await until(lambda: all(["6", "6"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
+
+
+async def test_faults_concern_nodes_by_name(start, api_server, until):
+    """A rule makes a device of one node unhealthy: less is allocatable, the condition and an Event say so."""
+    sick = "{name: sick, onNodes: gpu-1, devices: [npu/2], health: Unhealthy, reason: XID 79}"
+    await start(f"{CONFIG}faults: {{seed: 3, rules: [{sick}]}}")
+    await until(lambda: ["4", "3"] == capacity(api_server, "gpu-1"))
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
+    conditions = {each["type"]: each["status"] for each in node(api_server, "gpu-1")["status"]["conditions"]}
+    assert {"NpuHealthy": "False"} == conditions
+    await until(lambda: any("XID 79" in each["message"] for each in api_server.all("events", "default")))
+    assert {"gpu-1"} == {each["involvedObject"]["name"] for each in api_server.all("events", "default")}
+
+
+async def test_slices_that_somebody_wipes_come_again(start, api_server, until):
+    """As a kubelet that starts would do."""
+    await start()
+    await until(lambda: 2 == len(slices(api_server, "gpu-1")))
+    for each in api_server.all("resourceslices"):
+        await api_server.remove("resourceslices", each["metadata"]["name"])
+    await until(lambda: all(2 == len(slices(api_server, f"gpu-{number}")) for number in range(3)))
+
+
+async def test_only_some_nodes_by_selector(start, api_server, until):
+    """Made ones as well: nodes that it leaves out are neither made nor removed."""
+    fleet = await start(selector={"topology.kubernetes.io/zone": "zone-1"})
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-1"))
+    await until(lambda: fleet.is_settled)
+    assert ({}, {}) == (node(api_server, "gpu-0"), node(api_server, "gpu-2"))

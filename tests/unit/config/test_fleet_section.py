@@ -1,0 +1,67 @@
+"""The section `fleet`: which nodes there are."""
+
+import pytest
+
+from vdev import config
+from vdev.core.fleet.made import made_nodes
+from vdev.core.spec import ChosenNodes, Delays
+from vdev.errors import ConfigError
+
+HEAD = "version: v1\ndevices: [{name: a, resource: example.com/a, virtual: {count: 1}}]\nfleet:\n  nodes:\n"
+
+
+def load(*items):
+    """The fleet of a file with these items."""
+    return config.load_text(HEAD + "".join(f"    - {each}\n" for each in items), "f.yaml").spec.fleet
+
+
+def test_nodes_are_made_of_ranges():
+    """With labels of the numbers, what KWOK knows them by, and what they have beside devices."""
+    (node, *others) = made_nodes(
+        load('{name: "r{1..2}-g{0..1}", labels: {rack: "r{1}", slot: "{2}"}, capacity: {cpu: 96, memory: 1Ti}}')
+    )
+    assert ("r1-g0", 3) == (node.name, len(others))
+    assert {"rack": "r1", "slot": "0"}.items() <= node.metadata()["labels"].items()
+    assert {"kwok.x-k8s.io/node": "fake"} == node.metadata()["annotations"]
+    assert {"cpu": "96", "memory": "1Ti"} == node.status()["allocatable"]
+
+
+def test_nodes_that_exist_are_chosen():
+    """By all of the labels."""
+    (chosen,) = load("{selector: {type: kwok, pool: a}, devicesAfter: 30s}").chosen
+    assert ChosenNodes(labels={"type": "kwok", "pool": "a"}, delays=Delays(devices=30.0, slices=30.0)) == chosen
+    assert [True, False] == [chosen.includes({"type": "kwok", "pool": "a", "x": ""}), chosen.includes({"type": "kwok"})]
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (["{}"], "fleet.nodes[0]: which nodes is not said"),
+        (["{name: a, selector: {a: b}}"], "fleet.nodes[0]"),
+        (['{name: "gpu-{0..999999}"}'], "fleet.nodes[0].name: gpu-{0..999999} makes 1000000 nodes; a file makes 20000"),
+        (['{name: "a{0..14999}"}', '{name: "b{0..14999}"}'], "fleet.nodes[1].name: b{0..14999} makes 15000 nodes"),
+        (["{name: GPU-1}"], "fleet.nodes[0].name: 'GPU-1' is no name of a node"),
+        (['{name: "a{0..3}"}', "{name: a2}"], "fleet.nodes[1].name: the node a2 is made twice; it is among those at f"),
+        (['{name: "a{0..1}", labels: {x: "{2}"}}'], "fleet.nodes[0].labels.x: '{2}' names {2}; there are {name}, {1}"),
+        (['{name: a, labels: {x: "a b"}}'], "fleet.nodes[0].labels.x: 'a b' is not a valid label value"),
+        (["{selector: {a: b}, taints: []}"], "fleet.nodes[0].taints: taints is for nodes that vdev makes"),
+        (["{name: a, taints: [{key: x, effect: No}]}"], "expected NoSchedule, PreferNoSchedule or NoExecute"),
+        (["{name: a, capacity: {cpu: lots}}"], "fleet.nodes[0].capacity.cpu"),
+        (["{selector: {}}"], "the selector is empty"),
+    ],
+)
+def test_what_is_wrong_is_said(items, said):
+    """With its place, and what is allowed."""
+    with pytest.raises(ConfigError) as refused:
+        load(*items)
+    assert said in str(refused.value)
+
+
+def test_a_fleet_needs_nodes(tmp_path, capsys):
+    """The command says what is missing."""
+    from vdev.cli import main
+
+    file = tmp_path / "f.yaml"
+    file.write_text(HEAD.partition("fleet")[0])
+    assert 2 == main(["fleet", str(file), "--dry-run"])
+    assert "no section fleet says which nodes there are" in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""`vdev fleet`: the controller for nodes without a kubelet."""
+
+import argparse
+import asyncio
+import functools
+import signal
+import sys
+
+from ... import config
+from ...api_server import NO_SERVER, find_server
+from ...errors import UsageError
+from .. import common, options
+
+DESCRIPTION = "Make the devices of nodes without a kubelet exist in the API server, such as those of KWOK."
+EPILOG = """examples:
+  vdev fleet vdev.yaml --kubeconfig ~/.kube/config     until Ctrl-C; an edit of the file applies at once
+  vdev fleet vdev.yaml --dry-run                       print every object instead
+  vdev fleet vdev.yaml --selector pool=a100            only nodes with this label
+
+Which nodes there are says the section `fleet` of the file; see docs/fleet.md. What was written stays when the
+controller ends; nodes that it made go when they leave the file.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.usage = "vdev fleet [option ...] FILE [FILE ...]"
+    common.add_files(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print every object that would be there, as YAML or JSON"
+    )
+    parser.add_argument(
+        "--selector", "-l", default="", metavar="LABELS", help="only Nodes with these labels, such as pool=a100,zone=b"
+    )
+    options.add_one(parser, "kubeconfig")
+    options.add_one(parser, "context")
+    options.add_one(parser, "log_level")
+    options.add_one(parser, "log_format")
+    common.add_output(parser)
+    common.add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until stopped by a signal, or print the objects."""
+    chosen = options.read(args)
+    load = functools.partial(config.load, args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    loaded = load()
+    for problem in loaded.problems:
+        print(problem, file=sys.stderr)
+    if not loaded.spec.fleet.made and not loaded.spec.fleet.chosen:
+        raise UsageError(f"{args.files[0]}: no section fleet says which nodes there are; see docs/fleet.md")
+    selector = _selector(args.selector)
+    if args.dry_run:
+        from ...fleet import dry_run
+
+        print(dry_run.text(loaded, selector, as_json=args.output == "json"), end="")
+        return 0
+    server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
+    if server is None:
+        raise UsageError(NO_SERVER)
+    from ...fleet import Fleet, Options
+    from ...kube import Api
+    from ...observe import log
+
+    log.configure(level=chosen.log_level, form=chosen.log_format)
+
+    async def main() -> None:
+        async with Api(server, at_once=16) as api:
+            fleet = Fleet(Options(files=tuple(args.files), load=load, selector=selector), loaded, api)
+            stop = asyncio.Event()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            await fleet.run(until=stop.wait)
+
+    asyncio.run(main())
+    return 0
+
+
+def _selector(text: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in text.split(",") if each]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise UsageError(f"--selector: expected KEY=VALUE pairs with commas, such as pool=a100, got {text!r}")
+    return {key: value for key, _, value in pairs}

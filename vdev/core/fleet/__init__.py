@@ -1,0 +1,1 @@
+"""Nodes without a kubelet: which there are, and what their objects say."""

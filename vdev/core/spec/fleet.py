@@ -1,0 +1,70 @@
+"""The nodes without a kubelet whose devices a controller makes exist in the API server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ..model.syntax.name_range import NameRange
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint of a Node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How long after a node is Ready each thing is told of it, in seconds."""
+
+    labels: float = 0.0
+    devices: float = 0.0
+    slices: float = 0.0
+
+
+AT_ONCE = Delays()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeNodes:
+    """Nodes to make. `capacity` has what is no device: cpu, memory, pods and more, as quantities.
+
+    Values of labels and annotations may name the numbers of the name, see `name_range.filled`.
+    """
+
+    names: NameRange
+    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    taints: tuple[NodeTaint, ...] = ()
+    capacity: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    delays: Delays = AT_ONCE
+    where: str = field(default="", compare=False)  # a moved line is no change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenNodes:
+    """Nodes that exist, by labels that they must have."""
+
+    labels: Mapping[str, str]
+    delays: Delays = AT_ONCE
+    where: str = field(default="", compare=False)  # a moved line is no change
+
+    def includes(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels is one of them."""
+        return self.labels.items() <= labels.items()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    """Which nodes. Of several that include a node the first counts."""
+
+    made: tuple[MadeNodes, ...] = ()
+    chosen: tuple[ChosenNodes, ...] = ()
+
+
+NO_FLEET = FleetSpec()

@@ -1,0 +1,265 @@
+"""What the API server has of the nodes: one list and watch per kind, kept by node, and no more of it than is used."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..aio.backoff import Backoff
+from ..aio.clock import Clock
+from ..core.intervals import Intervals
+from ..errors import ApiServerError
+from ..kube import MANAGER, NODES, RESOURCE_SLICES, Api, Changed, Kind, Listed, Lost, Removed, Unconfigured
+
+Document = Mapping[str, Any]
+
+KUBELET = "kubelet"
+_TOLD = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
+_STATUS = ("capacity", "allocatable")
+
+
+class SeenNode:
+    """One Node: a `NodeView` for the outputs. `on_change` is called when it is another one, or gone."""
+
+    __slots__ = ("_users", "document", "name", "on_change")
+
+    def __init__(self, name: str, on_change: Callable[[], None]) -> None:
+        self.name = name
+        self.document: Document | None = None
+        self.on_change = on_change
+        self._users: list[Callable[[], None]] = []
+
+    async def seen(self) -> Document:
+        """The object as it was seen last. Raises ApiServerError where there is none."""
+        if self.document is None:
+            raise Unconfigured(f"the cluster has no node {self.name!r}")
+        return self.document
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Tell of each change."""
+        self._users.append(on_change)
+
+    def note(self, document: Document) -> None:
+        """This is the Node, as the server just answered."""
+        self.see(document)
+
+    def see(self, document: Document | None) -> None:
+        """This is the Node now; older news than is known is none."""
+        told = _kept(document) if document else None
+        if told == self.document or (told and self.document and is_older(told, self.document)):
+            return
+        self.document = told
+        for tell in self._users:
+            tell()
+        self.on_change()
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        return _metadata(self.document).get("labels") or {}
+
+    @property
+    def has_kubelet(self) -> bool:
+        """Whether a kubelet writes its status, so that an agent on the node has to serve it."""
+        return any(each.get("manager") == KUBELET for each in _metadata(self.document).get("managedFields") or ())
+
+    def ready_since(self) -> str | None:
+        """When the Node became Ready, as Kubernetes writes times; None while it is not."""
+        for each in ((self.document or {}).get("status") or {}).get("conditions") or ():
+            if each.get("type") == "Ready" and each.get("status") == "True":
+                return str(each.get("lastTransitionTime") or "") or None
+        return None
+
+
+class SeenSlices:
+    """The ResourceSlices of one node: a `SlicesView` for the output."""
+
+    __slots__ = ("_found", "on_change")
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self._found: dict[str, Document] = {}
+
+    async def seen(self) -> Mapping[str, Document]:
+        """All of them, by name."""
+        return dict(self._found)
+
+    def wrote(self, document: Document) -> None:
+        """This is what the server answered to a write."""
+        self._found[_metadata(document)["name"]] = document
+
+    def removed(self, name: str) -> None:
+        """The server said that it is gone."""
+        self._found.pop(name, None)
+
+    def see(self, document: Document) -> None:
+        """This is a slice now."""
+        name = _metadata(document)["name"]
+        known = self._found.get(name)
+        if known is None or (known != document and not is_older(document, known)):
+            self._found[name] = document
+            self.on_change()
+
+    def see_gone(self, name: str) -> None:
+        """A slice was deleted."""
+        if self._found.pop(name, None) is not None:
+            self.on_change()
+
+    def keep_only(self, names: frozenset[str], version: str) -> None:
+        """A list had these; others are gone, but for what was written since."""
+        gone = [name for name, each in self._found.items() if name not in names and not _is_since(each, version)]
+        for name in gone:
+            self.see_gone(name)
+
+
+class Cluster:
+    """All Nodes and all ResourceSlices. `on_node` is called with the name of a Node that is new, other, or gone.
+
+    `trouble` says, by kind, why what is known may be old.
+    """
+
+    def __init__(self, api: Api, *, intervals: Intervals, clock: Clock, on_node: Callable[[str], None]) -> None:
+        self.nodes: dict[str, SeenNode] = {}
+        self.slices: dict[str, SeenSlices] = {}
+        self.trouble: dict[str, ApiServerError] = {}
+        self._api = api
+        self._clock = clock
+        self._steady = intervals.steady
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._on_node = on_node
+        self._listed = {kind: asyncio.Event() for kind in (NODES, RESOURCE_SLICES)}
+
+    async def listed(self, kind: Kind) -> None:
+        """Wait until all there are of a kind were seen once."""
+        await self._listed[kind].wait()
+
+    def slices_of(self, node: str) -> SeenSlices:
+        """Those of a node; there may be none."""
+        return self.slices.setdefault(node, SeenSlices())
+
+    def node(self, name: str) -> SeenNode:
+        """A Node, which may not be there."""
+        found = self.nodes.get(name)
+        if found is None:
+            found = self.nodes[name] = SeenNode(name, lambda: self._on_node(name))
+        return found
+
+    async def follow_nodes(self) -> None:
+        """Follow all Nodes, for ever."""
+        await self._follow(NODES, self._see_nodes, self._see_node, self._see_node_gone)
+
+    async def follow_slices(self) -> None:
+        """Follow all ResourceSlices, for ever."""
+        await self._follow(RESOURCE_SLICES, self._see_slices, self._see_slice, self._see_slice_gone)
+
+    async def _follow(
+        self,
+        kind: Kind,
+        listed: Callable[[Listed], None],
+        changed: Callable[[Document], None],
+        removed: Callable[[Document], None],
+    ) -> None:
+        failures = 0
+        while True:
+            begun = self._clock.now()
+            try:
+                async with self._api.follow(kind) as changes:
+                    async for change in changes:
+                        match change:
+                            case Listed():
+                                listed(change)
+                                self._heard(kind)
+                            case Changed(found):
+                                changed(found)
+                            case Removed(found):
+                                removed(found)
+                            case Lost(error):
+                                self.trouble[kind.plural] = error
+                            case _:
+                                self._heard(kind)
+            except ApiServerError as failed:  # a permission is missing, or the server has no such kind
+                self.trouble[kind.plural] = failed
+            failures = 0 if self._clock.now() - begun > self._steady else failures + 1
+            await self._clock.sleep(self._backoff.pause(failures))
+
+    def _heard(self, kind: Kind) -> None:
+        self.trouble.pop(kind.plural, None)
+        self._listed[kind].set()
+
+    def _see_nodes(self, listed: Listed) -> None:
+        found = {_metadata(each)["name"]: each for each in listed.objects}
+        for name in self.nodes.keys() - found.keys():
+            self.nodes[name].see(None)
+        for each in found.values():
+            self._see_node(each)
+
+    def _see_node(self, document: Document) -> None:
+        self.node(_metadata(document)["name"]).see(document)
+
+    def _see_node_gone(self, document: Document) -> None:
+        self.node(_metadata(document)["name"]).see(None)
+
+    def _see_slices(self, listed: Listed) -> None:
+        names: dict[str, set[str]] = {node: set() for node in self.slices}
+        for each in listed.objects:
+            names.setdefault(_node_of(each), set()).add(_metadata(each)["name"])
+            self._see_slice(each)
+        for node, found in names.items():
+            self.slices_of(node).keep_only(frozenset(found), listed.version)
+
+    def _see_slice(self, document: Document) -> None:
+        if node := _node_of(document):
+            self.slices_of(node).see(document)
+
+    def _see_slice_gone(self, document: Document) -> None:
+        if node := _node_of(document):
+            self.slices_of(node).see_gone(_metadata(document)["name"])
+
+
+def is_older(document: Document, known: Document) -> bool:
+    """Whether it is an earlier version of the same object; versions can be compared (Kubernetes 1.35, KEP 5504)."""
+    if _metadata(document).get("uid") != _metadata(known).get("uid"):
+        return False
+    told, had = _version(document), _version(known)
+    return told.isdecimal() and had.isdecimal() and int(told) < int(had)
+
+
+def _is_since(document: Document, version: str) -> bool:
+    mine = _version(document)
+    return mine.isdecimal() and version.isdecimal() and int(mine) > int(version)
+
+
+def _version(document: Document) -> str:
+    return str(_metadata(document).get("resourceVersion") or "")
+
+
+def _metadata(document: Document | None) -> Mapping[str, Any]:
+    return (document or {}).get("metadata") or {}
+
+
+def _node_of(document: Document) -> str:
+    return str((document.get("spec") or {}).get("nodeName") or "")
+
+
+def _kept(document: Document) -> Document:
+    """What is used of a Node. Five thousand whole ones would take more memory than all that is decided for them."""
+    metadata, status = _metadata(document), document.get("status") or {}
+    managed = [
+        each if _is_ours(each) else {"manager": KUBELET}
+        for each in metadata.get("managedFields") or ()
+        if _is_ours(each) or each.get("manager") == KUBELET
+    ]
+    return {
+        "metadata": {key: metadata[key] for key in _TOLD if key in metadata} | {"managedFields": managed},
+        "spec": {"taints": (document.get("spec") or {}).get("taints") or ()},
+        "status": {key: status[key] for key in _STATUS if key in status}
+        | {"conditions": [_without_heartbeat(each) for each in status.get("conditions") or ()]},
+    }
+
+
+def _without_heartbeat(condition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A condition without the time that changes every few seconds though nothing happens."""
+    return {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
+
+
+def _is_ours(entry: Mapping[str, Any]) -> bool:
+    return str(entry.get("manager", "")).startswith(MANAGER)

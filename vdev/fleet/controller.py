@@ -1,0 +1,234 @@
+"""The controller: which nodes there are, and what is due for each.
+
+files ─► adopt ─┐
+Node changed ───┼─► due ─► turn: make the Node, decide, settle ─► writers
+time ───────────┘
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from ..agent.outputs.node.api_output import NodeAccess
+from ..aio.clock import SYSTEM, Clock
+from ..config import Loaded
+from ..core.fleet.made import MadeNode, made_nodes
+from ..core.intervals import PRODUCTION, Intervals
+from ..core.model.problem import Problem, warning
+from ..core.spec import Delays, Spec, VirtualSource
+from ..errors import ApiServerError, ConfigError
+from ..faults.engine import Engine
+from ..hostfs import Watcher
+from ..kube import NODES, RESOURCE_SLICES, Api
+from ..observe.metrics import Metrics
+from .cluster import Cluster
+from .made_nodes import NodeMaker, is_made
+from .member import Member, spec_for_fleet
+from .queue import DueQueue
+from .writers import Writers
+
+log = structlog.get_logger(__name__)
+
+NOTHING = spec_for_fleet(Spec())
+"""What is said of a node that is none of ours any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run. `load` reads the files and raises ConfigError; `selector` narrows, by labels of Nodes."""
+
+    files: tuple[Path, ...]
+    load: Callable[[], Loaded]
+    selector: Mapping[str, str]
+    intervals: Intervals = PRODUCTION
+    clock: Clock = SYSTEM
+
+
+class Fleet:
+    """All nodes of a file, in one cluster. `loaded` is the configuration at the start."""
+
+    def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
+        self.members: dict[str, Member] = {}
+        self.made: dict[str, MadeNode] = {}
+        self.refused: tuple[Problem, ...] = ()  # why the last reading of the files is not in force
+        self.warnings: tuple[Problem, ...] = ()
+        self.is_leading = True
+        self._options = options
+        self._clock = options.clock
+        self._api = api
+        self._epoch = options.clock.now()
+        self._metrics = Metrics(shown=False)
+        self._spec = Spec()
+        self._due = DueQueue(options.clock)
+        self._failed: dict[str, int] = {}  # attempts to make a Node
+        self._trouble: dict[str, str] = {}  # why a Node could not be made or removed
+        self.cluster = Cluster(api, intervals=options.intervals, clock=options.clock, on_node=self._due.add)
+        self.maker = NodeMaker(api)
+        self.writers: Writers | None = None
+        self._adopt(loaded)
+
+    # --- the configuration --------------------------------------------------------------------------------------------
+
+    def _adopt(self, loaded: Loaded) -> None:
+        """From now on the nodes are as this configuration says."""
+        spec = spec_for_fleet(loaded.spec).after(self._spec)
+        real = [entry for entry in spec.entries if not isinstance(entry.source, VirtualSource)]
+        left_out = (
+            warning(entry.where, f"the devices of {entry.name} are real, and a node without a kubelet has none of them")
+            for entry in real
+        )
+        self.warnings = (*loaded.problems, *left_out)
+        self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if entry not in real))
+        made = made_nodes(spec.fleet)
+        self.made = {each.name: each for each in made if self._is_selected(each.metadata()["labels"])}
+        self.refused = ()
+        self._due.add_all((*self.made, *self.cluster.nodes))
+
+    async def _follow_files(self) -> None:
+        """Read the files again when they change; a bad one changes nothing."""
+        with Watcher() as watcher:
+            while True:
+                for directory in {path.absolute().parent for path in self._options.files}:
+                    watcher.watch(directory, content=True)
+                await watcher.changes()
+                try:
+                    loaded = await asyncio.to_thread(self._options.load)
+                except ConfigError as bad:
+                    self.refused = tuple(each for each in bad.problems if isinstance(each, Problem))
+                    log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])  # noqa: TRY400 - the trace says nothing
+                    continue
+                self._adopt(loaded)
+                log.info("configuration applied", nodes=len(self.made))
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every node is as the file says, as far as the API server told."""
+        return len(self._due) == 0 and not self._trouble and self.writers is not None and not self.writers.busy
+
+    async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Keep the nodes as the file says, until cancelled, or until `until` returns."""
+        async with asyncio.TaskGroup() as group:
+            self.writers = Writers(group, intervals=self._options.intervals, clock=self._clock)
+            tasks = [
+                group.create_task(self.cluster.follow_nodes(), name="nodes"),
+                group.create_task(self.cluster.follow_slices(), name="slices"),
+                group.create_task(self._follow_files(), name="files"),
+                group.create_task(self._take_turns(group), name="turns"),
+            ]
+            if until is not None:
+                await until()
+                for each in tasks:
+                    each.cancel()
+                self.writers.stop()
+
+    async def _take_turns(self, group: asyncio.TaskGroup) -> None:
+        await self.cluster.listed(NODES)
+        await self.cluster.listed(RESOURCE_SLICES)
+        self._due.add_all((*self.made, *self.cluster.nodes))
+        turning: set[str] = set()
+        while True:
+            name = await self._due.next()
+            assert self.writers is not None
+            await self.writers.room()
+            if name in turning:
+                self._due.add_later(name, 0.05)
+                continue
+            turning.add(name)
+            group.create_task(self._turn(name, turning), name=f"turn of {name}")
+
+    async def _turn(self, name: str, turning: set[str]) -> None:
+        """Make or remove the Node, and decide for it; one turn at a time for each."""
+        try:
+            await self._try_turn(name)
+        finally:
+            turning.discard(name)
+
+    async def _try_turn(self, name: str) -> None:
+        try:
+            await self._make(name)
+            await self._decide(name)
+        except Exception as failed:  # a defect that one node shows is no end of the others
+            if not isinstance(failed, ApiServerError):
+                log.exception("a node could not be decided", node=name)
+            attempts = self._failed[name] = self._failed.get(name, -1) + 1
+            self._trouble[name] = str(failed)
+            self._due.add_later(name, min(60.0, 2.0 ** min(attempts, 6)))
+            return
+        self._failed.pop(name, None)
+        self._trouble.pop(name, None)
+
+    async def _make(self, name: str) -> None:
+        seen = self.cluster.node(name)
+        wanted = self.made.get(name)
+        if wanted is not None:
+            await self.maker.make(wanted, seen)
+        elif is_made(seen.document) and self._is_selected(seen.labels):
+            await self.maker.remove(seen)
+            seen.see(None)
+
+    async def _decide(self, name: str) -> None:
+        seen = self.cluster.node(name)
+        delays = self._delays(name)
+        member = self.members.get(name)
+        if delays is None or seen.document is None:
+            if member is not None:
+                await self._leave(name, member, there=seen.document is not None)
+            return
+        if member is None:
+            member = self.members[name] = self._member(name)
+        member.adopt(self._spec, delays)
+        again = await member.turn()
+        if again is not None:
+            self._due.add_later(name, again - self._clock.now())
+        self._wake(name, member)
+
+    def _member(self, name: str) -> Member:
+        seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
+        access = NodeAccess(
+            node=name,
+            api=self._api,
+            view=seen,
+            intervals=self._options.intervals,
+            clock=self._clock,
+            on_news=lambda: self._wake(name, self.members.get(name)),
+        )
+        engine = Engine(name, self._clock, self._metrics, on_change=lambda: self._due.add(name))
+        member = Member(seen, slices, access, engine, self._epoch)
+        slices.on_change = member.slices.look
+        return member
+
+    def _wake(self, name: str, member: Member | None) -> None:
+        is_ours = member is not None and not member.node.has_kubelet
+        for output in member.outputs if member and is_ours and self.writers else ():
+            self.writers.wake(name, output)  # type: ignore[union-attr]
+
+    async def _leave(self, name: str, member: Member, *, there: bool) -> None:
+        """The node is no longer one of ours: what was written goes, unless the Node is gone with it."""
+        if there and not self.cluster.node(name).has_kubelet:
+            member.adopt(NOTHING, Delays())
+            again = await member.turn()
+            self._wake(name, member)
+            if again is not None or any(output.has_news for output in member.outputs):
+                self._due.add_later(name, 1.0)
+                return
+        for output in member.outputs:
+            if self.writers:
+                self.writers.drop(output)
+        del self.members[name]
+
+    def _delays(self, name: str) -> Delays | None:
+        """When the node is told what; None where it is none of ours."""
+        seen = self.cluster.node(name)
+        if seen.has_kubelet or not self._is_selected(seen.labels):
+            return None
+        if (made := self.made.get(name)) is not None:
+            return made.of.delays if is_made(seen.document) else None
+        return next((each.delays for each in self._spec.fleet.chosen if each.includes(seen.labels)), None)
+
+    def _is_selected(self, labels: Mapping[str, str]) -> bool:
+        return self._options.selector.items() <= labels.items()

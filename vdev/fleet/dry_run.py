@@ -1,0 +1,66 @@
+"""Every object as it would be, without an API server: what `vdev fleet --dry-run` prints."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from .. import discovery
+from ..config import Loaded
+from ..core.decide import Decider, Plan, World
+from ..core.fleet.made import MadeNode, made_nodes
+from ..core.node.conditions import condition_document
+from ..core.slices.objects import cutting
+from ..core.spec import Spec
+from .member import MACHINE, NOBODY, NOWHERE, spec_for_fleet
+
+Document = Mapping[str, Any]
+
+
+def text(loaded: Loaded, selector: Mapping[str, str], *, as_json: bool) -> str:
+    """The objects of all Nodes that the file makes, one document each; or a list in JSON.
+
+    Of Nodes that exist nothing is known here.
+    """
+    found = objects(loaded.spec, selector)
+    if as_json:
+        return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(found)}, indent=2) + "\n"
+    return "".join(f"---\n{yaml.safe_dump(each, sort_keys=False, width=160)}" for each in found)
+
+
+def objects(spec: Spec, selector: Mapping[str, str]) -> Iterator[Document]:
+    """Node by Node: the Node, then its ResourceSlices. Delays are over."""
+    ours = spec_for_fleet(spec)
+    for made in made_nodes(spec.fleet):
+        if selector.items() <= made.metadata()["labels"].items():
+            plan = _plan(ours, made.name)
+            yield _node(made, plan)
+            for pool in plan.pools.values():
+                yield from cutting.objects(pool, made.name)
+
+
+def _plan(spec: Spec, node: str) -> Plan:
+    decider = Decider()
+    found = {each.name: discovery.discover(each, NOWHERE, node=node).devices for each in spec.on_node(node)}
+    base = decider.arrange(spec, node, found)
+    return decider.decide(World(spec=spec, node=node, machine=MACHINE, found=found, base=base, holdings=NOBODY))
+
+
+def _node(made: MadeNode, plan: Plan) -> Document:
+    document, status = made.document(), made.status()
+    metadata = document["metadata"]
+    capacity = {name: str(each.capacity) for name, each in plan.capacity.items()}
+    allocatable = {name: str(each.allocatable) for name, each in plan.capacity.items()}
+    whole = {
+        "capacity": {**status.get("capacity", {}), **capacity},
+        "allocatable": {**status.get("allocatable", {}), **allocatable},
+    }
+    conditions = {"conditions": [condition_document(each) for each in plan.conditions]} if plan.conditions else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {**metadata, "labels": {**metadata["labels"], **plan.labels}},
+        "spec": document["spec"],
+        "status": {**whole, **conditions},
+    }

@@ -1,0 +1,116 @@
+"""One of several controllers works: the one that holds the Lease. The others wait for it.
+
+The times are those of Kubernetes' own controllers (client-go, leaderelection). Whether a Lease has run out is measured
+by this process's own clock, from when it saw the Lease change, so that no two clocks have to agree.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from ..aio.clock import Clock
+from ..errors import ApiServerError
+from ..kube import LEASES, Api, Conflict, Missing
+
+log = structlog.get_logger(__name__)
+
+DURATION = 15.0
+"""Seconds after which a holder that did not renew has lost it."""
+_RENEW = 10.0  # seconds without a successful renewal after which the holder gives up
+_RETRY = 2.0  # seconds between attempts
+
+
+class Lost(Exception):
+    """The Lease could not be renewed: somebody else may work by now."""
+
+
+class Leadership:
+    """The Lease of this name, for the process of this `identity`."""
+
+    def __init__(self, api: Api, clock: Clock, *, namespace: str, name: str, identity: str) -> None:
+        self.holder = ""
+        self._api = api
+        self._clock = clock
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._seen: Mapping[str, Any] = {}
+        self._seen_at = float("-inf")
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process holds it."""
+        return self.holder == self._identity
+
+    async def acquire(self) -> None:
+        """Wait until this process holds it. Denied is raised; other failures are tried again."""
+        while not await self._try():
+            await self._clock.sleep(_RETRY)
+        log.info("leading", lease=f"{self._namespace}/{self._name}")
+
+    async def keep(self) -> None:
+        """Renew it, for ever. Raises Lost."""
+        renewed = self._clock.now()
+        while True:
+            await self._clock.sleep(_RETRY)
+            if await self._try():
+                renewed = self._clock.now()
+            elif not self.is_held or self._clock.now() - renewed > _RENEW:
+                raise Lost(f"the Lease {self._namespace}/{self._name} could not be renewed")
+
+    async def release(self) -> None:
+        """Let another process have it at once."""
+        if self.is_held and self._seen:
+            spec = {**self._seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+            await self._api.update(LEASES, {**self._seen, "spec": spec})
+            self.holder = ""
+
+    async def _try(self) -> bool:
+        """Take it or renew it; whether this process holds it afterwards."""
+        try:
+            async with self._clock.timeout(_RENEW / 2):
+                return await self._take()
+        except (ApiServerError, TimeoutError) as failed:
+            log.debug("lease not renewed", reason=str(failed))
+            return False
+
+    async def _take(self) -> bool:
+        now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        try:
+            lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
+        except Missing:
+            spec = self._spec(now, acquired=now, transitions=0)
+            document = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": spec}
+            self._note(await self._api.create(LEASES, document, namespace=self._namespace))
+            return True
+        self._note(lease)
+        spec = lease.get("spec") or {}
+        if not self.is_held and self.holder:
+            left = self._seen_at + float(spec.get("leaseDurationSeconds") or DURATION) - self._clock.now()
+            if left > 0:
+                return False
+        transitions = int(spec.get("leaseTransitions") or 0)
+        acquired = str(spec.get("acquireTime") or now) if self.is_held else now
+        mine = self._spec(now, acquired=acquired, transitions=transitions + (not self.is_held))
+        try:
+            self._note(await self._api.update(LEASES, {**lease, "spec": mine}))
+        except Conflict:
+            return False  # somebody was faster
+        return True
+
+    def _spec(self, now: str, *, acquired: str, transitions: int) -> dict[str, Any]:
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": int(DURATION),
+            "acquireTime": acquired,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+    def _note(self, lease: Mapping[str, Any]) -> None:
+        if (lease.get("spec") or {}) != (self._seen.get("spec") or {}):
+            self._seen_at = self._clock.now()
+        self._seen = lease
+        self.holder = str((lease.get("spec") or {}).get("holderIdentity") or "")

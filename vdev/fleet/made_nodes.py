@@ -1,0 +1,119 @@
+"""The Nodes that the file makes: there, with their labels, annotations, taints and capacity; and gone with it.
+
+Fields that others wrote stay. Taints are a list that everybody shares: those that were ours are known by an annotation,
+and others keep theirs. Only Nodes that were made from here, which a label tells, are ever removed.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from ..core.fleet.made import MADE, MAKER, MadeNode
+from ..kube import NODES, Api, Conflict, Missing
+from ..kube.ownership import owned
+from .cluster import SeenNode
+
+log = structlog.get_logger(__name__)
+
+TAINTS = "vdev.dev/taints"
+"""The annotation with the taints that are ours."""
+
+Document = Mapping[str, Any]
+
+
+class NodeMaker:
+    """Makes Nodes, keeps them as the file has them, and removes them."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.refused: dict[str, str] = {}  # Nodes of these names belong to somebody else, or were refused
+
+    async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
+        """Make what differs. Raises ApiServerError."""
+        document = seen.document
+        if document is not None and not is_made(document):
+            self.refused[wanted.name] = "a Node of this name is there that vdev did not make; it is left as it is"
+            return
+        self.refused.pop(wanted.name, None)
+        if document is None:
+            log.info("node made", node=wanted.name)
+        if document is None or not _is_there(document, wanted):
+            seen.note(await self._api.apply(NODES, wanted.name, _whole(document, wanted), force=True, manager=MAKER))
+        status = wanted.status()
+        if not _has_status(seen.document or {}, status):
+            whole = {"status": status}
+            answer = await self._api.apply(NODES, wanted.name, whole, force=True, manager=MAKER, subresource="status")
+            seen.note(answer)
+
+    async def remove(self, seen: SeenNode) -> None:
+        """Delete a Node that was made from here. Raises ApiServerError."""
+        metadata = (seen.document or {}).get("metadata") or {}
+        try:
+            await self._api.delete(NODES, seen.name, uid=str(metadata.get("uid") or ""))
+        except (Missing, Conflict):
+            return  # it is gone, or is another one
+        log.info("node removed", node=seen.name)
+
+
+def is_made(document: Document | None) -> bool:
+    """Whether a Node was made from a file."""
+    labels = ((document or {}).get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(MADE) == MAKER)
+
+
+def _metadata(wanted: MadeNode) -> dict[str, Any]:
+    metadata = wanted.metadata()
+    ours = json.dumps(wanted.taints(), separators=(",", ":"))
+    return {**metadata, "annotations": {**metadata["annotations"], TAINTS: ours}}
+
+
+def _whole(document: Document | None, wanted: MadeNode) -> Document:
+    """What to apply; to this very version of the Node, since somebody else may add a taint."""
+    metadata = _metadata(wanted)
+    if document is None:
+        return {"metadata": metadata, "spec": {"taints": wanted.taints()}}
+    version = document["metadata"].get("resourceVersion")
+    return {"metadata": {**metadata, "resourceVersion": version}, "spec": {"taints": _taints(document, wanted)}}
+
+
+def _is_there(document: Document, wanted: MadeNode) -> bool:
+    """Whether it has these labels, annotations and taints, and no others from here."""
+    there, metadata = document["metadata"], _metadata(wanted)
+    return _taints(document, wanted) == _taints_of(document) and all(
+        owned(document, "metadata", key, manager=MAKER) <= metadata[key].keys()
+        and metadata[key].items() <= (there.get(key) or {}).items()
+        for key in ("labels", "annotations")
+    )
+
+
+def _taints(document: Document, wanted: MadeNode) -> list[Document]:
+    """The taints that the Node shall have: others' stay where they are."""
+    mine, there = wanted.taints(), _taints_of(document)
+    try:
+        before = json.loads((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
+    except ValueError:
+        before = []
+    ours = {_key(each) for each in (*mine, *before)}
+    kept = [each for each in there if _key(each) not in ours or each in mine]
+    return [*kept, *(each for each in mine if each not in there)]
+
+
+def _taints_of(document: Document) -> list[Document]:
+    return [dict(each) for each in (document.get("spec") or {}).get("taints") or ()]
+
+
+def _key(taint: Document) -> tuple[str, str]:
+    return str(taint.get("key")), str(taint.get("effect"))
+
+
+def _has_status(document: Document, wanted: Document) -> bool:
+    status = document.get("status") or {}
+    for key in ("capacity", "allocatable"):
+        amounts = wanted.get(key) or {}
+        if not amounts.items() <= (status.get(key) or {}).items():
+            return False
+        if not owned(document, "status", key, manager=MAKER, subresource="status") <= amounts.keys():
+            return False
+    return True

@@ -1,0 +1,148 @@
+"""One node of the fleet: what is decided for it, and the outputs that tell it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from .. import discovery
+from ..agent.outputs.dra.resource_slices import ResourceSlices
+from ..agent.outputs.node.api_output import ApiOutput, NodeAccess
+from ..agent.outputs.node.node_events import NodeEvents
+from ..agent.outputs.node.node_labels import NodeLabels
+from ..agent.outputs.node.node_status import NodeStatus
+from ..core.decide import Decider, Plan, World
+from ..core.faults.schedule import earliest
+from ..core.fleet.delayed import delayed, next_age
+from ..core.inventory.resources import EMPTY
+from ..core.labels.values import Machine
+from ..core.model.device import RawDevice
+from ..core.model.faults.fault_effects import SliceFault
+from ..core.model.problem import Problem
+from ..core.node.situation import Situation
+from ..core.retention.holders import Holdings
+from ..core.spec import Delays, LabelOutput, NodeSpec, Spec
+from ..faults.engine import CONFIGURATION, Engine
+from ..hostfs import HostRoot
+from .cluster import SeenNode, SeenSlices
+
+
+class _NoHost(HostRoot):
+    """The host of a node that has none: no path of this machine is one of its own."""
+
+    def info(self, host_path: str) -> None:
+        """Nothing is there."""
+        del host_path
+
+
+NOWHERE = _NoHost(Path("/nonexistent"))
+MACHINE = Machine("vdev")
+NOBODY = Holdings(holders={})
+"""No pod holds anything."""
+
+
+class Member:
+    """A node, from when it is known on. `plan` is the last decision, whole; what it is told may come later.
+
+    `engine` has the fault rules; their times count from the start of the whole fleet, so that it does not matter when
+    the API server told of which node.
+    """
+
+    def __init__(self, node: SeenNode, slices: SeenSlices, access: NodeAccess, engine: Engine, epoch: float) -> None:
+        self.node = node
+        self.engine = engine
+        self.holdings = NOBODY
+        self.plan: Plan | None = None
+        self.delays = Delays()
+        self.labels = NodeLabels(access)
+        self.status = NodeStatus(access)
+        self.events = NodeEvents(access, self._situation)
+        self.slices = ResourceSlices(access, slices, engine)
+        self._clock = access.clock
+        self._epoch = epoch
+        self._decider = Decider(access.intervals)
+        self._spec = Spec()
+        self._found: Mapping[str, Sequence[RawDevice]] = {}
+        self._problems: tuple[Problem, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[ApiOutput, ...]:
+        """Labels before capacity, slices last: who schedules by capacity finds the labels there."""
+        return (self.labels, self.status, self.slices, self.events)
+
+    def adopt(self, spec: Spec, delays: Delays) -> None:
+        """From now on the node is as this configuration says."""
+        self.delays = delays
+        if spec is self._spec:
+            return
+        name = self.node.name
+        found = {each.name: discovery.discover(each, NOWHERE, node=name) for each in spec.on_node(name)}
+        self._found = {entry: each.devices for entry, each in found.items()}
+        self._problems = tuple(problem for each in found.values() for problem in each.problems)
+        self._spec = spec
+        if spec.faults.rules or self.engine.runs:
+            self.engine.load(CONFIGURATION, spec.faults, at=self._epoch)
+
+    async def turn(self) -> float | None:
+        """Decide, and tell the outputs; returns the time (of the clock) at which to decide again, or None."""
+        base = self._decider.arrange(self._spec, self.node.name, self._found)
+        afflictions = self.engine.look(base)
+        last = self.plan
+        self.plan = self._decider.decide(
+            World(
+                spec=self._spec,
+                node=self.node.name,
+                machine=MACHINE,
+                found=self._found,
+                base=base,
+                afflictions=afflictions,
+                holdings=replace(self.holdings, read_at=self._clock.now()),
+                listed=last.inventory if last else EMPTY,
+                retired=last.retired if last else {},
+                devices=last.devices if last else EMPTY,
+                lost=last.lost if last else {},
+                pools=last.pools if last else {},
+                now=self._clock.now(),
+            )
+        )
+        for strike in self.engine.take_strikes():
+            if strike.fault is SliceFault.WIPED:
+                self.slices.wipe(strike.rule.concerns)
+        age = self._age()
+        told = delayed(self.plan, self.delays, age)
+        for output in self.outputs:
+            await output.settle(told)
+        if self.engine.stirred:
+            self.slices.look()
+        later = next_age(self.delays, age)
+        grown = None if later is None or age is None else self._clock.now() + later - age
+        return earliest((self.plan.again_at, self.engine.next_change, grown))
+
+    def _situation(self) -> Situation:
+        return Situation(announced=self.engine.announced)
+
+    def _age(self) -> float | None:
+        since = self.node.ready_since()
+        if since is None:
+            return None
+        try:
+            return max(0.0, self._clock.wall() - datetime.fromisoformat(since).timestamp())
+        except ValueError:
+            return None
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong on this node."""
+        base = self.plan.base.problems if self.plan else ()
+        plan = self.plan.problems if self.plan else ()
+        outputs = (problem for output in self.outputs for problem in output.problems)
+        return tuple(dict.fromkeys((*self._problems, *base, *plan, *outputs)))
+
+
+def spec_for_fleet(spec: Spec) -> Spec:
+    """The configuration as nodes without a kubelet have it: resources by the Node's status, labels on the Node."""
+    node = spec.node
+    labels = LabelOutput.NODE if node.labels is LabelOutput.NFD else node.labels
+    return replace(
+        spec, node=NodeSpec(labels=labels, timestamp=False, events=node.events, conditions=node.conditions, status=True)
+    )

@@ -1,0 +1,90 @@
+"""Writes what has news: a task for each output that has any, for as long as it has.
+
+Requests are limited by the client of the API server, which has a few in flight; so are the tasks that wait for it, by
+`room`. An output that pauses before it repairs what somebody else undid takes nobody's place.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from ..agent.outputs.node.api_output import ApiOutput
+from ..aio.backoff import Backoff
+from ..aio.clock import Clock
+from ..core.intervals import Intervals
+from ..errors import ApiServerError
+
+log = structlog.get_logger(__name__)
+
+_ROOM = 256  # outputs that write, before another node is decided
+
+
+class Writers:
+    """The tasks that write. `group` is where they live."""
+
+    def __init__(self, group: asyncio.TaskGroup, *, intervals: Intervals, clock: Clock) -> None:
+        self.writes = 0
+        self._group = group
+        self._clock = clock
+        self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
+        self._tasks: dict[ApiOutput, asyncio.Task[None]] = {}
+        self._failing: dict[ApiOutput, tuple[str, ApiServerError]] = {}
+        self._fewer = asyncio.Event()
+
+    @property
+    def failing(self) -> Mapping[ApiOutput, tuple[str, ApiServerError]]:
+        """What could not be written at the last attempt: the node, and why."""
+        return self._failing
+
+    @property
+    def busy(self) -> int:
+        """How many outputs are at work, or pause before they try again."""
+        return len(self._tasks)
+
+    async def room(self) -> None:
+        """Wait while very many are at work."""
+        while len(self._tasks) - len(self._failing) >= _ROOM:
+            self._fewer.clear()
+            await self._fewer.wait()
+
+    def wake(self, node: str, output: ApiOutput) -> None:
+        """Let it write, if it has something to and does not yet."""
+        if output.has_news and output not in self._tasks:
+            task = self._group.create_task(self._work(node, output), name=f"{output.name} of {node}")
+            self._tasks[output] = task
+            task.add_done_callback(lambda task: self._done(node, output, task))
+
+    def stop(self) -> None:
+        """End all of them."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    def drop(self, output: ApiOutput) -> None:
+        """Its node is gone: what it has to write is of no use."""
+        if task := self._tasks.get(output):
+            task.cancel()
+
+    def _done(self, node: str, output: ApiOutput, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(output, None)
+        self._failing.pop(output, None)
+        self._fewer.set()
+        if not task.cancelled() and task.exception() is None:
+            self.wake(node, output)  # there may be news since the task looked last
+
+    async def _work(self, node: str, output: ApiOutput) -> None:
+        structlog.contextvars.bind_contextvars(node=node)  # for what outputs log; each task has its own
+        attempts = 0
+        while output.has_news:
+            try:
+                await output.catch_up()
+            except ApiServerError as failed:
+                if attempts == 0:
+                    log.warning("could not be written", what=output.name, node=node, reason=str(failed))
+                self._failing[output] = node, failed
+                self._fewer.set()
+                await self._clock.sleep(self._backoff.pause(attempts))
+                attempts += 1
+            else:
+                attempts = 0
+                self._failing.pop(output, None)
