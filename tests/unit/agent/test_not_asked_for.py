@@ -49,6 +49,9 @@ TELEMETRY = (
     "vdev.core.exposition",
     "vdev.agent.optional.telemetry_side",
     "vdev.observe.device_metrics",
+    "vdev.smi",
+    "vdev.core.smi",
+    "vdev.agent.outputs.tools",
 )
 DRA = ("vdev.core.slices", "vdev.core.claims", "vdev.dra")
 

@@ -42,5 +42,5 @@ def mounts(root: str, tool: SmiTool, device: Device) -> tuple[Mount, ...]:
 
 def order(device: Device) -> str:
     """The name of a device's directory in a container: sorted by it, partitions of one device stand together."""
-    part = f".{device.sort_key[-1]:03}" if device.is_partition else ""
-    return f"{device.raw.index:05}.{device.raw.id}{part}"
+    number, *part = device.sort_key
+    return f"{number:05}.{device.raw.id}" + "".join(f".{each:03}" for each in part)
