@@ -201,6 +201,12 @@ async def test_steps_that_a_driver_cannot(driver):
         ({"steps": [{"createPod": "x"}]}, "no pod 'x'"),
         ({"steps": [{"restartKubelet": 1}]}, "expected nothing, found 1"),
         ({"steps": [{"restartKubelet": None, "stopPlugin": None}]}, "expected one step"),
+        (
+            {"steps": [{"expect": {"node": {NPU: {"capacity": "many", "allocatable": 1}}}}]},
+            "capacity: expected a number",
+        ),
+        ({"steps": [{"expect": {"registrations": {NPU: "remembered"}}}]}, "only numbers of the node are remembered"),
+        ({"steps": [{"expect": {"stays": "long"}}]}, "stays: expected seconds"),
         ({"requires": ["magic"]}, "requires: unknown 'magic'"),
         ({"pods": {"a": {}}}, "pods.a: 'spec' is missing"),
         ({"hardware": {"d1": "a"}}, "hardware.d1: expected a list"),
@@ -217,3 +223,78 @@ def test_strict_form(change, text):
 def test_files_are_of_the_form(path):
     """Every scenario file can be read."""
     assert load(path).steps
+
+
+async def test_what_cannot_come_true_is_not_waited_for(driver):
+    """A pod that has failed, and an error that was found, end the waiting at once."""
+    greedy = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": {NPU: 3}}}]}}}
+    wants = {"expect": {"pods": {"one": {"phase": "Running"}}}}
+    with pytest.raises(
+        ScenarioError, match=r"cannot come true any more: pod one: phase: expected 'Running', seen 'Failed'"
+    ):
+        await play(scenario(shows(2, 2), {"createPod": "one"}, wants, pods=greedy), driver, patience=600)
+
+
+async def test_a_finding_is_not_waited_for(driver):
+    """It is never taken back."""
+    forbids = {"expect": {"findings": ["id-too-long"]}}
+    story = scenario(shows(1, 1), {"expect": {"findings": "none"}}, forbids, configuration={NPU: ["d" * 64]})
+    with pytest.raises(ScenarioError, match=r"step 3: it cannot come true any more: warning: id-too-long"):
+        await play(story, driver, patience=600)
+
+
+@pytest.mark.parametrize(
+    ("amount", "seen", "met"),
+    [
+        (2, 2, True),
+        (3, 2, False),
+        ({"atLeast": 2}, 2, True),
+        ({"atLeast": 3}, 2, False),
+        ("remembered", 2, True),
+        ({"lessThan": "remembered"}, 2, False),
+        ({"lessThan": "remembered"}, 1, True),
+    ],
+)
+async def test_numbers(driver, amount, seen, met):
+    """Exact ones, at least, and against what was remembered, for the resource that has a placeholder for a name."""
+    edit = {"editConfiguration": yaml.safe_dump({NPU: [f"d{number}" for number in range(seen)]})}
+    wants = {"expect": {"node": {"{resource}": {"capacity": amount, "allocatable": amount}}}}
+    story = scenario(shows(2, 2), {"remember": None}, edit, shows(seen, seen), wants)
+    if met:
+        assert [] == await play(story, driver)
+    else:
+        with pytest.raises(
+            ScenarioError, match=rf"{NPU}: expected capacity and allocatable .* seen \({seen}, {seen}\)"
+        ):
+            await play(story, driver, patience=0.2)
+
+
+async def test_what_stays(driver):
+    """`stays` looks on for a while after an expectation has come true."""
+    assert [] == await play(scenario({"expect": {**shows(2, 2)["expect"], "stays": 0.05}}), driver)
+
+
+async def test_what_comes_true_and_does_not_stay(driver):
+    """A change that comes while it looks on fails the step."""
+
+    async def change():
+        driver.stubs[NPU].list("d1")
+        await StubDriver.change(driver)
+
+    steps = [shows(2, 2), {"remember": None}, {"expect": {**shows(2, 2)["expect"], "stays": 600}}]
+
+    async def after(number):
+        if number == 2:
+            driver.change = change
+
+    with pytest.raises(ScenarioError, match=r"came true, and did not stay so for 600 s: .* seen \(1, 1\)"):
+        await play(scenario(*steps), driver, after=after)
+
+
+async def test_nothing_remembered(driver):
+    """A scenario that refers to it says so."""
+    with pytest.raises(ScenarioError, match=r"no step before it is `remember:`"):
+        await play(scenario({"expect": {"node": {NPU: "remembered"}}}), driver)
+    pods = {"one": {"phase": "Running", "containers": {"main": {"devices": "remembered"}}}}
+    with pytest.raises(ScenarioError, match="its devices are not remembered"):
+        await play(scenario({"createPod": "one"}, {"expect": {"pods": pods}}, pods=ONE), driver)

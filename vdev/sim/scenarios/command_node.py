@@ -30,6 +30,7 @@ from .scenario import Capability, ScenarioError
 PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
 _KUBECONFIG = "{kubeconfig}"
 _PLACE = re.compile(r"\{([a-z_]+)\}")
+_LOOKS, _LOOK_SECONDS = 3, 0.1
 _TAIL = 1_000  # characters of a hook's output that an error shows
 
 
@@ -130,9 +131,18 @@ class CommandNode(SimDriver):
             raise ScenarioError("; ".join(found))
 
     async def explained(self, failure: str) -> str:
-        """A failure with the last lines of the plugin's output, unless it has them."""
-        if LAST_LINES in failure:
-            return failure
+        """A failure with the plugin's end, if it ended by itself, and the last lines of its output.
+
+        A broken connection is seen sooner than the end of the process behind it, hence the moment of patience.
+        """
+        for _ in range(_LOOKS):
+            if LAST_LINES in failure:
+                return failure
+            await self.kubelet.journal.next_change(at_most=_LOOK_SECONDS)
+            try:
+                await asyncio.to_thread(self._plugin.check)
+            except ScenarioError as ended:
+                return f"{failure}\n{ended}"
         return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._log)}"
 
     def _command(self, places: PluginPlaces) -> Plugin:

@@ -166,6 +166,8 @@ async def _await(expect: Expect, scenario: Scenario, driver: Driver, patience: f
     try:
         async with asyncio.timeout(patience):
             while found:
+                if lost := await _lost(expect, driver):
+                    raise ScenarioError(f"it cannot come true any more: {'; '.join(lost)}")
                 await driver.change()
                 await _check_hardware(scenario, driver)
                 found = await _differences(expect, driver, seen)
@@ -173,6 +175,23 @@ async def _await(expect: Expect, scenario: Scenario, driver: Driver, patience: f
         raise ScenarioError(f"still not true after {patience:g} s: {'; '.join(found)}") from None
     if expect.stays:
         await _stays(expect, scenario, driver, seen)
+
+
+async def _lost(expect: Expect, driver: Driver) -> list[str]:
+    """What no time will mend: a finding is never taken back, and a pod that has ended does not run again."""
+    lost = []
+    if expect.no_error_findings and Capability.FINDINGS in driver.capabilities:
+        lost += await driver.errors(expect.no_warnings)
+    for name, wanted in expect.pods.items():
+        pod = await driver.pod(name)
+        if (
+            pod is not None
+            and wanted
+            and pod.phase.terminal
+            and wanted.get("phase", pod.phase.value) != pod.phase.value
+        ):
+            lost += _pod_differences({"phase": wanted["phase"]}, pod, edits=False)
+    return lost
 
 
 async def _stays(expect: Expect, scenario: Scenario, driver: Driver, seen: _Seen) -> None:
