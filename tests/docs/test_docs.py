@@ -90,6 +90,7 @@ def test_files_are_introduced(page):
     made = {name[1] for block in blocks(page) if (name := NAME.match(block.text))}
     for block in blocks(page):
         for command in commands(block) if block.mark in {"run", "journey"} else ():
+            made |= set(re.findall(r"> (\S+)$", command))
             named = re.findall(r"(?<![\w/.-])[\w./-]+\.yaml", command)
             assert {each for each in named if not (ROOT / each).exists()} <= made, command
 
