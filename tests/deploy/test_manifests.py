@@ -231,6 +231,11 @@ def test_chart_objects_are_valid():
         ({"image": {"digest": "md5:1"}}, "digest"),
         ({"logLevel": "loud"}, "logLevel"),
         ({"httpPort": 0}, "httpPort"),
+        ({"fullnameOverride": "n" * 53}, "fullnameOverride"),  # "-own-node-only" and the like come behind it
+        ({"podMonitor": {"interval": "often"}}, "interval"),
+        ({"securityContext": {"capabilities": {"drop": "ALL"}}}, "drop"),
+        ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
+        ({"deviceListStrategy": ["cdi"]}, "deviceListStrategy"),
         ({"config": {"default.yaml": {"version": "v1"}}}, "config"),
         ({"config": {"a.yaml": ""}, "existingConfigMap": "b"}, "one place"),
     ],
