@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from typing import ClassVar
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -166,6 +167,8 @@ async def test_a_lost_agent_is_said(start_agent, page):
 class Shown:
     """A status document to show."""
 
+    measured: ClassVar = {"on": False, "devices": {}}
+
     def __init__(self, devices, **more):
         self.document = {
             "version": "0",
@@ -184,6 +187,10 @@ class Shown:
     def status(self):
         """The document."""
         return self.document
+
+    def telemetry(self):
+        """What devices measure: nothing, unless a test says so."""
+        return self.measured
 
     def registry(self):
         """No metrics."""
@@ -488,3 +495,29 @@ async def test_no_errors_in_the_console(page):
         await page.call("Page.addScriptToEvaluateOnNewDocument", source=source)
         await page.open(address)
         assert [] == await page.value("seen")
+
+
+async def test_load_shows_as_a_line_that_grows(page):
+    """In each tile and beside each resource, of two thousand devices too, without drawing the page anew."""
+    shown = Shown([device(number) for number in range(2000)])
+    shown.measured = {"on": True, "devices": {f"npu-{number}": [40, 61, 120, 1024, 16384] for number in range(2000)}}
+    async with http.serving("127.0.0.1:0", shown) as address:
+        await page.open(address)
+        await page.until("document.querySelector('.mean svg path') !== null")
+        assert ["40 %"] == await page.texts(".mean")
+        assert await page.value(ELEMENTS) < 6000
+        await page.value(SEARCH)
+        await page.until(f"document.querySelector('{tiles(NPU, ' .load svg')}') !== null")
+        assert ["40 % · 61 °C · 120 W", "1.0/16 GiB"] == (await page.texts(tiles(NPU, " .load")))[0].splitlines()
+        shown.measured["devices"]["npu-998"] = [95, 80, 200, 2048, 16384]
+        await page.until(f"document.querySelector('{tiles(NPU, ' .load')}').innerText.includes('95 %')")
+        path = await page.value(f"document.querySelector('{tiles(NPU, ' .load path')}').getAttribute('d')")
+        assert path.count("L") >= 3
+
+
+async def test_a_page_without_telemetry_has_no_lines(page):
+    """And no room for them."""
+    async with http.serving("127.0.0.1:0", Shown([device(0)])) as address:
+        await page.open(address)
+        assert [] == await page.texts(tiles(NPU, " .load"))
+        assert "none" == await page.value("getComputedStyle(document.querySelector('.mean')).display")

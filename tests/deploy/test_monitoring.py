@@ -10,11 +10,18 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
+from vdev.core.exposition import amd, dcgm, plain
 from vdev.observe.metrics import Metrics
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 CASES = Path(__file__).parent / "alerts.yaml"
 EVERY_SERIES = {"instance", "node"}  # the scrape configuration gives these
+
+OF_DEVICES = (  # columns, and the labels that expressions may use
+    (dcgm.COLUMNS, {"gpu", "GPU_I_ID", "Hostname", "pod", "namespace"}),
+    (amd.COLUMNS, {"gpu_id", "hostname", "pod", "namespace"}),
+    (plain.COLUMNS, {"device", "entry", "resource", "pod", "namespace"}),
+)
 
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
 
@@ -27,6 +34,8 @@ def _known():
             (family,) = metric.describe()
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}.get(family.type, [""])
             known |= {family.name + suffix: {*metric._labelnames, "le", *EVERY_SERIES} for suffix in suffixes}
+    for columns, labels in OF_DEVICES:
+        known |= {each.name: {*labels, *dict(each.more), *EVERY_SERIES} for each in columns}
     for family in Metrics().registry.collect():
         if family.name.startswith("process_"):
             known |= {family.name + ("_total" if family.type == "counter" else ""): {*EVERY_SERIES}}
@@ -54,7 +63,7 @@ def test_only_what_exists(expression):
     known = _known()
     recorded = {rule["record"] for rule in _rules() if "record" in rule}
     assert set(re.findall(r"vdev:[a-z_0-9:]+", expression)) <= recorded
-    names = re.findall(r"\b(?:vdev|process)_[a-z_]+", expression)
+    names = re.findall(r"\b(?:vdev|process)_[a-z_]+|\bDCGM_[A-Z_]+|\bgpu_[a-z_]+(?={)", expression)
     assert [] == [name for name in names if name not in known]
     labels = {label for text in re.findall(r"{([^}]*)}", expression) for label in re.findall(r"(\w+)\s*[!=~]", text)}
     labels |= {each.strip() for text in re.findall(r"(?:by|on) \(([^)]*)\)", expression) for each in text.split(",")}

@@ -2,7 +2,7 @@
 
     /metrics  Prometheus or OpenMetrics text     /healthz  200 while the agent's loop turns
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
-    /         the page, which polls /status
+    /         the page, which polls /status  /telemetry  what devices measure now
 
 What is shown comes through `Watched`. When the port is not available, that is reported and the agent works without it.
 """
@@ -45,10 +45,13 @@ _PAGE_HEADERS = {
 
 
 class Watched(Protocol):
-    """What the HTTP side asks. `status` is asked from a thread, the rest from the loop."""
+    """What the HTTP side asks. `status` and `telemetry` are asked from a thread, the rest from the loop."""
 
     def status(self) -> Mapping[str, Any]:
         """The status document."""
+
+    def telemetry(self) -> Mapping[str, Any]:
+        """What devices measure now."""
 
     def registry(self) -> CollectorRegistry:
         """The metrics, brought up to date."""
@@ -68,6 +71,7 @@ def application(watched: Watched) -> Starlette:
     failures = Seldom(log)
     one = asyncio.Lock()  # documents are made one at a time: the agent needs its threads as well
     latest_page, latest_status = _Latest(_page, one), _Latest(lambda: _json(watched.status()), one)
+    latest_telemetry = _Latest(lambda: _json(watched.telemetry()), one)
 
     async def page(_request: Request) -> Response:
         body, _ = await latest_page.get()
@@ -86,6 +90,10 @@ def application(watched: Watched) -> Starlette:
             return Response(status_code=304, headers=headers)
         return _InPieces(body, media_type="application/json", headers=headers)
 
+    async def telemetry(_request: Request) -> Response:
+        body, _ = await latest_telemetry.get()
+        return _InPieces(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         async with one:
@@ -103,6 +111,7 @@ def application(watched: Watched) -> Starlette:
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/status", status),
+            Route("/telemetry", telemetry),
             Route("/metrics", metrics),
         ],
     )

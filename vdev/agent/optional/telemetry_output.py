@@ -56,6 +56,10 @@ class Telemetry(Output):
         """What these devices and partitions show now, by id. It takes a while: ask from a thread."""
         return self.side.seen(ids) if self.side else {}
 
+    def in_short(self) -> dict[str, Any]:
+        """The same in short, for the page. It takes a while: ask from a thread."""
+        return {"on": self.side is not None, "devices": self.side.in_short() if self.side else {}}
+
     async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         """What all devices show now, for `vdev top`; keys are stable and documented."""
         devices = await asyncio.to_thread(self.side.document) if self.side else []

@@ -208,6 +208,10 @@ class TelemetrySide(Output):
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
         return tuple(found)
 
+    def in_short(self) -> dict[str, list[float | None]]:
+        """Load, temperature, power, and used and all of the memory of each device, by id; None of one that is lost."""
+        return {each.fixture.device.id: _in_short(each) for each in self.measured()}
+
     def document(self) -> list[dict[str, Any]]:
         """What all devices show now."""
         return [_document(each) for each in self.measured()]
@@ -284,6 +288,14 @@ def _users(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, list
     return {device: list(users) for device, users in found.items()}, {
         raw: list(devices.values()) for raw, devices in claimed.items()
     }
+
+
+def _in_short(measured: Measured) -> list[float | None]:
+    own, whole = measured.own, measured.whole
+    if whole.lost:
+        return [None] * 5
+    numbers = (own.gpu_percent, whole.temperature_c, whole.power_w, own.memory_used_mib, own.memory_total_mib)
+    return [round(each) for each in numbers]
 
 
 def _document(measured: Measured) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...core.boot import Boot, absent
 from ...observe.metrics import Metrics
 from ...plugin.service import State
+from ..optional.telemetry_output import Telemetry
 from .announcer import Outlook
 from .status import Running, not_ready, stand_by, status
 
@@ -18,6 +19,7 @@ class Measured(Running, Protocol):
     """What is looked at, with its metrics and the time of its last turn."""
 
     metrics: Metrics
+    telemetry: Telemetry
     turned_at: float
 
 
@@ -30,6 +32,10 @@ class HttpView:
     def status(self) -> dict[str, Any]:
         """The same document as that of `vdev status`."""
         return status(self._agent)
+
+    def telemetry(self) -> dict[str, Any]:
+        """What devices measure now, in short: load, temperature, power, and used and all of the memory, by id."""
+        return self._agent.telemetry.in_short()
 
     def registry(self) -> "CollectorRegistry":
         """The metrics; devices and streams are counted now."""
