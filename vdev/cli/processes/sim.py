@@ -26,8 +26,8 @@ A file that appears in --pods starts its pods, and removing it ends them. SIGHUP
   vdev sim --exec './my-plugin --socket-dir {plugin_dir} --devices {dir}' \\
     --hook fail='rm {dir}/0' --hook heal='touch {dir}/0'
 
-The command is started without a shell, in a directory and a process group of its own for each scenario. In it and in
-hooks {kubelet_dir} is the kubelet's directory, {plugin_dir} where plugins put their sockets, {cdi_dir} where CDI specs
+The command is started without a shell, for each scenario anew, on a node that nobody has used. In it and in hooks
+{kubelet_dir} is the kubelet's directory, {plugin_dir} where plugins put their sockets, {cdi_dir} where CDI specs
 are found, {dir} an empty directory, {configuration} the file with a scenario's configuration, and {kubeconfig} leads
 to an API server, which is there if one of them names it.
 """
@@ -105,7 +105,7 @@ def _add_exec(group: Any) -> None:
         "--timeout",
         type=float,
         metavar="SECONDS",
-        help="how long an expectation, a call or a hook may take [default: 30]",
+        help="how long an expectation, a call, a hook or the plugin's end may take [default: 30]",
     )
     group.add_argument("--junit", type=Path, metavar="FILE", help="write the results there, for CI systems")
     group.add_argument(
