@@ -190,6 +190,13 @@ def test_the_inputs_are_those_that_are_used():
         assert variable == "ACTION" or f"${variable}" in script or f"${{{variable}" in script
 
 
+def test_the_cluster_is_one_for_any_version():
+    """Its nodes are those of the tutorial, without gates that an older Kubernetes would refuse."""
+    (name,) = re.findall(r"'\{0\}/(deploy/kind/[\w.]+)'", ACTION.read_text())
+    plain, tutorial = (yaml.safe_load((ROOT / path).read_text()) for path in (name, "deploy/kind/cluster.yaml"))
+    assert (tutorial["nodes"], False) == (plain["nodes"], "featureGates" in plain)
+
+
 def test_an_image_is_built_or_pulled(action):
     """From the action's own source, or from wherever it is; under one name in the cluster."""
     _, calls, output = action()
