@@ -7,6 +7,7 @@ import pytest
 from vdev.config import load_text
 from vdev.core.faults.kernel_lines import Occurrence, record
 from vdev.errors import ConfigError
+from vdev.hostfs import HostRoot
 
 GPU = "nvidia.com/gpu"
 READERS = {
@@ -106,6 +107,16 @@ async def test_a_file_that_cannot_be_written(kubelet, start_agent, tmp_path):
     place.mkdir()
     await kubelet.wait_until(lambda: len(said(log)) == 2, what="the Xid")
     await kubelet.wait_until(lambda: not complaints(), what="the end of the problem")
+
+
+async def test_the_kernels_own_log(kubelet, start_agent, tmp_path):
+    """`true` is the host's /dev/kmsg, which takes a line for each write, with its level and without a time."""
+    kmsg = tmp_path / "dev/kmsg"
+    kmsg.parent.mkdir()
+    kmsg.touch()
+    await start_agent(config("true"), host=HostRoot(tmp_path))
+    await kubelet.wait_until(lambda: kmsg.read_text().count("\n") == 2, what="the Xid")
+    assert all(line.startswith("<3>NVRM: ") for line in kmsg.read_text().splitlines())
 
 
 def test_a_record_of_the_kernel():

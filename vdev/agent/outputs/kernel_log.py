@@ -79,7 +79,7 @@ class KernelLog(Output):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
             handle = os.open(path, flags & ~os.O_CREAT if target == KMSG else flags, 0o644)
             try:
-                is_kernel = stat.S_ISCHR(os.fstat(handle).st_mode)
+                is_kernel = target == KMSG or stat.S_ISCHR(os.fstat(handle).st_mode)
                 wall, uptime = self._clock.wall(), self._clock.now()
                 for line in what.lines:
                     os.write(handle, record(line) if is_kernel else logged(line, self._owner.node, wall, uptime))
