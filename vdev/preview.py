@@ -13,6 +13,7 @@ from .core.allocation.preferred import allocator_for
 from .core.claims.claim import read_claim
 from .core.claims.prepare import Published, prepare
 from .core.decide import Decider, World
+from .core.file_choice import LABELS
 from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.labels.values import Machine
 from .core.model import smi_places
@@ -100,7 +101,7 @@ def preview(
     of_labels += [
         warning(f"node {node}", f"no devices of this node follow the label {label}", did_you_mean(label, choices))
         for label in node_labels
-        if label not in choices
+        if label not in choices and label not in LABELS
     ]
     problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
     return Preview(

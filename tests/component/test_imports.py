@@ -4,6 +4,7 @@ The peers are read as they are in their sources: small models of them say what t
 """
 
 import asyncio
+import json
 import re
 from fnmatch import fnmatchcase
 
@@ -176,6 +177,91 @@ async def test_smarter_device_manager(text, host, kubelet, start_agent):
     assert {name: count for name, (_, count) in wanted.items()} == capacity(kubelet)
     for name, (path, _) in wanted.items():
         assert sorted(expanded([(path, path, "rw")])) == await nodes_of(kubelet, name, 0)
+
+
+# --- what the SR-IOV network device plugin does (pkg/netdevice, pkg/resources) ---------------------------------------
+
+FUNCTIONS = [("eth0", n, "iavf" if n < 3 else "vfio-pci") for n in range(5)] + [("eth1", n, "iavf") for n in range(2)]
+
+
+@pytest.fixture
+def network(directory):
+    """Two cards with virtual functions, of which some are bound to VFIO, and one without."""
+    fake = FakeHost(directory / "host")
+    fake.node("vfio/vfio", "10:196")
+    for number, name in enumerate(("eth0", "eth1", "eth2")):
+        functions = [each for each in FUNCTIONS if each[0] == name]
+        card = f"pci0000:00/0000:0{number}:00.0"
+        fake.plug(card, bus="pci", vendor="0x8086", device="0x1572", driver="i40e", sriov_numvfs=len(functions))
+        (directory / "host/sys/devices" / card / "class").write_text("0x020000\n")
+        fake.plug(f"{card}/net/{name}", **{"class": "net"})
+        for _, index, driver in functions:
+            place = f"pci0000:00/{address(name, index)}"
+            fake.plug(place, bus="pci", vendor="0x8086", device="0x154c", driver=driver, numa_node=number)
+            inside = directory / "host/sys/devices" / place
+            (inside / "class").write_text("0x020000\n")
+            (inside / "uevent").write_text(f"DRIVER={driver}\nPCI_SLOT_NAME={address(name, index)}\n")
+            (inside / "physfn").symlink_to(f"../0000:0{number}:00.0")
+            (directory / "host/sys/devices" / card / f"virtfn{index}").symlink_to(f"../{address(name, index)}")
+            if driver == "vfio-pci":
+                group = directory / f"host/sys/kernel/iommu_groups/{40 + index}"
+                group.mkdir(parents=True, exist_ok=True)
+                (inside / "iommu_group").symlink_to(f"../../../kernel/iommu_groups/{40 + index}")
+                fake.node(f"vfio/{40 + index}", f"240:{index}")
+    return fake
+
+
+def address(name, index):
+    return f"0000:0{name[-1]}:02.{index}"
+
+
+def sriov(selectors):
+    """The functions and cards that a pool of these selectors has, by PCI address."""
+    found = []
+    for selector in selectors:
+        hosts = [(f"0000:0{n}:00.0", "", -1, "i40e", "1572") for n in range(3) if n == 2]  # others have functions
+        hosts += [(address(name, index), name, index, driver, "154c") for name, index, driver in FUNCTIONS]
+        for place, card, index, driver, device in hosts:
+            wanted = {item.partition("#")[0]: item.partition("#")[2] for item in reversed(selector.get("pfNames", []))}
+            fits = device in selector.get("devices", [device]) and driver in selector.get("drivers", [driver])
+            fits = fits and place in selector.get("pciAddresses", [place])
+            fits = fits and (not wanted or (card in wanted and in_range(index, wanted[card])))
+            if fits and place not in found:
+                found.append(place)
+    return sorted(found)
+
+
+def in_range(index, ranges):
+    pairs = [part.split("-") for part in ranges.split(",")] if ranges else [["0", "99"]]
+    return any(int(first) <= index <= int((last or [first])[0]) for first, *last in pairs)
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        [{"vendors": ["8086"], "devices": ["154c"], "drivers": ["iavf"]}],
+        [{"drivers": ["vfio-pci"], "pfNames": ["eth0"]}],
+        [{"drivers": ["iavf"], "pfNames": ["eth0#0,2-4", "eth1#1"]}],
+        [{"vendors": ["8086"]}],
+        [{"drivers": ["iavf"], "pfNames": ["eth1"]}, {"devices": ["154c"], "drivers": ["iavf", "vfio-pci"]}],
+        [{"pciAddresses": ["0000:00:02.1", "0000:01:02.0"], "drivers": ["iavf"]}],
+    ],
+)
+async def test_sriov(selectors, network, kubelet, start_agent):
+    """The same functions, whose addresses a container is told, with the node of VFIO where they are bound to it."""
+    tree = {"resourceList": [{"resourceName": "vf", "resourcePrefix": "a.org", "selectors": selectors}]}
+    (made,) = await asyncio.to_thread(imported, json.dumps(tree), "f", Wishes())
+
+    await start_agent(made.text, host=network.host)
+
+    wanted = sriov(selectors)
+    assert {"a.org/vf": len(wanted)} == capacity(kubelet)
+    pod = await kubelet.run_pod(manifest("all", {"a.org/vf": len(wanted)}))
+    edits = pod.container().edits
+    assert wanted == sorted(edits.envs["PCIDEVICE_A_ORG_VF"].split(","))
+    vfio = [(address(name, n), f"/dev/vfio/{40 + n}") for name, n, driver in FUNCTIONS if driver == "vfio-pci"]
+    bound = [node for place, node in vfio if place in wanted]
+    assert sorted([*bound, *(["/dev/vfio/vfio"] if bound else [])]) == sorted(each.host_path for each in edits.devices)
 
 
 # --- virtual ones ----------------------------------------------------------------------------------------------------

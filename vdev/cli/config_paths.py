@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..core.file_choice import LABEL, SUFFIXES, choose
+from ..core.file_choice import LABEL, LABELS, SUFFIXES, choose
 from ..core.model.device import EMPTY as NOTHING
 from ..errors import UsageError
 from ..hostfs.look import is_directory
@@ -17,7 +17,8 @@ _STDIN = Path("/dev/stdin")
 
 def of_node(paths: Sequence[Path], node: str, labels: Mapping[str, str] = NOTHING) -> list[Path]:
     """The files that the node of this name, with these labels, takes. Raises UsageError where it finds none."""
-    return [_chosen(path, node, labels.get(LABEL, "")) if is_directory(path) else _file(path) for path in paths]
+    key = next((each for each in LABELS if labels.get(each)), LABEL)
+    return [_chosen(path, node, key, labels.get(key, "")) if is_directory(path) else _file(path) for path in paths]
 
 
 def of_every_node(paths: Sequence[Path]) -> list[tuple[Path, ...]]:
@@ -30,8 +31,8 @@ def _file(path: Path) -> Path:
     return _STDIN if str(path) == "-" else path
 
 
-def _chosen(directory: Path, node: str, label: str) -> Path:
-    choice = choose(_names(directory), node=node, label=label)
+def _chosen(directory: Path, node: str, key: str, label: str) -> Path:
+    choice = choose(_names(directory), node=node, label=label, key=key)
     if not choice.name:
         raise UsageError(f"{directory}: {choice.why}; choose another node by --node-name, or give the file itself")
     return directory / choice.name

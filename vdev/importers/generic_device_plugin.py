@@ -19,7 +19,6 @@ from .wishes import Wishes
 
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"
-_LOST = "not taken over: "
 _DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 
@@ -137,8 +136,10 @@ def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) ->
         return None
     block = Block({})
     if paths:
-        items = [each for n, path in enumerate(paths) if (each := _path(block, mapping(path), f"{where}.paths[{n}]"))]
-        _warn_of_pairs(block, items, where)
+        items = [
+            each for n, path in enumerate(paths) if (each := _path(draft, block, mapping(path), f"{where}.paths[{n}]"))
+        ]
+        _warn_of_pairs(draft, block, items, where)
         block.body["glob"] = items
         if any(item["path"] in _DANGEROUS for item in items):
             block.body["allowDangerous"] = True
@@ -146,15 +147,12 @@ def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) ->
         items = [
             each
             for n, one in enumerate(sticks)
-            if (each := _stick(block, mapping(one), f"{where}.usb[{n}]", is_file=is_file))
+            if (each := _stick(draft, block, mapping(one), f"{where}.usb[{n}]", is_file=is_file))
         ]
         if items:
             block.body["usb"] = items[0] if len(items) == 1 else [{**each, "optional": True} for each in items]
             block.body["groupBy"] = "all"
             block.comments.append("All that match are one device; without groupBy each would be a device of its own.")
-    draft.warnings += [
-        each.removeprefix("not taken over: ") for each in block.comments if each.startswith("not taken over: ")
-    ]
     if not items:
         draft.remarks += block.comments
         if not (paths or sticks):
@@ -163,20 +161,16 @@ def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) ->
     return block
 
 
-def _lost(block: Block, where: str, what: str) -> None:
-    block.comments.append(f"{_LOST}{where}: {what}")
-
-
-def _path(block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | None:
+def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | None:
     written = _text(path.get("path")).strip()
     try:
         pattern = glob(written)
     except NotAPatternError as wrong:
-        _lost(block, where, f"the pattern {written!r} cannot be read: {wrong}")
+        draft.lost(where, f"the pattern {written!r} cannot be read: {wrong}", block)
         return None
     kind = path.get("type") or "Device"
     if kind not in ("Device", "Mount"):
-        _lost(block, where, f"type {kind!r} is neither Device nor Mount, so nothing is handed out for it")
+        draft.lost(where, f"type {kind!r} is neither Device nor Mount, so nothing is handed out for it", block)
         return None
     item: dict[str, Any] = {"path": pattern}
     inside = _text(path.get("mountPath")).strip()
@@ -192,7 +186,7 @@ def _path(block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | No
             item["kinds"] = ["char", "block", "directory"]
     limit = number(path.get("limit"))
     if limit is None:
-        _lost(block, f"{where}.limit", f"{path['limit']!r} is no number")
+        draft.lost(f"{where}.limit", f"{path['limit']!r} is no number", block)
     elif limit > 1:
         item["limit"] = limit
     if _is_true(path.get("optional")):
@@ -200,29 +194,31 @@ def _path(block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | No
     return item
 
 
-def _warn_of_pairs(block: Block, items: Sequence[dict[str, Any]], where: str) -> None:
+def _warn_of_pairs(draft: Draft, block: Block, items: Sequence[dict[str, Any]], where: str) -> None:
     """Where the numbers of matches decide, the two do not count alike."""
     several = [item for item in items if item["path"] != literal(item["path"])]
     if len(several) > 1:
-        _lost(block, where, "matches are paired in the order ttyUSB2, ttyUSB10 here, and the other way round there")
+        draft.told(
+            where, "matches are paired in the order ttyUSB2, ttyUSB10 here, and the other way round there", block
+        )
     if len(items) > 1 and any(item.get("optional") for item in items) and several:
-        _lost(block, where, "there, an optional path with fewer matches than others limits the number of devices")
+        draft.told(where, "there, an optional path with fewer matches than others limits the number of devices", block)
 
 
-def _stick(block: Block, stick: dict[str, Any], where: str, *, is_file: bool) -> dict[str, Any] | None:
+def _stick(draft: Draft, block: Block, stick: dict[str, Any], where: str, *, is_file: bool) -> dict[str, Any] | None:
     item: dict[str, Any] = {}
     for key in ("vendor", "product"):
         value = stick.get(key)
         hit = _HEX.fullmatch(str(value)) if isinstance(value, str) else None
         if hit is None:
-            _lost(block, f"{where}.{key}", "is missing, or no hexadecimal id; nothing can match it")
+            draft.lost(f"{where}.{key}", "is missing, or no hexadecimal id; nothing can match it", block)
             return None
         item[key] = hit[1].lower().zfill(4)
         if is_file and isinstance(value, config.Plain) and hit[1].isdecimal():
             other = f"{int(hit[1]):04x}"
             if other != item[key]:
-                _lost(
-                    block, f"{where}.{key}", f"{value} without quotes is decimal in its file, so it looked for {other}"
+                draft.told(
+                    f"{where}.{key}", f"{value} without quotes is decimal in its file, so it looked for {other}", block
                 )
     if serial := stick.get("serial"):
         item["serial"] = literal(str(serial))

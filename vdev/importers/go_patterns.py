@@ -117,28 +117,25 @@ _Sequence = tuple[_Atom, ...]
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Patterns for paths, of which each is enough, and patterns for paths to leave out."""
+    """Patterns for paths, of which each is enough, with those of paths that it shall not find."""
 
-    patterns: tuple[str, ...]
-    exclude: tuple[str, ...]
+    patterns: tuple[tuple[str, tuple[str, ...]], ...]
     exact: bool
 
 
 def regex(text: str, directory: str) -> Matching:
     """The paths below a directory, relative to it, in which the expression is found. Raises NotAPatternError."""
-    patterns: list[str] = []
-    exclude: list[str] = []
+    patterns: list[tuple[str, tuple[str, ...]]] = []
     exact = True
-    for alternative in _Parser(text).alternatives():
-        starts, ends, atoms = alternative
+    for starts, ends, atoms in _Parser(text).alternatives():
         for fixed in _fixed(atoms):
             made, left_out, is_exact = _globs(fixed, starts=starts, ends=ends)
-            patterns += (f"{directory}/{each}" for each in made)
-            exclude += (f"{directory}/{each}" for each in left_out)
+            exclude = tuple(dict.fromkeys(f"{directory}/{each}" for each in left_out))
+            patterns += ((f"{directory}/{each}", exclude) for each in made)
             exact = exact and is_exact
             if len(patterns) > MAX_PATTERNS:
                 raise NotAPatternError("it has too many alternatives")
-    return Matching(tuple(dict.fromkeys(patterns)), tuple(dict.fromkeys(exclude)), exact)
+    return Matching(tuple(dict.fromkeys(patterns)), exact)
 
 
 def _fixed(atoms: _Sequence) -> Iterator[_Sequence]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .draft import Block, Draft
-from .go_patterns import Matching, NotAPatternError, literal, names, regex
+from .go_patterns import NotAPatternError, literal, names, regex
 from .reading import Source, listed, mapping, number
 from .wishes import Wishes
 
@@ -59,10 +59,11 @@ def _desired(draft: Draft, item: dict[str, Any], where: str) -> None:
         return
     block = Block({}, [f"devicematch {expression}"])
     if not matching.exact:
-        draft.told(where, f"the patterns for {expression!r} are near, and may match other paths as well", block)
+        draft.told(where, f"the patterns for {expression!r} are near: they may find other paths, or miss some", block)
+    deep = len(matching.patterns) > 1
     made = [
-        _entry(draft, pattern, matching, Block({}) if place else block)
-        for place, pattern in enumerate(matching.patterns)
+        _entry(draft, pattern, exclude, Block({}) if place else block, deep=deep)
+        for place, (pattern, exclude) in enumerate(matching.patterns)
     ]
     by_resource: dict[str, list[str]] = {}
     for body in made:
@@ -72,7 +73,7 @@ def _desired(draft: Draft, item: dict[str, Any], where: str) -> None:
             draft.share(resource, count, entries)
 
 
-def _entry(draft: Draft, pattern: str, matching: Matching, block: Block) -> dict[str, Any]:
+def _entry(draft: Draft, pattern: str, exclude: Sequence[str], block: Block, *, deep: bool) -> dict[str, Any]:
     is_one = pattern == literal(pattern)
     below = pattern.removeprefix("/dev/")
     fixed = "".join(each if each.isalnum() or each in "-_" else "_" for each in below)
@@ -81,9 +82,9 @@ def _entry(draft: Draft, pattern: str, matching: Matching, block: Block) -> dict
         "resource": f"smarter-devices/{fixed}" if is_one and fixed.isascii() else _RESOURCE,
         "glob": {"path": pattern, "kinds": _KINDS},
     }
-    if matching.exclude and not is_one:
-        block.body["exclude"] = list(matching.exclude)
-    if "**" in pattern or len(matching.patterns) > 1:
+    if exclude:
+        block.body["exclude"] = list(exclude)
+    if "**" in pattern or deep:
         block.body["shared"] = True  # a directory and what is in it are resources each
     draft.devices.append(block)
     return block.body

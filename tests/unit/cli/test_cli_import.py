@@ -69,6 +69,14 @@ def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "v1" == yaml.safe_load((tmp_path / "one.yaml").read_text())["version"]
 
 
+def test_several_sources(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is called as its file."""
+    other = tmp_path / "conf.yaml"
+    other.write_text("- {devicematch: ^fuse$, nummaxdevices: 1}")
+    assert 0 == main(["import", str(file), str(other), "--only", "conf"])
+    assert "smarter-devices/fuse" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -101,3 +109,14 @@ def test_other_commands_know_the_form(file: Path, command: str) -> None:
 
     assert 2 == done.returncode
     assert f"this is a configuration of generic-device-plugin; `vdev import {file}` makes one" in done.stderr
+
+
+@pytest.mark.parametrize("label", ["vdev.dev/config", "nvidia.com/device-plugin.config"])
+def test_the_plan_of_a_labelled_node(tmp_path: Path, capsys: pytest.CaptureFixture[str], label: str) -> None:
+    """Of several files in a directory it takes the one that the label names, and calls the label no mistake."""
+    for name in ("a", "b"):
+        entry = f"{{name: {name}, resource: acme.dev/{name}, virtual: {{}}}}"
+        (tmp_path / f"{name}.yaml").write_text(f"version: v1\ndevices: [{entry}]")
+    assert 0 == main(["plan", str(tmp_path), "--label", f"{label}=b"])
+    out, err = capsys.readouterr()
+    assert ("acme.dev/b" in out, "acme.dev/a" in out, err) == (True, False, "")

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ... import importers
@@ -76,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
         made += importers.imported("", "--device", wishes)
     for file in args.files:
         path = Path("/dev/stdin" if file == "-" else file)
-        made += importers.imported(text_of(path), str(path), wishes)
+        found = importers.imported(text_of(path), str(path), wishes)
+        several = len(args.files) > 1
+        made += (replace(each, name=each.name or path.stem) for each in found) if several else found
     return _deliver(args, made)
 
 
