@@ -206,7 +206,7 @@ async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
     assert [] == kubelet.errors
 
 
-@pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (DYNAMIC, MIG)], ids=["whole", "cut for a claim"])
+@pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (DYNAMIC, GPU), (DYNAMIC, MIG)])
 async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted):
     """The devices of a claim are mounted as those of an Allocate: the directory, and the script."""
     await start(config(partitions) + "telemetry: {}\n")
@@ -216,5 +216,20 @@ async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted
     assert ("/usr/bin/nvidia-smi", True) == (tool.container_path, tool.read_only)
     assert data.container_path.startswith("/run/vdev/smi/0000")
     found = Path(data.host_path, "nvidia").read_text()
+    assert f"\nmig='{'Enabled' if wanted == MIG else 'Disabled'}'\n" in found
     assert (f"\nuuid='{Path(data.host_path).name}'" in found) == (wanted == GPU)
     assert (f"mig_uuid='{Path(data.host_path).name}'" in found) == (wanted == MIG)
+
+
+async def test_the_tool_of_a_claim_shows_its_load(kubelet, start):
+    """As PodResources tells who has devices by claims."""
+    text = config(DYNAMIC).replace(DYNAMIC, f"{DYNAMIC}\n    telemetry: {{pattern: steady, gpu: 60, memory: 50}}")
+    await start(text)
+    await kubelet.objects.create("ResourceClaimTemplate", template("gpu", exactly(MIG)))
+    edits = (await runs(kubelet, pod("one", templates=["gpu"]))).container().edits
+    (data,) = (Path(each.host_path) for each in edits.mounts if each.container_path.startswith("/run/vdev"))
+
+    def used():
+        return next(line for line in (data / "nvidia").read_text().splitlines() if line.startswith("mig_used="))
+
+    await kubelet.wait_until(lambda: used() != "mig_used='0'", what="the load")

@@ -27,7 +27,6 @@ class Equipped:
     physics: Physics
     minor: int
     count: int
-    cut: bool
     peers: Mapping[str, int] = field(default_factory=dict)
     slices: int = 0
 
@@ -49,7 +48,6 @@ class Equipped:
             minor=self.minor,
             count=self.count,
             lost=lost or whole.lost,
-            cut=self.cut,
             holders=holders,
             peers=self.peers,
             slices=self.slices,
@@ -68,7 +66,6 @@ def equipped(plan: Plan) -> dict[str, Equipped]:
     tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
     links = _links(found.values())
     minors, counts = numbers(plan.base), Counter(tools.values())
-    cut = {device.raw.id for _, device in found.values() if device.is_partition}
     return {
         each: Equipped(
             tool=tools[device.raw.id],
@@ -76,12 +73,23 @@ def equipped(plan: Plan) -> dict[str, Equipped]:
             physics=plan.loads[entry.name].physics if entry.name in plan.loads else Physics(),
             minor=minors[device.raw.id],
             count=counts[tools[device.raw.id]],
-            cut=device.raw.id in cut,
             peers=links.get(device.raw.id, {}),
             slices=entry.geometry.slices if entry.geometry is not None else 0,
         )
         for each, (entry, device) in found.items()
     }
+
+
+def held(plan: Plan) -> frozenset[str]:
+    """The devices that pods have, by id: of device plugins, and by claims."""
+    uses = [each for each in plan.holdings.claimed if each.driver in plan.pools]
+    claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
+    return plan.held | {each.device.id for each in claimed if each is not None}
+
+
+def published(plan: Plan) -> frozenset[str]:
+    """The devices that claims can have, or have though the configuration lost them, by id."""
+    return frozenset(each.device.id for pool in plan.pools.values() for each in pool.by_name.values())
 
 
 def _links(found: Collection[tuple[EntrySpec, Device]]) -> Mapping[str, Mapping[str, int]]:

@@ -22,7 +22,7 @@ from ....core.intervals import Intervals
 from ....core.model import smi_places
 from ....core.model.problem import Problem, warning
 from ....core.model.telemetry import SmiTool
-from ....core.smi.equipped import Equipped, equipped
+from ....core.smi.equipped import Equipped, equipped, held, published
 from ....core.telemetry.drives import LOST
 from ....core.telemetry.reading import Reading
 from ....errors import HostError, reason_of
@@ -200,10 +200,11 @@ class ToolFiles(Output):
         except OSError as failed:
             log.warning("cannot list the directories of devices", problem=_why(failed))
             return
+        claimable = published(plan)
         for name in present:
             if name in wanted:
                 continue
-            if plan.is_free(name):
+            if name not in claimable and plan.is_free(name):
                 shutil.rmtree(devices / name, ignore_errors=True)
             else:
                 outcome.left.add(name)
@@ -235,9 +236,8 @@ class ToolFiles(Output):
         fallen = {device for (_, device), errors in plan.xids.items() if any(each.number == LOST for each in errors)}
         lost = fallen | (wanted.keys() - there)
         ill = {device for _, device in (*plan.xids, *plan.sensors)} | lost
-        held = plan.held & wanted.keys()
-        due = (held | ill) & wanted.keys()
-        now_due, due = frozenset(due), due | (self._due & wanted.keys())
+        now_due = frozenset((held(plan) | ill) & wanted.keys())
+        due = now_due | (self._due & wanted.keys())
         if not due:
             return ""
         seen = self._sensors(due)
