@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 @cache
 def nvidia_smi() -> str:
     """The script `nvidia-smi`."""
-    names = ("data", "list", "table", "csv", "sections", "query", "xml", "topology")
+    names = ("data", "list", "table", "csv", "sections", "more-sections", "query", "xml", "topology")
     parts = [_part(f"nvidia/{name}.sh") for name in names]
     return "".join((*parts, _fields(), _part("nvidia/main.sh")))
 
@@ -21,7 +21,7 @@ def nvidia_smi() -> str:
 @cache
 def amd_smi() -> str:
     """The script `amd-smi`."""
-    return _part("amd/data.sh") + _part("amd/amd-smi.sh")
+    return "".join(_part(f"amd/{name}.sh") for name in ("data", "tree", "amd-sections", "amd-smi"))
 
 
 @cache
