@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -65,7 +66,9 @@ async def played(*scenarios, command=PLUGIN, **options):
     run = {name: options.pop(name) for name in ("junit", "logs", "as_json") if name in options}
     out = io.StringIO()
     node = NodeOptions(command=command, **{"timeout": 30, **options})
-    code = await scenario_run.run(RunOptions(node=node, scenarios=tuple(map(str, scenarios)), **run), out)
+    with tempfile.TemporaryDirectory() as logs:
+        run = {"logs": Path(logs), **run}
+        code = await scenario_run.run(RunOptions(node=node, scenarios=tuple(map(str, scenarios)), **run), out)
     return code, out.getvalue()
 
 
@@ -211,6 +214,18 @@ async def test_a_configuration_of_the_plugins_own(tmp_path):
         UsageError, match=r"mine\.yaml: it has a configuration for the plugin; name its file in --exec by"
     ):
         await played(path, hooks=hooks)
+
+
+async def test_the_output_of_failures_is_kept(tmp_path, directory, monkeypatch):
+    """Of those alone, and the message says where."""
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    path = scenario(tmp_path, {"hook": "end"})
+    code, text = await played(path, command="sh -c 'echo hello; sleep 60'", hooks={"end": "false"}, logs=None)
+    log = Path(re.search("whole output: (.*)", text)[1])
+    assert (1, "hello\n") == (code, log.read_text())
+    assert [log.parent] == [*directory.iterdir()]
+    code, _ = await played(path, command="sleep 60", hooks={"end": "true"}, logs=None)
+    assert (0, [log.parent]) == (code, [*directory.iterdir()])
 
 
 async def test_a_hook_that_fails(tmp_path):
