@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import json
 
 import pytest
 
@@ -284,3 +285,136 @@ async def test_only_some_nodes_by_selector(start, api_server, until):
     await until(lambda: ["4", "4"] == capacity(api_server, "gpu-1"))
     await until(lambda: fleet.is_settled)
     assert ({}, {}) == (node(api_server, "gpu-0"), node(api_server, "gpu-2"))
+
+
+# --- who holds what ---------------------------------------------------------------------------------------------------
+
+ONE_NODE = """
+version: v1
+devices:
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 4, numa: [0, 0, 1, 1]}}
+  - {name: h100, resource: nvidia.com/gpu, virtual: {preset: h100-sxm5-80gb, count: 2}, advertise: [dra]}
+fleet: {nodes: [{name: n}]}
+"""
+
+
+async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False, node="n"):
+    """A pod that a scheduler bound to the node."""
+
+    def container(name, number, **more):
+        limits = {"resources": {"limits": {NPU: str(number)}, "requests": {NPU: str(number)}}} if number else {}
+        return {"name": name, "image": "x", **limits, **more}
+
+    inits = [container("before", init)] if init else []
+    inits += [container("beside", sidecar, restartPolicy="Always")] if sidecar else []
+    spec = {"nodeName": node, "containers": [container("main", number)]} | ({"initContainers": inits} if inits else {})
+    running = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": {}}
+    status = {"phase": "Running", "containerStatuses": [running]} if statuses else {"phase": "Pending"}
+    document = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    await api_server.add("pods", document, namespace="default", status=status)
+
+
+def devices(api_server, name):
+    """What is written on a pod: ids by container."""
+    found = next((each for each in api_server.all("pods") if each["metadata"]["name"] == name), {})
+    text = found.get("metadata", {}).get("annotations", {}).get("vdev.dev/devices")
+    return {container: of[NPU] for container, of in json.loads(text).items()} if text else {}
+
+
+async def test_pods_get_devices_as_on_a_kubelet(start, api_server, until):
+    """By preferred allocation (one NUMA node), each once; what an init container had is used again."""
+    await start(ONE_NODE)
+    await until(lambda: ["4", "4"] == capacity(api_server, "n"))
+    await add_pod(api_server, "one", 1)
+    await until(lambda: devices(api_server, "one"))
+    await add_pod(api_server, "two", 2)
+    await until(lambda: devices(api_server, "two"))
+    assert {"main": ["npu-0"]} == devices(api_server, "one")
+    assert {"npu-2", "npu-3"} == set(devices(api_server, "two")["main"])
+    await api_server.remove("pods", "two", namespace="default")
+    await add_pod(api_server, "three", 2, init=1)
+    await until(lambda: devices(api_server, "three"))
+    three = devices(api_server, "three")
+    assert set(three["before"]) < set(three["main"])
+    assert "npu-0" not in three["main"]
+
+
+async def test_who_holds_what_outlives_the_controller(start, api_server, until):
+    """It is read from the pods again, and new pods get what is left."""
+    first = await start(ONE_NODE)
+    await until(lambda: ["4", "4"] == capacity(api_server, "n"))
+    for name, number in (("a", 1), ("b", 2)):
+        await add_pod(api_server, name, number)
+        await until(lambda name=name: devices(api_server, name))
+    before = [devices(api_server, name) for name in "ab"]
+    await first.stop()
+    await api_server.remove("pods", "a", namespace="default")
+    second = await start(ONE_NODE)
+    await add_pod(api_server, "c", 2)
+    await until(lambda: devices(api_server, "c"))
+    assert before[1] == devices(api_server, "b")
+    assert not set(before[1]["main"]) & set(devices(api_server, "c")["main"])
+    await until(lambda: second.is_settled)
+
+
+@pytest.mark.parametrize("rejects", [False, True])
+async def test_more_pods_than_devices_are_said(rejects, start, api_server, until):
+    """As a kubelet refuses them: an Event, and where that is wanted the pod fails."""
+    text = ONE_NODE.replace("fleet: {", "fleet: {rejectPods: true, ") if rejects else ONE_NODE
+    await start(text)
+    await until(lambda: ["4", "4"] == capacity(api_server, "n"))
+    await add_pod(api_server, "many", 3)
+    await until(lambda: devices(api_server, "many"))
+    await add_pod(api_server, "late", 2)
+    await until(lambda: api_server.all("events", "default"))
+    (event,) = api_server.all("events", "default")
+    why = "requested number of devices unavailable for acme.dev/npu. Requested: 2, Available: 1"
+    assert f"Allocate failed due to {why}, which is unexpected" == event["message"]
+    assert ("UnexpectedAdmissionError", "late") == (event["reason"], event["involvedObject"]["name"])
+    phase = "Failed" if rejects else "Pending"
+    await until(lambda: phase == api_server.object("pods", "late", "default")["status"]["phase"])
+    assert {} == devices(api_server, "late")
+
+
+async def test_a_device_of_a_running_pod_that_fails_shows_in_its_status(start, api_server, until):
+    """`allocatedResourcesStatus` of the container, as a kubelet writes it."""
+    rules = "faults: {rules: [{name: sick, devices: [npu/0], at: 300s, for: 60s, health: Unhealthy}]}"
+    clock = LeapClock()
+    await start(ONE_NODE + rules, clock=clock)
+    await until(lambda: ["4", "4"] == capacity(api_server, "n"))
+    await add_pod(api_server, "one", 1, statuses=True)
+
+    def told():
+        (status,) = api_server.object("pods", "one", "default")["status"]["containerStatuses"]
+        return status.get("allocatedResourcesStatus")
+
+    for advanced, health in ((0, "Healthy"), (310, "Unhealthy"), (60, "Healthy")):
+        clock.advance(advanced)
+        wanted = [{"name": NPU, "resources": [{"resourceID": "npu-0", "health": health}]}]
+        await until(lambda wanted=wanted: wanted == told())
+    assert {"main": ["npu-0"]} == devices(api_server, "one")
+
+
+async def test_devices_of_claims_count_as_held(start, api_server, until, directory):
+    """A device that leaves the file stays in the pool, with a taint, while a claim has it."""
+    await start(ONE_NODE)
+    await until(lambda: 2 == len(slices(api_server, "n")))
+    result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-1"}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    await api_server.add(
+        "resourceclaims", claim, namespace="default", status={"allocation": {"devices": {"results": [result]}}}
+    )
+    (directory / "vdev.yaml").write_text(ONE_NODE.replace("80gb, count: 2", "80gb, count: 1"))
+    await until(lambda: taints(api_server))
+    assert ["gpu-0", "gpu-1"] == sorted(slices(api_server, "n"))
+    await api_server.remove("resourceclaims", "c", namespace="default")
+    await until(lambda: ["gpu-0"] == slices(api_server, "n"))
+
+
+def taints(api_server):
+    """All taints of devices."""
+    found = [each["spec"].get("devices") or () for each in api_server.all("resourceslices")]
+    return [taint for of in found for device in of for taint in device.get("taints") or ()]

@@ -8,9 +8,25 @@ from ..aio.backoff import Backoff
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
-from ..kube import MANAGER, NODES, RESOURCE_SLICES, Api, Changed, Kind, Listed, Lost, Removed, Unconfigured
+from ..kube import (
+    MANAGER,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Api,
+    Changed,
+    Kind,
+    Listed,
+    Lost,
+    Removed,
+    Unconfigured,
+)
+from .pods import SeenPods
 
 Document = Mapping[str, Any]
+Claimed = frozenset[tuple[str, str, str]]
+"""Devices that a claim has: node, driver and name of each."""
 
 KUBELET = "kubelet"
 _TOLD = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
@@ -112,7 +128,10 @@ class SeenSlices:
 
 
 class Cluster:
-    """All Nodes and all ResourceSlices. `on_node` is called with the name of a Node that is new, other, or gone.
+    """All Nodes and ResourceSlices, and the pods and claims that hold devices.
+
+    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold.
+    `claimed` are the names of allocated devices, by node and driver.
 
     `trouble` says, by kind, why what is known may be old.
     """
@@ -120,13 +139,16 @@ class Cluster:
     def __init__(self, api: Api, *, intervals: Intervals, clock: Clock, on_node: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self.slices: dict[str, SeenSlices] = {}
+        self.pods: dict[str, SeenPods] = {}
+        self.claimed: dict[str, dict[str, frozenset[str]]] = {}
         self.trouble: dict[str, ApiServerError] = {}
         self._api = api
         self._clock = clock
         self._steady = intervals.steady
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._on_node = on_node
-        self._listed = {kind: asyncio.Event() for kind in (NODES, RESOURCE_SLICES)}
+        self._listed = {kind: asyncio.Event() for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS)}
+        self._claims: dict[str, Claimed] = {}
 
     async def listed(self, kind: Kind) -> None:
         """Wait until all there are of a kind were seen once."""
@@ -135,6 +157,13 @@ class Cluster:
     def slices_of(self, node: str) -> SeenSlices:
         """Those of a node; there may be none."""
         return self.slices.setdefault(node, SeenSlices())
+
+    def pods_of(self, node: str) -> SeenPods:
+        """Those of a node that ask for devices; there may be none."""
+        found = self.pods.get(node)
+        if found is None:
+            found = self.pods[node] = SeenPods(lambda: self._on_node(node))
+        return found
 
     def node(self, name: str) -> SeenNode:
         """A Node, which may not be there."""
@@ -151,18 +180,27 @@ class Cluster:
         """Follow all ResourceSlices, for ever."""
         await self._follow(RESOURCE_SLICES, self._see_slices, self._see_slice, self._see_slice_gone)
 
+    async def follow_pods(self) -> None:
+        """Follow all pods that are bound to a node, for ever."""
+        await self._follow(PODS, self._see_pods, self._see_pod, self._see_pod_gone, fields="spec.nodeName!=")
+
+    async def follow_claims(self) -> None:
+        """Follow all ResourceClaims, for ever."""
+        await self._follow(RESOURCE_CLAIMS, self._see_claims, self._see_claim, self._see_claim_gone)
+
     async def _follow(
         self,
         kind: Kind,
         listed: Callable[[Listed], None],
         changed: Callable[[Document], None],
         removed: Callable[[Document], None],
+        fields: str = "",
     ) -> None:
         failures = 0
         while True:
             begun = self._clock.now()
             try:
-                async with self._api.follow(kind) as changes:
+                async with self._api.follow(kind, fields=fields) as changes:
                     async for change in changes:
                         match change:
                             case Listed():
@@ -213,6 +251,47 @@ class Cluster:
     def _see_slice_gone(self, document: Document) -> None:
         if node := _node_of(document):
             self.slices_of(node).see_gone(_metadata(document)["name"])
+
+    def _see_pods(self, listed: Listed) -> None:
+        found: dict[str, set[str]] = {node: set() for node in self.pods}
+        for each in listed.objects:
+            found.setdefault(_node_of(each), set()).add(str(_metadata(each).get("uid")))
+            self._see_pod(each)
+        for node, uids in found.items():
+            self.pods_of(node).keep_only(uids)
+
+    def _see_pod(self, document: Document) -> None:
+        self.pods_of(_node_of(document)).see(document)
+
+    def _see_pod_gone(self, document: Document) -> None:
+        self.pods_of(_node_of(document)).see_gone(str(_metadata(document).get("uid")))
+
+    def _see_claims(self, listed: Listed) -> None:
+        for uid in self._claims.keys() - {str(_metadata(each).get("uid")) for each in listed.objects}:
+            self._note_claim(uid, frozenset())
+        for each in listed.objects:
+            self._see_claim(each)
+
+    def _see_claim(self, document: Document) -> None:
+        devices = (((document.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
+        found = frozenset((str(each["pool"]), str(each["driver"]), str(each["device"])) for each in devices)
+        self._note_claim(str(_metadata(document).get("uid")), found)
+
+    def _see_claim_gone(self, document: Document) -> None:
+        self._note_claim(str(_metadata(document).get("uid")), frozenset())
+
+    def _note_claim(self, uid: str, devices: Claimed) -> None:
+        """A claim has these devices; pools are called as their nodes."""
+        before = self._claims.pop(uid, frozenset())
+        if devices:
+            self._claims[uid] = devices
+        for node in {each[0] for each in before ^ devices}:
+            of_node = [each for claim in self._claims.values() for each in claim if each[0] == node]
+            drivers = {driver for _, driver, _ in of_node}
+            self.claimed[node] = {
+                driver: frozenset(device for _, by, device in of_node if by == driver) for driver in drivers
+            }
+            self._on_node(node)
 
 
 def is_older(document: Document, known: Document) -> bool:

@@ -22,11 +22,12 @@ from ..core.spec import Delays, Spec, VirtualSource
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs import Watcher
-from ..kube import NODES, RESOURCE_SLICES, Api
+from ..kube import NODES, PODS, RESOURCE_SLICES, Api
 from ..observe.metrics import Metrics
 from .cluster import Cluster
 from .made_nodes import NodeMaker, is_made
 from .member import Member, spec_for_fleet
+from .pods import PodNotes
 from .queue import DueQueue
 from .writers import Writers
 
@@ -117,6 +118,8 @@ class Fleet:
             tasks = [
                 group.create_task(self.cluster.follow_nodes(), name="nodes"),
                 group.create_task(self.cluster.follow_slices(), name="slices"),
+                group.create_task(self.cluster.follow_pods(), name="pods"),
+                group.create_task(self.cluster.follow_claims(), name="claims"),
                 group.create_task(self._follow_files(), name="files"),
                 group.create_task(self._take_turns(group), name="turns"),
             ]
@@ -129,6 +132,7 @@ class Fleet:
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
         await self.cluster.listed(NODES)
         await self.cluster.listed(RESOURCE_SLICES)
+        await self.cluster.listed(PODS)
         self._due.add_all((*self.made, *self.cluster.nodes))
         turning: set[str] = set()
         while True:
@@ -182,10 +186,16 @@ class Fleet:
         if member is None:
             member = self.members[name] = self._member(name)
         member.adopt(self._spec, delays)
-        again = await member.turn()
+        again = await self._take(name, member)
         if again is not None:
             self._due.add_later(name, again - self._clock.now())
         self._wake(name, member)
+
+    async def _take(self, name: str, member: Member) -> float | None:
+        """The member's turn, with what pods and claims have now."""
+        member.claimed = self.cluster.claimed.get(name, {})
+        member.rejects = self._spec.fleet.reject_pods
+        return await member.turn(self.cluster.pods_of(name))
 
     def _member(self, name: str) -> Member:
         seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
@@ -197,26 +207,27 @@ class Fleet:
             clock=self._clock,
             on_news=lambda: self._wake(name, self.members.get(name)),
         )
+        notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
         engine = Engine(name, self._clock, self._metrics, on_change=lambda: self._due.add(name))
-        member = Member(seen, slices, access, engine, self._epoch)
+        member = Member(seen, slices, notes, access, engine, self._epoch)
         slices.on_change = member.slices.look
         return member
 
     def _wake(self, name: str, member: Member | None) -> None:
         is_ours = member is not None and not member.node.has_kubelet
-        for output in member.outputs if member and is_ours and self.writers else ():
+        for output in member.writers if member and is_ours and self.writers else ():
             self.writers.wake(name, output)  # type: ignore[union-attr]
 
     async def _leave(self, name: str, member: Member, *, there: bool) -> None:
         """The node is no longer one of ours: what was written goes, unless the Node is gone with it."""
         if there and not self.cluster.node(name).has_kubelet:
             member.adopt(NOTHING, Delays())
-            again = await member.turn()
+            again = await self._take(name, member)
             self._wake(name, member)
-            if again is not None or any(output.has_news for output in member.outputs):
+            if again is not None or any(output.has_news for output in member.writers):
                 self._due.add_later(name, 1.0)
                 return
-        for output in member.outputs:
+        for output in member.writers:
             if self.writers:
                 self.writers.drop(output)
         del self.members[name]

@@ -14,17 +14,21 @@ from ..agent.outputs.node.node_status import NodeStatus
 from ..core.decide import Decider, Plan, World
 from ..core.faults.schedule import earliest
 from ..core.fleet.delayed import delayed, next_age
+from ..core.fleet.pods import Assignment, assign, held
 from ..core.inventory.resources import EMPTY
 from ..core.labels.values import Machine
-from ..core.model.device import RawDevice
+from ..core.model.device import Key, RawDevice
 from ..core.model.faults.fault_effects import SliceFault
 from ..core.model.problem import Problem
 from ..core.node.situation import Situation
 from ..core.retention.holders import Holdings
+from ..core.slices.pools import Claimed
 from ..core.spec import Delays, LabelOutput, NodeSpec, Spec
 from ..faults.engine import CONFIGURATION, Engine
 from ..hostfs import HostRoot
 from .cluster import SeenNode, SeenSlices
+from .pods import PodNotes, SeenPods
+from .writers import Writer
 
 
 class _NoHost(HostRoot):
@@ -48,10 +52,15 @@ class Member:
     the API server told of which node.
     """
 
-    def __init__(self, node: SeenNode, slices: SeenSlices, access: NodeAccess, engine: Engine, epoch: float) -> None:
+    def __init__(  # noqa: PLR0917
+        self, node: SeenNode, slices: SeenSlices, notes: PodNotes, access: NodeAccess, engine: Engine, epoch: float
+    ) -> None:
         self.node = node
         self.engine = engine
-        self.holdings = NOBODY
+        self.assigned = Assignment()
+        self.claimed: Claimed = {}
+        self.rejects = False
+        self.notes = notes
         self.plan: Plan | None = None
         self.delays = Delays()
         self.labels = NodeLabels(access)
@@ -70,6 +79,11 @@ class Member:
         """Labels before capacity, slices last: who schedules by capacity finds the labels there."""
         return (self.labels, self.status, self.slices, self.events)
 
+    @property
+    def writers(self) -> tuple[Writer, ...]:
+        """Everything that writes of this node."""
+        return (*self.outputs, self.notes)
+
     def adopt(self, spec: Spec, delays: Delays) -> None:
         """From now on the node is as this configuration says."""
         self.delays = delays
@@ -83,8 +97,8 @@ class Member:
         if spec.faults.rules or self.engine.runs:
             self.engine.load(CONFIGURATION, spec.faults, at=self._epoch)
 
-    async def turn(self) -> float | None:
-        """Decide, and tell the outputs; returns the time (of the clock) at which to decide again, or None."""
+    async def turn(self, pods: SeenPods) -> float | None:
+        """Decide for the node and its pods, and tell the outputs; returns when (by the clock) to decide again."""
         base = self._decider.arrange(self._spec, self.node.name, self._found)
         afflictions = self.engine.look(base)
         last = self.plan
@@ -96,7 +110,8 @@ class Member:
                 found=self._found,
                 base=base,
                 afflictions=afflictions,
-                holdings=replace(self.holdings, read_at=self._clock.now()),
+                holdings=Holdings(holders=self._holders(pods), read_at=self._clock.now()),
+                claimed=self.claimed,
                 listed=last.inventory if last else EMPTY,
                 retired=last.retired if last else {},
                 devices=last.devices if last else EMPTY,
@@ -105,6 +120,8 @@ class Member:
                 now=self._clock.now(),
             )
         )
+        self.assigned = assign(self.plan.inventory, (each.pod for each in pods.by_uid.values()), self.assigned)
+        self.notes.settle(self.assigned, self.plan.inventory, rejects=self.rejects)
         for strike in self.engine.take_strikes():
             if strike.fault is SliceFault.WIPED:
                 self.slices.wipe(strike.rule.concerns)
@@ -117,6 +134,16 @@ class Member:
         later = next_age(self.delays, age)
         grown = None if later is None or age is None else self._clock.now() + later - age
         return earliest((self.plan.again_at, self.engine.next_change, grown))
+
+    def _holders(self, pods: SeenPods) -> Mapping[Key, str]:
+        """Who has what, of the pods that are still there."""
+        return {
+            key: f"{seen.pod.namespace}/{seen.pod.name}"
+            for uid, devices in self.assigned.devices.items()
+            for seen in (pods.by_uid.get(uid),)
+            if seen is not None
+            for key in held(devices)
+        }
 
     def _situation(self) -> Situation:
         return Situation(announced=self.engine.announced)

@@ -6,10 +6,10 @@ Requests are limited by the client of the API server, which has a few in flight;
 
 import asyncio
 from collections.abc import Mapping
+from typing import Protocol
 
 import structlog
 
-from ..agent.outputs.node.api_output import ApiOutput
 from ..aio.backoff import Backoff
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
@@ -20,6 +20,19 @@ log = structlog.get_logger(__name__)
 _ROOM = 256  # outputs that write, before another node is decided
 
 
+class Writer(Protocol):
+    """What writes: an output of the agent's, or of the fleet's own."""
+
+    name: str
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something may have to be written."""
+
+    async def catch_up(self) -> None:
+        """Write what differs. Raises ApiServerError."""
+
+
 class Writers:
     """The tasks that write. `group` is where they live."""
 
@@ -28,12 +41,12 @@ class Writers:
         self._group = group
         self._clock = clock
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
-        self._tasks: dict[ApiOutput, asyncio.Task[None]] = {}
-        self._failing: dict[ApiOutput, tuple[str, ApiServerError]] = {}
+        self._tasks: dict[Writer, asyncio.Task[None]] = {}
+        self._failing: dict[Writer, tuple[str, ApiServerError]] = {}
         self._fewer = asyncio.Event()
 
     @property
-    def failing(self) -> Mapping[ApiOutput, tuple[str, ApiServerError]]:
+    def failing(self) -> Mapping[Writer, tuple[str, ApiServerError]]:
         """What could not be written at the last attempt: the node, and why."""
         return self._failing
 
@@ -48,7 +61,7 @@ class Writers:
             self._fewer.clear()
             await self._fewer.wait()
 
-    def wake(self, node: str, output: ApiOutput) -> None:
+    def wake(self, node: str, output: Writer) -> None:
         """Let it write, if it has something to and does not yet."""
         if output.has_news and output not in self._tasks:
             task = self._group.create_task(self._work(node, output), name=f"{output.name} of {node}")
@@ -60,19 +73,19 @@ class Writers:
         for task in list(self._tasks.values()):
             task.cancel()
 
-    def drop(self, output: ApiOutput) -> None:
+    def drop(self, output: Writer) -> None:
         """Its node is gone: what it has to write is of no use."""
         if task := self._tasks.get(output):
             task.cancel()
 
-    def _done(self, node: str, output: ApiOutput, task: asyncio.Task[None]) -> None:
+    def _done(self, node: str, output: Writer, task: asyncio.Task[None]) -> None:
         self._tasks.pop(output, None)
         self._failing.pop(output, None)
         self._fewer.set()
         if not task.cancelled() and task.exception() is None:
             self.wake(node, output)  # there may be news since the task looked last
 
-    async def _work(self, node: str, output: ApiOutput) -> None:
+    async def _work(self, node: str, output: Writer) -> None:
         structlog.contextvars.bind_contextvars(node=node)  # for what outputs log; each task has its own
         attempts = 0
         while output.has_news:

@@ -29,7 +29,7 @@ def fleet_spec(model: Fleet | None, report: Report) -> FleetSpec:
     _check_names({path: nodes.names for path, nodes in made.items()}, report)
     for path, nodes in made.items():
         _check_values(nodes, path, report)
-    return FleetSpec(made=tuple(made.values()), chosen=tuple(chosen))
+    return FleetSpec(made=tuple(made.values()), chosen=tuple(chosen), reject_pods=model.reject_pods)
 
 
 def _delays(model: FleetNodes) -> Delays:

@@ -6,7 +6,7 @@ from pydantic import AfterValidator
 
 from ...core.model.syntax import label_syntax
 from ...core.model.syntax.name_range import NameRangeError, parse_names
-from .scalars import AsWritten, Duration, Word, matching, not_empty, without_problem
+from .scalars import AsWritten, Duration, Flag, Word, matching, not_empty, without_problem
 from .section import Section, refuse
 
 
@@ -72,3 +72,5 @@ class Fleet(Section):
 
     nodes: Annotated[list[FleetNodes], not_empty()]
     """Which nodes; of several items that mean a node the first counts."""
+    reject_pods: Flag = False
+    """Whether pods that a kubelet would refuse, because two schedulers gave the same devices away, fail as there."""

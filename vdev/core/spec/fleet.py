@@ -61,10 +61,14 @@ class ChosenNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """Which nodes. Of several that include a node the first counts."""
+    """Which nodes. Of several that include a node the first counts.
+
+    `reject_pods`: pods that a kubelet would refuse fail as there.
+    """
 
     made: tuple[MadeNodes, ...] = ()
     chosen: tuple[ChosenNodes, ...] = ()
+    reject_pods: bool = False
 
 
 NO_FLEET = FleetSpec()

@@ -1,0 +1,135 @@
+"""Devices for the pods of nodes without a kubelet: by a kubelet's rules."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev import config
+from vdev.core.decide import Decider
+from vdev.core.fleet.pods import Assignment, assign, held, note, read_pod
+from vdev.core.model.device import RawDevice
+
+NPU = "acme.dev/npu"
+SPEC = config.load_text(
+    "version: v1\ndevices: [{name: npu, resource: acme.dev/npu, virtual: {count: 4, numa: [0, 0, 1, 1]}}]"
+).spec
+
+
+def inventory(count=4):
+    """What is listed, with so many devices."""
+    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index, numa=(index // 2,)) for index in range(count)]
+    return Decider().arrange(SPEC, "n", {"npu": raws})
+
+
+FOUR = inventory()
+NOTHING = Assignment()
+
+
+def pod(name, *containers, phase="Running", noted=None, created="2026-01-01T00:00:00Z"):
+    """The object of a pod with containers of (role, number)."""
+    inits, mains = [], []
+    for place, (role, number) in enumerate(containers):
+        limits = {"resources": {"limits": {NPU: str(number), "cpu": "1"}}} if number else {}
+        always = {"restartPolicy": "Always"} if role == "sidecar" else {}
+        (mains if role == "main" else inits).append({"name": f"{role}{place}", **limits, **always})
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "d",
+            "uid": f"uid-{name}",
+            "creationTimestamp": created,
+            "annotations": {"vdev.dev/devices": noted} if noted else {},
+        },
+        "spec": {"nodeName": "n", "containers": mains, "initContainers": inits},
+        "status": {"phase": phase},
+    }
+
+
+def assigned(*documents, before=NOTHING, listed=FOUR):
+    """Who gets what."""
+    return assign(listed, [each for each in map(read_pod, documents) if each], before)
+
+
+def of(found, name, container):
+    """The ids of a container."""
+    return found.devices[f"uid-{name}"][container][NPU]
+
+
+def test_a_sidecar_keeps_what_it_has():
+    """Later containers get others; what a plain init container had is used again."""
+    found = assigned(pod("a", ("init", 1), ("sidecar", 1), ("main", 2)))
+    init, sidecar, main = (set(of(found, "a", each)) for each in ("init0", "sidecar1", "main2"))
+    assert init == sidecar
+    assert not sidecar & main
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_is_over_holds_nothing(phase):
+    """Its devices are free."""
+    assert None is read_pod(pod("a", ("main", 2), phase=phase))
+
+
+def test_a_pod_keeps_what_its_annotation_says():
+    """Another controller gave it; a nonsense one counts as none."""
+    first = assigned(pod("a", ("main", 2)))
+    text = note(first.devices["uid-a"])
+    later = pod("a", ("main", 2), noted=text, created="2026-02-01T00:00:00Z")
+    found = assigned(pod("b", ("main", 2)), later)
+    assert (first.devices["uid-a"], {}) == (found.devices["uid-a"], found.rejected)
+    for nonsense in ("{", "[]", '{"main0": 3}', '{"main0": {"acme.dev/npu": ["npu-9", "npu-8"]}}', '"x"'):
+        again = assigned(pod("a", ("main", 2), noted=nonsense))
+        assert {"npu-0", "npu-1"} == set(of(again, "a", "main0"))
+
+
+def test_the_first_of_two_that_claim_the_same_keeps_it():
+    """Annotations are for everybody to write."""
+    text = note({"main0": {NPU: ("npu-0",)}})
+    early, late = (pod(name, ("main", 1), noted=text, created=when) for name, when in (("b", "1"), ("a", "2")))
+    found = assigned(late, early)
+    assert ("npu-0",) == of(found, "b", "main0")
+    assert ("npu-0",) != of(found, "a", "main0")
+
+
+def test_the_words_of_a_kubelet():
+    """Too few are free, or none is healthy."""
+    found = assigned(pod("a", ("main", 3)), pod("b", ("main", 2), created="2027"))
+    why = f"requested number of devices unavailable for {NPU}. Requested: 2, Available: 1"
+    assert {"uid-b": why} == found.rejected
+    still = assigned(pod("b", ("main", 2), created="2027"), before=found)
+    assert {"uid-b": why} == still.rejected  # a pod that was refused is never tried again
+
+
+def test_resources_of_others_are_none_of_ours():
+    """Neither cpu nor what another plugin serves."""
+    other = pod("a", ("main", 1))
+    other["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1", "cpu": "2", "hugepages-2Mi": "1"}
+    assert ({"uid-a": {}}, {}) == ((found := assigned(other)).devices, found.rejected)
+
+
+WANTED = st.lists(st.tuples(st.sampled_from(["init", "sidecar", "main"]), st.integers(0, 3)), min_size=1, max_size=4)
+
+
+@given(st.lists(WANTED, max_size=5), st.integers(0, 4))
+def test_no_device_is_with_two_pods(wants, gone):
+    """Nor with two containers that run at once; each container has as many as it asks for; nobody's are taken away."""
+    documents = [pod(f"p{place}", *each, created=str(place)) for place, each in enumerate(wants)]
+    first = assigned(*documents[:-1])
+    found = assigned(*documents, before=first)
+    keys = [held(each) for each in found.devices.values()]
+    assert sum(map(len, keys)) == len(frozenset().union(*keys))
+    assert first.devices.items() <= found.devices.items()
+    for document in documents:
+        devices = found.devices.get(document["metadata"]["uid"])
+        if devices is None:
+            continue
+        spec = document["spec"]
+        for each in (*spec["initContainers"], *spec["containers"]):
+            number = int(each.get("resources", {}).get("limits", {}).get(NPU, 0))
+            assert number == len(set(devices.get(each["name"], {}).get(NPU, ())))
+        beside = [each for each in spec["initContainers"] if "restartPolicy" in each]
+        together = [
+            each for one in (*spec["containers"], *beside) for each in devices.get(one["name"], {}).get(NPU, ())
+        ]
+        assert len(together) == len(set(together))
+    fewer = assigned(*documents, before=found, listed=inventory(gone))
+    assert all(slot in inventory(gone).resources[NPU].ids for each in fewer.devices.values() for _, slot in held(each))
