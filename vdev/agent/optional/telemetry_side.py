@@ -7,10 +7,11 @@ time is kept, so that it does not matter when it is caught up with.
 """
 
 import asyncio
+import json
 import platform
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,16 @@ from ...core.model.device import Device, base_id
 from ...core.model.problem import Problem, error
 from ...core.model.telemetry import Pattern, Range, TelemetrySpec
 from ...core.telemetry.drives import Situation
+from ...core.telemetry.history import History
 from ...core.telemetry.reading import Throttle
+from ...core.telemetry.record import documents
 from ...core.telemetry.replay import Series
 from ...core.telemetry.sensors import Measured, Sensors, User
-from ...errors import ConfigError
+from ...errors import ConfigError, HostError
 from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import Seen
+from ..state_file import Owner, RecordError, StateFile
 
 if TYPE_CHECKING:
     from ...kube import Api
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_VERSION = 1
 _MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
 
@@ -56,7 +61,14 @@ class TelemetrySide(Output):
         self._clock: Clock = options.clock
         self._on_change = on_change
         self._api = api
-        self._sensors = Sensors()
+        self._sensors: Sensors | None = None  # from the first plan on
+        owner = Owner(options.node, str(options.plugin_dir), options.boot_id)
+        self._file = None
+        if options.state_dir is not None and options.boot_id:  # counters begin anew with the boot
+            waits: dict[str, Any] = {"intervals": options.intervals, "clock": options.clock}
+            self._file = StateFile(options.state_dir, "telemetry", owner, version=_VERSION, **waits)
+        self._written: Mapping[str, History] = {}
+        self._write_at = 0.0
         self._noted: deque[tuple[Plan, float]] = deque(maxlen=_MOST_NOTED)
         self._reading = threading.Lock()  # held by whoever brings the sensors up to date
         self._plan: Plan | None = None  # the last one that the sensors know of
@@ -76,6 +88,8 @@ class TelemetrySide(Output):
 
     async def settle(self, plan: Plan) -> None:
         """Note the plan; files that are to be replayed are read."""
+        if self._sensors is None:
+            self._sensors = Sensors(await self._recorded())
         files = {each.load.file for each in plan.loads.values() if each.load.pattern is Pattern.REPLAY}
         self._replays = {name: known for name, known in self._replays.items() if name in files}
         for name in files - self._replays.keys():
@@ -87,6 +101,42 @@ class TelemetrySide(Output):
     def _note(self, plan: Plan) -> None:
         self._noted.append((plan, self._clock.now()))
         self._due.set()
+
+    async def _recorded(self) -> Mapping[str, Any]:
+        """What an earlier process of this boot wrote down."""
+        if self._file is None:
+            return {}
+        try:
+            found = await self._file.read()
+        except (HostError, RecordError) as wrong:
+            log.warning("the record of what devices counted is not used", reason=str(wrong))
+            return {}
+        if found is None or found.get("boot") != self._options.boot_id:
+            return {}
+        devices = found.get("devices")
+        return devices if isinstance(devices, dict) else {}
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the next process would know what drives the devices."""
+        known = self._sensors.histories if self._sensors else {}
+        return all(self._written.get(raw) is each for raw, each in known.items())
+
+    async def _record(self) -> None:
+        """Write down what drives the devices, where that is new, every few seconds at most. A failure is no more."""
+        if self._file is None or self._sensors is None or self.is_recorded:
+            return
+        histories = self._sensors.histories
+        now = self._clock.now()
+        if now < self._write_at:
+            self._clock.call_at(self._write_at, self._due.set)
+            return
+        self._write_at = now + self._options.intervals.record_counters
+        try:
+            await asyncio.to_thread(self._file.write, {"devices": _recorded_text(histories)})
+            self._written = histories
+        except HostError as failed:
+            log.warning("what devices counted is not recorded; counters begin anew after a restart", reason=str(failed))
 
     def catch_up(self) -> None:
         """Let the sensors know of all plans that were noted. Blocks for a moment where there are many devices."""
@@ -113,19 +163,23 @@ class TelemetrySide(Output):
             seed=plan.seed,
             node=self._options.node,
         )
-        self._sensors.settle(situation, plan.base, users, at, since=0.0 if not self._sensors.histories else at)
+        assert self._sensors is not None
+        self._sensors.settle(situation, plan.base, users, at, since=at if self._sensors.histories else 0.0)
 
     def measured(self) -> tuple[Measured, ...]:
         """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
         self.catch_up()
         with self._reading:
-            return tuple(self._sensors.measured(self._clock.now()))
+            return tuple(self._shown())
+
+    def _shown(self, only: Collection[str] | None = None) -> Iterable[Measured]:
+        return self._sensors.measured(self._clock.now(), only) if self._sensors else ()
 
     def seen(self, ids: Collection[str]) -> dict[str, Seen]:
         """What these devices and partitions show now, by id; those that are not there are left out. Likewise."""
         self.catch_up()
         with self._reading:
-            found = list(self._sensors.measured(self._clock.now(), only=ids))
+            found = list(self._shown(only=ids))
         return {
             each.fixture.device.id: Seen(each.fixture.number, each.whole, each.own, len(each.fixture.users))
             for each in found
@@ -138,7 +192,7 @@ class TelemetrySide(Output):
         if self._exposition is None or self._exposition.hostname_label != label:
             self._exposition = Exposition(label)
         with self._reading:
-            return self._exposition.families([(self._options.node, self._sensors.measured(self._clock.now()))])
+            return self._exposition.families([(self._options.node, self._shown())])
 
     # --- who is told --------------------------------------------------------------------------------------------------
 
@@ -155,6 +209,7 @@ class TelemetrySide(Output):
                         await self._serve(group, address)
                     await self._follow_pods(group)
                     await asyncio.to_thread(self.catch_up)
+                    await self._record()
             finally:
                 self._end()
 
@@ -227,6 +282,11 @@ def _server() -> "Callable[..., Side]":
         return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
 
     return make
+
+
+def _recorded_text(histories: Mapping[str, History]) -> str:
+    """The documents as JSON, device by device: written as one, they would keep everybody else from running."""
+    return "{" + ", ".join(f"{json.dumps(raw)}: {json.dumps(each)}" for raw, each in documents(histories)) + "}"
 
 
 def _pod_wishes() -> "type[PodWishes]":

@@ -173,7 +173,7 @@ def _load(situation: Situation, spec: LoadSpec, pods: frozenset[str], number: in
 
 def _since(share: Share, spec: LoadSpec, last: Share | None, now: float) -> Share:
     """With the instant from which the load counts: when these pods came; the boot for what is always loaded."""
-    since = 0.0 if spec.always else now
+    since = 0.0 if spec.always or not share.pods else now
     if last is not None and last == replace(share, load=replace(share.load, since=last.load.since)):
         return last
     return replace(share, load=replace(share.load, since=since))

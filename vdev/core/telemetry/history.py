@@ -154,7 +154,7 @@ class History:
 
 def begin(drive: Drive, since: float = 0.0) -> History:
     """A history that begins with this drive. At instant 0, the boot, nothing is counted yet."""
-    return History((_stretch(since, drive, _struck(Counted(), (), drive)),))
+    return History((stretch(since, drive, _struck(Counted(), (), drive)),))
 
 
 def changed(history: History, drive: Drive, at: float) -> History:
@@ -169,10 +169,11 @@ def changed(history: History, drive: Drive, at: float) -> History:
         for each, following in zip(history.stretches, history.stretches[1:], strict=False)
         if following.since > needed
     )
-    return History((*kept, *((last,) if last.since < at else ()), _stretch(at, drive, counted)))
+    return History((*kept, *((last,) if last.since < at else ()), stretch(at, drive, counted)))
 
 
-def _stretch(since: float, drive: Drive, before: Counted) -> Stretch:
+def stretch(since: float, drive: Drive, before: Counted) -> Stretch:
+    """A stretch that begins with what was counted before."""
     return Stretch(since, drive, before, _work(drive, since))
 
 

@@ -6,6 +6,7 @@ asked for is a function of these and of the instant.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..inventory.resources import Inventory
 from ..model.device import HEALTHY, Device, Health
@@ -13,6 +14,7 @@ from ..model.telemetry import Physics, SmiTool
 from .drives import Piece, Situation, drives, pieces
 from .history import History, begin, changed
 from .reading import Reading, read, read_part
+from .record import recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,14 @@ class Measured:
     own: Reading
 
 
-class Sensors:
-    """The sensors of one node."""
+NO_RECORD: Mapping[str, Any] = {}
 
-    def __init__(self) -> None:
+
+class Sensors:
+    """The sensors of one node. `recorded` are the documents of histories that an earlier process left, see `record`."""
+
+    def __init__(self, recorded: Mapping[str, Any] = NO_RECORD) -> None:
+        self._recorded = dict(recorded)
         self.histories: Mapping[str, History] = {}  # by raw device id; those that are away are kept
         self._fixtures: Mapping[str, tuple[Fixture, ...]] = {}
 
@@ -76,12 +82,13 @@ class Sensors:
         without a pod until now.
         """
         parts = pieces(situation)
-        before = {raw: history.now.drive for raw, history in self.histories.items()}
+        fresh = {raw: of for raw, of in parts.items() if raw not in self.histories}
+        unused = replace(situation, pods={}, xids={}, sensors={})
+        begun = {raw: begin(drive, since) for raw, drive in drives(unused, fresh, {}, since).items()}
+        known = {**self.histories, **begun, **self._recalled(begun, situation, parts, at)}
+        before = {raw: history.now.drive for raw, history in known.items()}
         driven = drives(situation, parts, before, at)
         away = {raw: replace(drive, there=False) for raw, drive in before.items() if raw not in driven}
-        unused = replace(situation, pods={}, xids={}, sensors={})
-        fresh = drives(unused, {raw: of for raw, of in parts.items() if raw not in before}, {}, since)
-        known = {**self.histories, **{raw: begin(drive, since) for raw, drive in fresh.items()}}
         self.histories = {raw: changed(known[raw], drive, at) for raw, drive in (driven | away).items()}
         numbers = _numbers(base, situation)
         place = {entry: position for position, entry in enumerate(situation.loads)}
@@ -89,6 +96,20 @@ class Sensors:
         self._fixtures = {
             raw: tuple(_fixture(piece, situation, numbers.get(raw, 0), users) for piece in parts[raw]) for raw in order
         }
+
+    def _recalled(
+        self, begun: Collection[str], situation: Situation, parts: Mapping[str, Sequence[Piece]], at: float
+    ) -> dict[str, History]:
+        """What an earlier process recorded of the devices that are new to this one."""
+        found = {}
+        for raw in begun:
+            document = self._recorded.pop(raw, None)
+            if document is not None:
+                told = situation.loads[parts[raw][0].device.raw.entry]
+                history = recalled(document, told.physics, situation.replays.get(told.load.file), at)
+                if history is not None:
+                    found[raw] = history
+        return found
 
     def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[Measured]:
         """What all devices that are there show at an instant, or only those of these ids, one by one."""

@@ -1,15 +1,17 @@
 """The signal's physics: what sensors show agrees with itself, at any instant and for whoever reads."""
 
+import json
 import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdev.core.model.telemetry import NOTHING, Pattern, Physics, Range
 from vdev.core.telemetry.history import Drive, Heat, Rates, Share, begin, changed, power
 from vdev.core.telemetry.reading import Throttle, read, read_part
+from vdev.core.telemetry.record import documents, recalled
 from vdev.core.telemetry.replay import series
 from vdev.core.telemetry.shapes import Load, levels, total
 
@@ -18,6 +20,7 @@ MEMORY = 40 * GI
 PHYSICS = Physics(idle_power=50, peak_power=400, reserved_memory=436, links=12, link_bytes=50e9)
 SERIES = series(["time,gpu,memory\n", "0,10,5\n", "7,,80\n", "9,100,\n"])
 
+few = settings(max_examples=50)
 instants = st.floats(0, 1e7)
 periods = st.floats(0.5, 3600)
 
@@ -72,6 +75,7 @@ def histories(draw):
     return history, at + draw(st.floats(0, 400))
 
 
+@few
 @given(loads(), instants)
 def test_a_load_stays_between_the_ends_of_its_range(load, at):
     """Every pattern does, but for a replay, which is as its file says."""
@@ -82,6 +86,7 @@ def test_a_load_stays_between_the_ends_of_its_range(load, at):
         assert levels(load, at).gpu in (10, 100)
 
 
+@few
 @given(loads(), st.floats(0, 1e5), st.floats(0.1, 50))
 def test_what_a_load_comes_to_is_the_integral_of_its_level(load, start, length):
     """The formula against a sum of many thin slices."""
@@ -92,6 +97,7 @@ def test_what_a_load_comes_to_is_the_integral_of_its_level(load, start, length):
     assert total(load, start + length) - total(load, start) == pytest.approx(summed, abs=max(1e-3, slack))
 
 
+@few
 @given(histories())
 def test_energy_is_the_integral_of_power(past):
     """Between two readings of one stretch, by thin slices of the power that is shown."""
@@ -106,6 +112,7 @@ def test_energy_is_the_integral_of_power(past):
     assert difference / 1000 == pytest.approx(summed, abs=0.01 + 350 * step * jumps)
 
 
+@few
 @given(histories(), st.floats(0, 1000))
 def test_counters_never_go_back(past, later):
     """Energy, errors and traffic, whatever drives the device."""
@@ -115,6 +122,7 @@ def test_counters_never_go_back(past, later):
         assert getattr(first, name) <= getattr(second, name)
 
 
+@few
 @given(histories(), drives())
 def test_a_change_loses_no_count(past, drive):
     """What was counted by then is what the next stretch begins with, and new errors come on top."""
@@ -125,6 +133,7 @@ def test_a_change_loses_no_count(past, drive):
     assert after.ecc_uncorrected >= before.ecc_uncorrected
 
 
+@few
 @given(histories())
 def test_memory_adds_up(past):
     """Used, free and reserved make the total, of a device and of each partition."""
@@ -136,6 +145,7 @@ def test_memory_adds_up(past):
         assert min(each.memory_used_mib, each.memory_free_mib, each.memory_reserved_mib) >= 0
 
 
+@few
 @given(histories())
 def test_partitions_come_to_at_most_their_device(past):
     """Memory and load of the partitions together."""
@@ -150,6 +160,7 @@ def test_partitions_come_to_at_most_their_device(past):
         assert whole.gpu_percent == pytest.approx(together, abs=1e-6)
 
 
+@few
 @given(histories())
 def test_throttling_follows_temperature(past):
     """A reason and a lower clock where it is hot, and only there."""
@@ -167,6 +178,7 @@ def test_throttling_follows_temperature(past):
         assert (reading.sm_clock_mhz == PHYSICS.peak_clock) >= (not hot)
 
 
+@few
 @given(histories())
 def test_everything_is_within_its_bounds(past):
     """Power between none and its peak, percentages between 0 and 100, a temperature that a device can have."""
@@ -178,6 +190,7 @@ def test_everything_is_within_its_bounds(past):
     assert 20 <= reading.temperature_c <= 152
 
 
+@few
 @given(histories(), st.floats(0, 1000))
 def test_readers_do_not_matter(past, later):
     """What is read later is the same whether somebody read before, and where the same is said once more."""
@@ -185,6 +198,39 @@ def test_readers_do_not_matter(past, later):
     again = changed(history, history.now.drive, at)
     assert again is history
     assert read(again, at + later, MEMORY) == read(history, at + later, MEMORY)
+
+
+@few
+@given(histories(), st.floats(0, 1000))
+def test_a_process_that_comes_after_counts_on(past, later):
+    """What was written down says the same at any later instant, after a change as well."""
+    history, at = past
+    written = json.loads(json.dumps(dict(documents({"x": history}))))
+    if not written:  # it says no more than that the device was there
+        return
+    again = recalled(written["x"], PHYSICS, SERIES, at)
+    assert read(again, at + later, MEMORY) == read(history, at + later, MEMORY)
+    other = Drive(physics=PHYSICS, xids=(48,))
+    assert read(changed(again, other, at + later), at + later + 9, MEMORY) == read(
+        changed(history, other, at + later), at + later + 9, MEMORY
+    )
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda each: st.lists(each, max_size=9))
+)
+def test_a_record_that_is_not_understood_is_no_history(document):
+    """Whatever it holds."""
+    found = recalled(document, PHYSICS, None, 10.0)
+    assert found is None or found.stretches
+
+
+def test_a_record_of_a_time_to_come_is_no_history():
+    """As of another clock."""
+    history = changed(begin(Drive(physics=PHYSICS)), Drive(physics=PHYSICS, xids=(48,)), 500.0)
+    ((_, document),) = documents({"x": history})
+    assert recalled(document, PHYSICS, None, 499.0) is None
+    assert recalled(document, PHYSICS, None, 500.0) == history
 
 
 def test_an_idle_device_is_as_its_model_says():
