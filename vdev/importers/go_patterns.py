@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
+from ..core.model.syntax import path_pattern
+
 MAX_PATTERNS = 64
 _MAX_REPEATS = 8
 
@@ -113,6 +115,7 @@ class _Atom:
 
 
 _Sequence = tuple[_Atom, ...]
+_LITERAL = re.compile(r"[^*?\[\]]|\[[^\]]\]")  # a pattern of one written character
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +169,12 @@ def _globs(atoms: _Sequence, *, starts: bool, ends: bool) -> tuple[list[str], li
         atoms = atoms[1:]
     last = len(atoms) - 1
     parts = ["*" if atom.most is None else atom.one for atom in atoms]
-    limited = [place for place, atom in enumerate(atoms) if atom.most is None and not atom.crosses]
-    exclude = [
-        "".join((*parts[:place], f"*{atoms[place].none}*", *parts[place + 1 :]))
-        for place in limited
-        if atoms[place].none
-    ]
+    free = [place for place, atom in enumerate(atoms) if atom.most is None]
+    limited = [place for place in free if not atoms[place].crosses]
+    exclude = ["".join((*parts[:place], f"*{atoms[place].none}*", *parts[place + 1 :])) for place in limited]
     exact = all(not atom.crosses or place == last for place, atom in enumerate(atoms))
-    exact = exact and len(exclude) == len(limited) and (not limited or (starts and ends))
-    exact = exact and (len(limited) < 2 or all(_is_delimited(atoms, place) for place in limited))  # noqa: PLR2004
+    exact = exact and all(atoms[place].none for place in limited) and (not limited or (starts and ends))
+    exact = exact and (len(free) == 1 or all(_is_delimited(atoms, place) for place in limited))
     if not (atoms or starts or ends):
         return ["**"], [], True
     head = "" if starts else "**/*"
@@ -182,18 +182,22 @@ def _globs(atoms: _Sequence, *, starts: bool, ends: bool) -> tuple[list[str], li
     if ends and atoms and atoms[-1].crosses and atoms[-1].most is None:
         tails = ["", "/**"]
     patterns = [_tidy(f"{head}{''.join(parts)}{tail}") for tail in tails]
-    return patterns, [_tidy(each) for each in exclude] if starts and ends else [], exact
+    return patterns, [_tidy(each) for each in exclude] if exact else [], exact
 
 
 def _is_delimited(atoms: _Sequence, place: int) -> bool:
-    """Whether a free atom is followed by the end, or by a character that is none of its own."""
-    after = atoms[place + 1].one if place + 1 < len(atoms) else ""
-    return not after or (len(after) == 1 and after not in "*?" and _is_outside(after, atoms[place]))
+    """Whether it is certain where a free atom ends: at the end, or at a character that comes but once from there on."""
+    if place + 1 == len(atoms):
+        return True
+    after, rest = atoms[place + 1], atoms[place + 2 :]
+    is_one = after.most == 1 and _LITERAL.fullmatch(after.one) is not None
+    return is_one and not any(_may_be(after.one.strip("[]"), atom) for atom in (atoms[place], *rest))
 
 
-def _is_outside(character: str, atom: _Atom) -> bool:
-    body = atom.none[2:-1] if atom.none.startswith("[!") else ""
-    return bool(body) and re.fullmatch(f"[{re.escape(body).replace(chr(92) + '-', '-')}]", character) is None
+def _may_be(character: str, atom: _Atom) -> bool:
+    if _LITERAL.fullmatch(atom.one):
+        return atom.one.strip("[]") == character
+    return path_pattern.component_matches(atom.one, character)
 
 
 def _tidy(pattern: str) -> str:

@@ -59,7 +59,7 @@ def _desired(draft: Draft, item: dict[str, Any], where: str) -> None:
         return
     block = Block({}, [f"devicematch {expression}"])
     if not matching.exact:
-        draft.told(where, f"the patterns for {expression!r} are near: they may find other paths, or miss some", block)
+        draft.told(where, f"the patterns for {expression!r} are near: they may find other paths as well", block)
     deep = len(matching.patterns) > 1
     made = [
         _entry(draft, pattern, exclude, Block({}) if place else block, deep=deep)
