@@ -17,7 +17,7 @@ from . import (
     sriov_device_plugin,
 )
 from .draft import Draft
-from .reading import Arguments, Source, sources
+from .reading import Arguments, Source, listed, mapping, sources
 from .wishes import Wishes
 
 __all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]
@@ -95,6 +95,9 @@ def _told_by_content(found: Sequence[Source], name: str) -> Form:
     for form in FORMS.values():
         if any(form.recognises(each.content) for each in found):
             return form
+    entries = [entry for each in found for entry in listed(mapping(each.content).get("devices"))]
+    if any("resource" in mapping(entry) for entry in entries):
+        raise UsageError(f"{name}: this is a configuration of vdev already; vdev validate checks it")
     known = ", ".join(form.title for form in FORMS.values())
     raise UsageError(f"{name}: its form is not known; expected a configuration of {known}; --from says which it is")
 

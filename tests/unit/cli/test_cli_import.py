@@ -11,6 +11,7 @@ import yaml
 from vdev import config
 from vdev.cli import main
 
+ROOT = Path(__file__).parents[3]
 FUSE = "{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}"
 MIG = """
 version: v1
@@ -87,12 +88,14 @@ def test_several_sources(file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         (["FILE", "--from", "sriof"], "invalid choice: 'sriof'"),
         (["--device", "{name: x, groups: []}"], "of which nothing is declared"),
         (["--device", "{name: x, groups: [{paths: [{path: x}]}]}"], "of which nothing can be taken over:"),
+        (["configs/quickstart.yaml"], "this is a configuration of vdev already"),
         (["FILE", "--to", "/proc/x/y/"], "cannot be written"),
     ],
 )
 def test_what_is_no_import(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
     """Exit code 2, and a sentence."""
-    assert 2 == main(["import", *(str(file) if each == "FILE" else each for each in arguments)])
+    places = {"FILE": str(file), "configs/quickstart.yaml": str(ROOT / "configs/quickstart.yaml")}
+    assert 2 == main(["import", *(places.get(each, each) for each in arguments)])
     assert text in capsys.readouterr().err
 
 
