@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.kit import quick
-from vdev import config
+from vdev import cli, config
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
 from vdev.fleet import Fleet, Options
@@ -47,14 +47,20 @@ async def start(watching, start_api, directory):
     """Start controllers, each in a task of its own."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def started(text=CONFIG, *, selector=None, clock=None, file="vdev.yaml"):
-            path = directory / file
+        async def started(text=CONFIG, *, selector=None, clock=None, run=False):
+            path = directory / "vdev.yaml"
             path.write_text(text)
             api = await start_api(clock=clock)
             load = functools.partial(config.load, [path])
             intervals = Intervals(**quick.INTERVALS)
             options = Options(
-                files=(path,), load=load, selector=selector or {}, intervals=intervals, clock=clock or LeapClock()
+                files=(path,),
+                load=load,
+                selector=selector or {},
+                run_dir=directory / "run" if run else None,
+                fault_injection=run,
+                intervals=intervals,
+                clock=clock or LeapClock(),
             )
             fleet = Fleet(options, await asyncio.to_thread(load), api)
             end = asyncio.Event()
@@ -418,3 +424,94 @@ def taints(api_server):
     """All taints of devices."""
     found = [each["spec"].get("devices") or () for each in api_server.all("resourceslices")]
     return [taint for of in found for device in of for taint in device.get("taints") or ()]
+
+
+# --- failures on demand -----------------------------------------------------------------------------------------------
+
+RACKS = """
+version: v1
+devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]
+fleet: {nodes: [{name: "r{1..3}-n{1..4}", labels: {rack: "r{1}"}}]}
+faults: {seed: 7, rules: [RULE]}
+"""
+
+
+def allocatable(api_server):
+    """By node, what may be given out."""
+    return {
+        each["metadata"]["name"]: capacity(api_server, each["metadata"]["name"])[1] for each in api_server.all("nodes")
+    }
+
+
+async def test_a_rack_fails(start, api_server, until):
+    """Rules choose nodes by their labels, and with them those that are made later."""
+    await start(RACKS.replace("RULE", "{name: rack, onNodes: {labels: {rack: r2}}, health: Unhealthy}"))
+    broken = {f"r2-n{number}" for number in range(1, 5)}
+    await until(lambda: 12 == len(found := allocatable(api_server)) and set(found.values()) <= {"0", "2"})
+    assert broken == {name for name, amount in allocatable(api_server).items() if amount == "0"}
+
+
+async def test_the_same_seed_fails_the_same_devices(start, api_server, until):
+    """One device in a hundred an hour, whatever the order in which the server tells of nodes."""
+    rule = "{name: wear, devices: {entry: npu, pick: 1}, every: 1h, for: 30m, probability: 30%, health: Unhealthy}"
+    seen = []
+    for _ in range(2):
+        clock = LeapClock()
+        fleet = await start(RACKS.replace("RULE", rule), clock=clock)
+        await until(lambda: 12 == len(found := allocatable(api_server)) and None not in found.values())
+        history = []
+        for _hour in range(3):
+            await until(lambda fleet=fleet: fleet.is_settled)
+            history.append(allocatable(api_server))
+            clock.advance(3600)
+        seen.append(history)
+        await fleet.stop()
+        for each in list(api_server.all("nodes")):
+            await api_server.remove("nodes", each["metadata"]["name"])
+    assert seen[0] == seen[1]
+    assert 3 == len({tuple(sorted(each.items())) for each in seen[0]})
+
+
+@pytest.fixture
+async def vdev(directory, capsys):
+    """Run a command against the controller; its exit code and what it printed."""
+
+    async def run(*arguments):
+        code = await asyncio.to_thread(cli.main, [*arguments, "--run-dir", str(directory / "run")])
+        captured = capsys.readouterr()
+        lines = (captured.out + captured.err).splitlines(keepends=True)
+        return code, "".join(line for line in lines if not line.startswith("\x1b"))  # without the controller's log
+
+    return run
+
+
+async def test_people_break_devices_of_the_fleet(start, api_server, until, vdev, directory):
+    """By `vdev device` with the node, and by rules for many nodes, also for nodes that come later."""
+    text = RACKS.replace("[RULE]", "[]")
+    await start(text, run=True)
+    await until(lambda: 12 == len(found := allocatable(api_server)) and set(found.values()) == {"2"})
+    said = await vdev("device", "set", "npu/1", "--health", "Unhealthy")
+    assert (2, "vdev: 12 nodes have a device 'npu/1'; say which with --node\n") == said
+    said = await vdev("device", "set", "npu/1", "--node", "r1-n1", "--health", "Unhealthy")
+    assert (0, "added: device:r1-n1/npu-1\n") == said
+    await until(lambda: "1" == allocatable(api_server)["r1-n1"])
+    rule = "{name: power, onNodes: {labels: {rack: r3}}, health: Unhealthy, reason: no power}"
+    assert (0, "added: power\n") == await vdev("fault", "add", rule)
+    await until(lambda: ["0"] * 4 == [amount for name, amount in allocatable(api_server).items() if "r3" in name])
+    code, listed = await vdev("fault", "list")
+    assert (0, True) == (code, "active on 4 of 4 nodes" in listed)
+    (directory / "vdev.yaml").write_text(text.replace("n{1..4}", "n{1..5}"))
+    await until(lambda: "0" == allocatable(api_server).get("r3-n5"))
+    assert (0, "cleared: power\n") == await vdev("fault", "clear", "power")
+    assert (0, "cleared: device:r1-n1/npu-1\n") == await vdev("device", "clear", "npu/1", "--node", "r1-n1")
+    await until(lambda: {"2"} == set(allocatable(api_server).values()))
+    assert 2 == (await vdev("fault", "trigger", "nothing"))[0]
+    assert 2 == (await vdev("device", "set", "npu/9", "--node", "r1-n1", "--health", "Unhealthy"))[0]
+
+
+async def test_a_server_without_slices(start, api_server, until):
+    """Kubernetes 1.33 has no such kind: everything else is there."""
+    api_server.fail(status=404, resource="resourceslices", message="the server could not find the requested resource")
+    fleet = await start()
+    await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
+    assert "resourceslices" in fleet.cluster.trouble

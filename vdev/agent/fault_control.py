@@ -191,7 +191,7 @@ class FaultControl:
         return {"triggered": name}
 
     def _set_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device = self._device(_text(request, "id"))
+        device = self._device(request)
         name = self.store.set_device(
             device,
             health=_text(request, "health"),
@@ -201,14 +201,17 @@ class FaultControl:
         return {"added": [name]}
 
     def _clear_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device = self._device(_text(request, "id"))
+        device = self._device(request)
         if name_of(device) not in self.engine.runs:
             raise UsageError(f"nothing is set on device {device}; vdev fault list shows the rules in force")
         self.store.clear(name_of(device))
         return {"cleared": [name_of(device)]}
 
-    def _device(self, name: str) -> str:
-        """The id of the device that is called so: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
+    def _device(self, request: Mapping[str, Any]) -> str:
+        """The id of the device that is asked for: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
+        name, node = _text(request, "id"), request.get("node") or self._node
+        if node != self._node:
+            raise UsageError(f"this is the plugin of node {self._node}, not of {node}")
         known: dict[str, str] = {}
         for resource in self._inventory.everything.values():
             for slot in resource.slots:

@@ -12,7 +12,7 @@ import structlog
 
 from ..aio.clock import Clock
 from ..core.faults import targets
-from ..core.faults.schedule import Dice, Firing, earliest, seconds_of
+from ..core.faults.schedule import NO_LABELS, Dice, Firing, earliest, seconds_of
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Key
@@ -39,7 +39,7 @@ from ..core.model.faults.fault_effects import (
     Stream,
     StreamFault,
 )
-from ..core.model.faults.fault_rules import FaultSpec, Start
+from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec, Start
 from ..errors import UsageError
 from ..observe.metrics import Metrics
 from .afflicted import afflictions_of
@@ -59,11 +59,20 @@ class Engine:
     `stirred`: the last look changed answers to the hooks, so that whoever waits for one must ask again.
     """
 
-    def __init__(self, node: str, clock: Clock, metrics: Metrics, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        node: str,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        on_change: Callable[[], None],
+        labels: Mapping[str, str] = NO_LABELS,
+    ) -> None:
         self.clock = clock
         self.runs: dict[str, RuleRun] = {}
         self.afflictions = targets.NONE
         self._node = node
+        self._labels = labels
         self._metrics = metrics
         self._on_change = on_change
         self._started: float | None = None
@@ -96,7 +105,7 @@ class Engine:
         for rule in faults.rules:
             old = self.runs.get(rule.name)
             same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
-            kept[rule.name] = old if old and same else begin(rule, source, dice, now, self._started)
+            kept[rule.name] = old if old and same else self._begun(rule, source, dice, now)
         if not kept and not self.runs:
             return  # which is most loads: nothing to look at
         for name, run in self.runs.items():
@@ -105,6 +114,13 @@ class Engine:
         self.runs = dict(sorted(kept.items(), key=lambda each: _RANK.get(each[1].source, 1)))  # later rules win
         self._select()
         self._on_change()
+
+    def _begun(self, rule: FaultRuleSpec, source: str, dice: Dice, at: float) -> RuleRun:
+        started = at if self._started is None else self._started
+        run = begin(rule, source, dice, at, started, self._labels)
+        if at < self.clock.now():
+            run.looked_at = self.clock.now()  # what would have happened before is past
+        return run
 
     def clear(self, name: str) -> None:
         """End a rule; a rule of the configuration returns when it is triggered or changed. Raises UsageError."""

@@ -5,6 +5,7 @@ The run is the memory that `core.faults.schedule` and `core.faults.targets` take
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..core.faults import targets
@@ -117,9 +118,11 @@ class RuleRun:
         return hits(self.rule.chance, self.dice, self.rule.name, number, *what)
 
 
-def begin(rule: FaultRuleSpec, source: str, dice: Dice, now: float, started: float) -> RuleRun:
-    """The run of a rule that is loaded now, by a plugin that `started` then."""
-    run = RuleRun(rule, source, dice, now, on_node(rule.nodes, rule.name, dice))
+def begin(  # noqa: PLR0917
+    rule: FaultRuleSpec, source: str, dice: Dice, now: float, started: float, labels: Mapping[str, str]
+) -> RuleRun:
+    """The run of a rule that is loaded now, by a plugin that `started` then, on a node with these labels."""
+    run = RuleRun(rule, source, dice, now, on_node(rule.nodes, rule.name, dice, labels))
     if rule.when.start is Start.LOAD or (rule.when.start is Start.START and started == now):
         run.firings = (Firing(now),)
     elif rule.when.start is Start.START:

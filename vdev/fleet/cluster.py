@@ -16,9 +16,11 @@ from ..kube import (
     RESOURCE_SLICES,
     Api,
     Changed,
+    Denied,
     Kind,
     Listed,
     Lost,
+    Missing,
     Removed,
     Unconfigured,
 )
@@ -89,14 +91,17 @@ class SeenNode:
 class SeenSlices:
     """The ResourceSlices of one node: a `SlicesView` for the output."""
 
-    __slots__ = ("_found", "on_change")
+    __slots__ = ("_found", "_trouble", "on_change")
 
-    def __init__(self) -> None:
+    def __init__(self, trouble: Callable[[], ApiServerError | None]) -> None:
+        self._trouble = trouble
         self.on_change: Callable[[], None] = lambda: None
         self._found: dict[str, Document] = {}
 
     async def seen(self) -> Mapping[str, Document]:
-        """All of them, by name."""
+        """All of them, by name. Raises ApiServerError where they may not be seen, or there is no such kind."""
+        if isinstance(trouble := self._trouble(), Denied | Missing):
+            raise trouble
         return dict(self._found)
 
     def wrote(self, document: Document) -> None:
@@ -156,7 +161,10 @@ class Cluster:
 
     def slices_of(self, node: str) -> SeenSlices:
         """Those of a node; there may be none."""
-        return self.slices.setdefault(node, SeenSlices())
+        found = self.slices.get(node)
+        if found is None:
+            found = self.slices[node] = SeenSlices(lambda: self.trouble.get(RESOURCE_SLICES.plural))
+        return found
 
     def pods_of(self, node: str) -> SeenPods:
         """Those of a node that ask for devices; there may be none."""
@@ -216,6 +224,7 @@ class Cluster:
                                 self._heard(kind)
             except ApiServerError as failed:  # a permission is missing, or the server has no such kind
                 self.trouble[kind.plural] = failed
+                self._listed[kind].set()  # nothing is known of it, and the rest goes on
             failures = 0 if self._clock.now() - begun > self._steady else failures + 1
             await self._clock.sleep(self._backoff.pause(failures))
 

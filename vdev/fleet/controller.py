@@ -6,6 +6,7 @@ time ───────────┘
 """
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import structlog
 from ..agent.outputs.node.api_output import NodeAccess
 from ..aio.clock import SYSTEM, Clock
 from ..config import Loaded
+from ..control import command_socket
 from ..core.fleet.made import MadeNode, made_nodes
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, warning
@@ -25,6 +27,7 @@ from ..hostfs import Watcher
 from ..kube import NODES, PODS, RESOURCE_SLICES, Api
 from ..observe.metrics import Metrics
 from .cluster import Cluster
+from .faults import FleetFaults
 from .made_nodes import NodeMaker, is_made
 from .member import Member, spec_for_fleet
 from .pods import PodNotes
@@ -39,11 +42,16 @@ NOTHING = spec_for_fleet(Spec())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run. `load` reads the files and raises ConfigError; `selector` narrows, by labels of Nodes."""
+    """How to run. `load` reads the files and raises ConfigError; `selector` narrows, by labels of Nodes.
+
+    `run_dir` is for the control socket (None: there is none), on which people inject faults with `fault_injection`.
+    """
 
     files: tuple[Path, ...]
     load: Callable[[], Loaded]
     selector: Mapping[str, str]
+    run_dir: Path | None = None
+    fault_injection: bool = False
     intervals: Intervals = PRODUCTION
     clock: Clock = SYSTEM
 
@@ -69,6 +77,7 @@ class Fleet:
         self.cluster = Cluster(api, intervals=options.intervals, clock=options.clock, on_node=self._due.add)
         self.maker = NodeMaker(api)
         self.writers: Writers | None = None
+        self.faults = FleetFaults(self.members, options.clock, allowed=options.fault_injection)
         self._adopt(loaded)
 
     # --- the configuration --------------------------------------------------------------------------------------------
@@ -83,6 +92,7 @@ class Fleet:
         )
         self.warnings = (*loaded.problems, *left_out)
         self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if entry not in real))
+        self.faults.spec = self._spec
         made = made_nodes(spec.fleet)
         self.made = {each.name: each for each in made if self._is_selected(each.metadata()["labels"])}
         self.refused = ()
@@ -123,6 +133,9 @@ class Fleet:
                 group.create_task(self._follow_files(), name="files"),
                 group.create_task(self._take_turns(group), name="turns"),
             ]
+            if self._options.run_dir is not None:
+                serving = command_socket.serve(self._options.run_dir, self.faults.commands, self._options.intervals)
+                tasks.append(group.create_task(serving, name="control socket"))
             if until is not None:
                 await until()
                 for each in tasks:
@@ -185,6 +198,7 @@ class Fleet:
             return
         if member is None:
             member = self.members[name] = self._member(name)
+            self.faults.meet(member.engine)
         member.adopt(self._spec, delays)
         again = await self._take(name, member)
         if again is not None:
@@ -208,7 +222,8 @@ class Fleet:
             on_news=lambda: self._wake(name, self.members.get(name)),
         )
         notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
-        engine = Engine(name, self._clock, self._metrics, on_change=lambda: self._due.add(name))
+        tell = functools.partial(self._due.add, name)
+        engine = Engine(name, self._clock, self._metrics, on_change=tell, labels=seen.labels)
         member = Member(seen, slices, notes, access, engine, self._epoch)
         slices.on_change = member.slices.look
         return member

@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_one(parser, "kubeconfig")
     options.add_one(parser, "context")
+    options.add_one(parser, "run_dir")
+    options.add_one(parser, "enable_fault_injection")
     options.add_one(parser, "log_level")
     options.add_one(parser, "log_format")
     common.add_output(parser)
@@ -64,9 +66,17 @@ def run(args: argparse.Namespace) -> int:
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
 
+    made = Options(
+        files=tuple(args.files),
+        load=load,
+        selector=selector,
+        run_dir=chosen.run_dir,
+        fault_injection=chosen.enable_fault_injection,
+    )
+
     async def main() -> None:
         async with Api(server, at_once=16) as api:
-            fleet = Fleet(Options(files=tuple(args.files), load=load, selector=selector), loaded, api)
+            fleet = Fleet(made, loaded, api)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)

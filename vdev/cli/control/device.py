@@ -15,6 +15,7 @@ EPILOG = """examples:
   vdev device set acme-0 --health Unhealthy --reason "XID 79" --for 30s
   vdev device clear acme-0
   vdev device set a100/2:0 --health Unhealthy    the first partition of the third device of the entry a100
+  vdev device set a100/2 --health Unhealthy --node gpu-17    with vdev fleet
 
 An ID is one that vdev status shows, or as rules call it: <entry>/<index>, which includes replicas and partitions.
 The plugin accepts this only if it runs with --enable-fault-injection.
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     clear = actions.add_parser("clear", help="end what was set", description="Let a device have its own health again.")
     clear.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
     for each in (put, clear):
+        each.add_argument("--node", default="", metavar="NODE", help="the node, for a controller of a fleet")
         options.add_one(each, "run_dir")
         common.add_output(each)
 
@@ -42,8 +44,9 @@ def run(args: argparse.Namespace) -> int:
         case "set":
             seconds = None if args.lasts is None else config.duration(args.lasts, "--for")
             request = {"do": "device-set", "id": args.id, "health": args.health, "reason": args.reason, "for": seconds}
+            request["node"] = args.node
         case "clear":
-            request = {"do": "device-clear", "id": args.id}
+            request = {"do": "device-clear", "id": args.id, "node": args.node}
         case _:
             raise UsageError("no action given; expected set or clear; see vdev device --help")
     answer = asyncio.run(command_socket.ask(options.read(args).run_dir, request))

@@ -16,7 +16,7 @@ from ...core.model.faults.fault_rules import DeviceFilter, DeviceSelection, Faul
 from ...core.model.place import KeyPath
 from ...core.model.problem import did_you_mean
 from ...core.model.syntax.names import is_nvidia_id
-from ...core.spec import EntrySpec, Spec, VirtualSource
+from ...core.spec import NO_FLEET, EntrySpec, Spec, VirtualSource
 from ..compile.whole_spec import partition_names
 from ..report import Report
 
@@ -72,6 +72,9 @@ def _declared(spec: Spec, rules: Sequence[FaultRuleSpec]) -> Declared:
 
 def _rule(rule: FaultRuleSpec, path: KeyPath, declared: Declared, spec: Spec, report: Report) -> None:
     """What one rule names, and whether anybody sees what it does."""
+    if rule.nodes.labels and spec.fleet == NO_FLEET:
+        message = "only vdev fleet knows the labels of its nodes; vdev run takes the rule for one of other nodes"
+        report.warning((*path, "onNodes"), message, "name the nodes by patterns")
     _resource(rule, path, declared, report)
     why, hint = unheard(rule, spec)
     if rule.triggered or (rule.kind is FaultKind.DEVICE and not why):

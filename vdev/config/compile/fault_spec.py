@@ -82,7 +82,7 @@ def fault_rule(model: schema.FaultRule, entries: Collection[str], where: str) ->
         effect=effect,
         selection=_aim(model.devices, entries),
         resource=model.resource,
-        nodes=NodeSelection(globs=tuple(nodes.names), share=nodes.share),
+        nodes=NodeSelection(globs=tuple(nodes.names), labels=tuple(sorted(nodes.labels.items())), share=nodes.share),
         when=When(
             start=_start(model),
             at=model.at,

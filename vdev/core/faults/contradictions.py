@@ -43,7 +43,8 @@ def contradiction(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes
     """
     if by_chance(one) or by_chance(other) or not _opposed(_of_health(one.effect), _of_health(other.effect)):
         return ""
-    if one.nodes != other.nodes and min(one.nodes.share, other.nodes.share) < ALWAYS:
+    by_label = one.nodes.labels != other.nodes.labels  # nodes have any labels
+    if by_label or (one.nodes != other.nodes and min(one.nodes.share, other.nodes.share) < ALWAYS):
         return ""
     if not _meet(one, other, nodes) or not _overlap(one, other, later):
         return ""

@@ -9,14 +9,16 @@ rule's name. Times are seconds of any steady clock; a span holds its start and n
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 
 from ..model.device import Key
 from ..model.faults.fault_effects import Delay, Flap
 from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection
 
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
 _SCALE = float(2**53)  # the integers that a float holds exactly
 
@@ -69,10 +71,11 @@ class Phase:
     changes_at: float | None
 
 
-def on_node(nodes: NodeSelection, rule: str, dice: Dice) -> bool:
-    """Whether a rule is for this node."""
+def on_node(nodes: NodeSelection, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
+    """Whether a rule is for this node, which has these labels."""
     named = not nodes.globs or any(fnmatchcase(dice.node, pattern) for pattern in nodes.globs)
-    return named and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
+    labelled = all(labels.get(key) == value for key, value in nodes.labels)
+    return named and labelled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
 
 
 def spans(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:

@@ -13,6 +13,7 @@ from ...document.parser import Plain
 from ..scalars import (
     INTEGER,
     STRING,
+    AsWritten,
     Constraint,
     Duration,
     FilePath,
@@ -153,6 +154,8 @@ class OnNodes(Section):
 
     names: Annotated[list[Word], one_or_many(STRING)] = []
     """Patterns for the nodes' names. Default: every node."""
+    labels: dict[Word, AsWritten] = {}
+    """Labels that they must have, such as a zone or a rack; for vdev fleet, which knows the labels of its nodes."""
     share: Part = 1.0
     """Only this fraction of them; each node is chosen or not by the seed and its name."""
 
@@ -307,7 +310,7 @@ class FaultRule(Section):
     """Pattern for the resource; for slices, healthStream and calls about claims, for the DRA driver. Default: every
     one."""
     on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
-    """Which nodes: patterns for names, or {share: 10%}. Default: every node."""
+    """Which nodes: patterns for names, {labels: {zone: a}}, or {share: 10%}. Default: every node."""
 
     since: Annotated[Since, choice(Since)] | None = None
     """What times count from: load (the rule was read) or start (the plugin started). Default: load."""

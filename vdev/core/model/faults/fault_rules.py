@@ -62,9 +62,12 @@ class DeviceSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSelection:
-    """Which nodes: those that one of the globs names (none: all), and of these a `share` at random."""
+    """Which nodes: those that one of the globs names (none: all) and that have these labels, and of these a `share` at
+    random.
+    """
 
     globs: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
     share: float = ALWAYS
 
 
