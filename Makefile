@@ -95,7 +95,8 @@ kind-down: ## delete that cluster
 
 e2e: $(VENV)/.test kind-up ## the end-to-end tests on that cluster
 	$(BIN)/python -m pytest tests/e2e -q --context kind-$${CLUSTER:-vdev} \
-	  --kubelet-restart-command 'docker exec {node} systemctl restart kubelet'
+	  --kubelet-restart-command 'docker exec {node} systemctl restart kubelet' \
+	  --kubelet-stop-command 'docker exec {node} systemctl stop kubelet'
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

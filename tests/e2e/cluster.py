@@ -12,14 +12,14 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
-from tests.e2e import leftovers
+from tests.e2e import claims, leftovers
 from vdev.core.model.syntax.names import visible_devices_env
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.node_devices import Capacity
@@ -47,6 +47,7 @@ class Target:
     image: str = "vdev:dev"
     pod_image: str = ""
     kubelet_restart_command: str = ""
+    kubelet_stop_command: str = ""
     node_reboot_command: str = ""
     running: str = ""
 
@@ -94,6 +95,11 @@ class Kubectl:
         text = await self(*arguments, "--output=json", "--ignore-not-found")
         return json.loads(text) if text.strip() else None
 
+    async def create(self, *arguments: Any) -> None:
+        """Make an object, the last argument; it must not be there."""
+        *flags, document = arguments
+        await self(*flags, "create", "--filename=-", stdin=yaml.safe_dump(document))
+
     async def apply(self, *objects: Mapping[str, Any]) -> None:
         """Make objects be so."""
         text = yaml.safe_dump_all(objects)
@@ -106,9 +112,12 @@ class ClusterDriver:
     def __init__(self, target: Target, *, pause: float = _PAUSE) -> None:
         self.target = target
         self.pause = pause  # seconds between looks
+        self.sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep  # lets time pass for the kubelet
+        self.on_node: Callable[[str], Awaitable[None]] = _shell  # runs a command of the target
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
-        self.capabilities = frozenset({Capability.PLUGIN, Capability.REGISTRATIONS, Capability.REASONS})
+        known = {Capability.PLUGIN, Capability.REGISTRATIONS, Capability.REASONS, Capability.ROLL, Capability.CLOCK}
+        self.capabilities = frozenset(known)
         if target.kubelet_restart_command:
             self.capabilities |= {Capability.KUBELET}
         if target.node_reboot_command:
@@ -120,6 +129,13 @@ class ClusterDriver:
         self._made = False  # the namespace
         self._before: dict[str, str] | None = None  # the data of a running agent's ConfigMap
         self.agent_namespace, self.daemonset = self.namespace, "vdev"
+        self.claims = claims.Claims(
+            lambda: self.kubectl,
+            namespace=self.namespace,
+            node=lambda: self.node_name,
+            label=leftovers.RUN,
+        )
+        self.no_claims = ""  # why there can be none
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -127,7 +143,8 @@ class ClusterDriver:
         self.node_name = self.node_name or await self._some_node()
         node = await self.kubectl.json("get", "node", self.node_name)
         self.hostname = node["metadata"]["labels"]["kubernetes.io/hostname"]
-        await leftovers.sweep(self.kubectl, now=time.time())
+        await self._look_for_claims()
+        await leftovers.sweep(self.kubectl, now=time.time(), everywhere=self._everywhere)
         namespace = leftovers.namespace(self.namespace, now=time.time())
         await self.kubectl("create", "--filename=-", stdin=yaml.safe_dump(namespace))  # fails if it is somebody's
         self._made = True
@@ -142,6 +159,20 @@ class ClusterDriver:
         await self._rolled_out()
         return self
 
+    async def _look_for_claims(self) -> None:
+        """Whether the cluster has what claims need, and an agent that runs already the directories for them."""
+        version = json.loads(await self.kubectl("get", "--raw", "/version"))
+        self.no_claims = claims.missing(version, json.loads(await self.kubectl("get", "--raw", "/apis")))
+        if self.target.running and not self.no_claims:
+            namespace, _, name = self.target.running.partition("/")
+            found = await self.kubectl.json("--namespace", namespace, "get", "daemonset", name)
+            if "plugins_registry" not in json.dumps(found["spec"]["template"]["spec"]):
+                self.no_claims = "the agent that runs has not the component dra"
+        if not self.no_claims:
+            self.capabilities |= {Capability.DRA}
+            if await self._metrics():
+                self.capabilities |= {Capability.DRIVERS}
+
     async def __aexit__(self, *_: object) -> None:
         """Take away what was made, and only that; leaves what cannot be taken away to the next run's sweep."""
         if not self._made:
@@ -152,7 +183,13 @@ class ClusterDriver:
         if self._before is not None:
             await self._select("")
             await self._publish(self._before)
+        await leftovers.sweep_run(self.kubectl, self.namespace, self._everywhere)
         await self.kubectl("delete", "namespace", self.namespace, "--wait=true", patience=PATIENCE)
+
+    @property
+    def _everywhere(self) -> tuple[str, ...]:
+        """The kinds of which there may be something of ours outside the namespace."""
+        return () if self.no_claims else leftovers.EVERYWHERE
 
     async def _some_node(self) -> str:
         """A ready worker, or the only node."""
@@ -161,22 +198,27 @@ class ClusterDriver:
         return str((workers or nodes)[0]["metadata"]["name"])
 
     async def _objects(self) -> list[dict[str, Any]]:
-        """The cdi overlay on this node alone, in this namespace; the file decides on the strategy."""
-        rendered = yaml.safe_load_all(await self.kubectl("kustomize", str(DEPLOY / "overlays" / "cdi")))
+        """What is deployed, on this node alone and in this namespace; the file decides on the strategy."""
+        directory = DEPLOY / "overlays" / "cdi" if self.no_claims else Path(__file__).parent / "with-claims"
+        rendered = yaml.safe_load_all(await self.kubectl("kustomize", str(directory)))
         return [placed(each, self) for each in rendered if each["kind"] != "Namespace"]
 
     async def reset(self, *, patience: float = PATIENCE) -> None:
         """Delete all pods of tests and advertise nothing; returns when the node shows no device of ours."""
         await self.kubectl("label", "namespace", self.namespace, leftovers.lease(time.time()), "--overwrite")
         for name in tuple(self._specs):
-            await self.delete_pod(name)
+            await self._delete(name, "--wait=true")
+        await self.claims.reset()
         before = await self.agent_status()
         ours = [each["name"] for each in before["resources"]] if before else []
         await self.configure(EMPTY)
 
         async def shows_nothing() -> bool:
             status, node = await self.agent_status(), await self.node()
-            return bool(status) and status["resources"] == [] and not any(node.capacity.get(each) for each in ours)
+            rests = [each["name"] for each in (before or {}).get("dra", ())]
+            left = [each for each in rests if await self.claims.slices(each) is not None]
+            shown = any(node.capacity.get(each) for each in ours)
+            return bool(status) and status["resources"] == [] and not shown and not left
 
         await self.until(shows_nothing, "no device of ours on the node", patience=patience)
 
@@ -221,34 +263,64 @@ class ClusterDriver:
             case Action.START_PLUGIN:
                 await self._select("")
                 await self._rolled_out()
-            case Action.CRASH_KUBELET | Action.START_KUBELET | Action.REBOOT_KUBELET_FIRST:
-                raise ScenarioError("a cluster's kubelet is only restarted, and its node rebooted with the agent first")
+            case Action.ROLL_PLUGIN:
+                await self.roll()
+            case Action.CRASH_KUBELET if self.target.kubelet_stop_command:
+                await self.on_node(self.target.kubelet_stop_command.format(node=self.node_name))
+            case Action.START_KUBELET if self.target.kubelet_stop_command:
+                await self._restart_kubelet(self.target.kubelet_restart_command)
+            case _:
+                raise ScenarioError(f"{action.value}: a cluster's kubelet is not treated so, nor its agent")
 
     async def advance_clock(self, seconds: float) -> None:
-        """Not here: a real kubelet has its own time."""
-        raise ScenarioError(f"a cluster's clock cannot be advanced by {seconds:g} s")
+        """Wait: a real kubelet has its own time."""
+        await self.sleep(seconds)
 
     async def device_node(self, path: str, *, make: bool) -> None:
         """Not here: the node's devices are left alone."""
         raise ScenarioError(f"{path} is not {'made' if make else 'removed'}: a cluster's devices are left alone")
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
-        """Create a pod on the node; returns when the kubelet has decided on it."""
+        """Create a pod on the node; returns when the kubelet has decided on it, or the scheduler on one with claims."""
         name = manifest["metadata"]["name"]
         document = filled(manifest, node=self.node_name, image=self.target.pod_image or self.target.image)
-        self._specs[name] = pod_manifest.parse(document)
-        await self.kubectl(*self._here("create", "--filename=-"), stdin=yaml.safe_dump(document))
+        self._specs[name] = spec = pod_manifest.parse(document)
+        scheduled = self.claims.scheduled(spec)
+        if scheduled:
+            document = unbound(document, self.hostname)
+        await self.kubectl.create(*self._here(), document)
 
         async def decided() -> bool:
             found = await self.kubectl.maybe(*self._here("get", "pod", name))
-            return found is not None and found["status"].get("phase") != "Pending"
+            status = (found or {}).get("status") or {}
+            if scheduled and any(each["type"] == "PodScheduled" for each in status.get("conditions") or ()):
+                return True
+            return bool(status) and status.get("phase", "Pending") != "Pending"
 
-        await self.until(decided, f"the kubelet decides on pod {name}")
+        await self.until(decided, f"a decision on pod {name}")
 
     async def delete_pod(self, name: str) -> None:
-        """Delete a pod; returns when it is gone."""
-        self._specs.pop(name, None)
-        await self.kubectl(*self._here("delete", "pod", name, "--now", "--ignore-not-found", "--wait=true"))
+        """Delete a pod; returns when it is gone. One with claims may stay until they are unprepared."""
+        spec = self._specs.get(name)
+        await self._delete(name, f"--wait={'false' if spec and self.claims.scheduled(spec) else 'true'}")
+
+    async def force_delete_pod(self, name: str) -> None:
+        """Delete a pod from the API server, whatever its kubelet does."""
+        await self._delete(name, "--force", "--grace-period=0", "--wait=true")
+
+    async def _delete(self, name: str, *flags: str) -> None:
+        now = () if "--force" in flags else ("--now",)
+        await self.kubectl(*self._here("delete", "pod", name, *now, "--ignore-not-found", *flags))
+        if "--wait=true" in flags:
+            self._specs.pop(name, None)
+
+    async def create_object(self, document: Mapping[str, Any]) -> None:
+        """Create a claim, a template or a class."""
+        await self.claims.create(document)
+
+    async def delete_object(self, kind: str, name: str, namespace: str) -> None:  # noqa: ARG002  # it is the tests' own
+        """Delete one; returns when it is gone."""
+        await self.claims.delete(kind, name)
 
     async def restart_container(self, pod: str) -> None:
         """Let the first app container end; the kubelet starts it again."""
@@ -265,7 +337,27 @@ class ClusterDriver:
         if document is None:
             return None
         found = pod_status(self._specs.get(name) or pod_manifest.parse(document), document)
-        return replace(found, containers=tuple([await self._with_devices(found, each) for each in found.containers]))
+        seen = []
+        for each in found.containers:
+            container = await self._with_devices(found, each)
+            seen.append(replace(container, claims=await self.claims.of_pod(document, each)))
+        return replace(found, containers=tuple(seen))
+
+    async def slices(self, driver: str) -> Sequence[str] | None:
+        """The devices that a driver publishes for the node."""
+        return await self.claims.slices(driver)
+
+    async def claim(self, name: str) -> Sequence[str] | None:
+        """The devices allocated to a claim, None if there is no such claim."""
+        return await self.claims.claim(name)
+
+    async def drivers(self, driver: str) -> int:
+        """How many instances of a driver the kubelet has registered."""
+        return await self.claims.drivers(driver, self._metrics)
+
+    async def events(self, pod: str) -> Sequence[str]:
+        """The Warning events on a pod."""
+        return await self.claims.events(pod)
 
     async def registrations(self, resource: str) -> int:
         """The kubelet's count since `begin`."""
@@ -313,7 +405,7 @@ class ClusterDriver:
         """
         spec = next(each for each in pod.spec.containers if each.name == container.name)
         wanted = [resource for resource in spec.requests if "/" in resource]
-        if container.devices or not container.running or not wanted:
+        if container.devices or not container.running or not wanted or self.claims.scheduled(pod.spec):
             return container
         try:
             text = await self.kubectl(*self._here("exec", pod.name, f"--container={container.name}", "--", "env"))
@@ -421,10 +513,7 @@ class ClusterDriver:
         await self.until(answers, "an agent that answers")
 
     async def _restart_kubelet(self, command: str) -> None:
-        command = command.format(node=self.node_name)
-        process = await asyncio.create_subprocess_shell(command)
-        if code := await process.wait():
-            raise ScenarioError(f"{command!r} ended with exit code {code}")
+        await self.on_node(command.format(node=self.node_name))
         self._baseline = {}  # the kubelet's counters begin anew
 
         async def ready() -> bool:
@@ -434,28 +523,47 @@ class ClusterDriver:
         await self.until(ready, "the node is ready again")
 
     async def _registrations(self) -> dict[str, int]:
-        try:
-            text = await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/metrics")
-        except KubectlError:
-            return {}
         pattern = rf'^{_REGISTRATIONS}{{.*?resource_name="([^"]+)".*?}} ([0-9.e+]+)$'
-        return {name: int(float(count)) for name, count in re.findall(pattern, text, re.MULTILINE)}
+        found = re.findall(pattern, await self._metrics(), re.MULTILINE)
+        return {name: int(float(count)) for name, count in found}
+
+    async def _metrics(self) -> str:
+        """The kubelet's, empty where they cannot be read."""
+        try:
+            return await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/metrics")
+        except KubectlError:
+            return ""
+
+
+async def _shell(command: str) -> None:
+    process = await asyncio.create_subprocess_shell(command)
+    if code := await process.wait():
+        raise ScenarioError(f"{command!r} ended with exit code {code}")
 
 
 def placed(document: Mapping[str, Any], driver: ClusterDriver) -> dict[str, Any]:
     """An object of the overlay, moved to the driver's namespace, node and image."""
-    document = copy.deepcopy(dict(document))
-    document["metadata"]["namespace"] = driver.namespace
-    if document["kind"] == "ConfigMap":
-        document["data"] = {"default.yaml": EMPTY}
-    if document["kind"] == "DaemonSet":
-        spec = document["spec"]["template"]["spec"]
+    made = copy.deepcopy(dict(document))
+    if made["kind"].startswith("ClusterRole"):
+        made["metadata"]["name"] += f"-{driver.namespace}"
+        made["metadata"].setdefault("labels", {})[leftovers.RUN] = driver.namespace
+    else:
+        made["metadata"]["namespace"] = driver.namespace
+    if made["kind"].endswith("RoleBinding"):
+        for subject in made["subjects"]:
+            subject["namespace"] = driver.namespace
+    if made["kind"] == "ClusterRoleBinding":
+        made["roleRef"]["name"] += f"-{driver.namespace}"
+    if made["kind"] == "ConfigMap":
+        made["data"] = {"default.yaml": EMPTY}
+    if made["kind"] == "DaemonSet":
+        spec = made["spec"]["template"]["spec"]
         spec["nodeSelector"] = {"kubernetes.io/hostname": driver.hostname}
         spec["tolerations"] = [{"operator": "Exists"}]
         (container,) = spec["containers"]
         container["image"] = driver.target.image
         container["args"] = [each for each in container["args"] if not each.startswith("--device-list-strategy")]
-    return document
+    return made
 
 
 def filled(manifest: Mapping[str, Any], *, node: str, image: str) -> dict[str, Any]:
@@ -476,9 +584,18 @@ def filled(manifest: Mapping[str, Any], *, node: str, image: str) -> dict[str, A
         container["imagePullPolicy"] = "IfNotPresent"
         resources = container.get("resources", {})
         container["resources"] = {
-            key: {name: str(amount) for name, amount in values.items()} for key, values in resources.items()
+            key: values if key == "claims" else {name: str(amount) for name, amount in values.items()}
+            for key, values in resources.items()
         }
     return document
+
+
+def unbound(document: Mapping[str, Any], hostname: str) -> dict[str, Any]:
+    """A pod for the scheduler, who allocates claims, and who has that node alone to choose."""
+    spec = {key: each for key, each in document["spec"].items() if key != "nodeName"}
+    spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), "kubernetes.io/hostname": hostname}
+    spec["tolerations"] = [*(spec.get("tolerations") or ()), {"operator": "Exists"}]
+    return {**document, "spec": spec}
 
 
 def capacity(node: Mapping[str, Any]) -> Capacity:
@@ -501,7 +618,8 @@ def pod_status(spec: PodSpec, document: Mapping[str, Any]) -> PodStatus:
     seen = {each["name"]: each for statuses in lists for each in statuses}
     containers = tuple(_container(each, seen.get(each.name, {})) for each in spec.containers)
     phase = Phase(status.get("phase", "Pending"))
-    return PodStatus(spec, phase, status.get("reason", ""), status.get("message", ""), containers)
+    terminating = bool((document.get("metadata") or {}).get("deletionTimestamp"))
+    return PodStatus(spec, phase, status.get("reason", ""), status.get("message", ""), containers, terminating)
 
 
 def _container(spec: ContainerSpec, status: Mapping[str, Any]) -> ContainerStatus:
@@ -517,6 +635,6 @@ def _container(spec: ContainerSpec, status: Mapping[str, Any]) -> ContainerStatu
         waiting=waiting.get("reason", ""),
         message=waiting.get("message", ""),
         restarts=int(status.get("restartCount", 0)),
-        devices={resource: tuple(sorted(devices)) for resource, devices in health.items()},
+        devices={name: tuple(sorted(devices)) for name, devices in health.items() if not name.startswith("claim:")},
         health=health,
     )

@@ -27,6 +27,7 @@ _HELP = {
     "image": "the agent's image, which the node has or can pull (default vdev:dev)",
     "pod-image": "the image of the tests' pods, with sh; the agent's by default",
     "kubelet-restart-command": "a shell command that restarts the node's kubelet; {node} is the node's name",
+    "kubelet-stop-command": "a shell command that stops it, until the other one is run",
     "node-reboot-command": "a shell command that reboots the node, for an agent that is started before the kubelet",
     "running": "namespace/daemonset of an agent that runs already and shall be tested; its ConfigMap is put back",
 }

@@ -1,13 +1,16 @@
 """What a run that was killed leaves in a cluster, and how the next one takes it away.
 
 Everything is in a namespace whose label says when its run can no longer be alive; a run puts that off while it lives.
-What it changes elsewhere (an agent that ran before) is noted in the namespace, to be put back.
+What has to be outside is labelled with its name. What it changes elsewhere (an agent that ran before) is noted in the
+namespace, to be put back.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+EVERYWHERE = ("deviceclasses.resource.k8s.io", "clusterroles", "clusterrolebindings")  # in no namespace, for claims
+RUN = "vdev.dev/e2e-run"  # on what is in none: the namespace of the run that made it
 EXPIRES = "vdev.dev/e2e-expires"  # seconds since 1970
 SELECTOR = "vdev.dev/e2e"  # of a stopped DaemonSet
 LEASE = 3600  # seconds; more than one test may take
@@ -37,8 +40,8 @@ def selector_patch(value: str) -> str:
     return json.dumps({"spec": {"template": {"spec": {"nodeSelector": {SELECTOR: value or None}}}}})
 
 
-async def sweep(kubectl: Any, *, now: float) -> list[str]:
-    """Take away what runs left that must be dead by now; the names of their namespaces."""
+async def sweep(kubectl: Any, *, now: float, everywhere: Sequence[str] = ()) -> list[str]:
+    """Take away what runs left that must be dead by now, `everywhere` of these kinds; the names of their namespaces."""
     found = (await kubectl.json("get", "namespaces", f"--selector={EXPIRES}"))["items"]
     dead = [
         each["metadata"]["name"]
@@ -47,8 +50,15 @@ async def sweep(kubectl: Any, *, now: float) -> list[str]:
     ]
     for name in dead:
         await _put_back(kubectl, name)
+        await sweep_run(kubectl, name, everywhere)
         await kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=false")
     return dead
+
+
+async def sweep_run(kubectl: Any, name: str, everywhere: Sequence[str]) -> None:
+    """Take away what the run of a namespace made outside of it."""
+    for kind in everywhere:
+        await kubectl("delete", kind, f"--selector={RUN}={name}", "--ignore-not-found")
 
 
 async def _put_back(kubectl: Any, name: str) -> None:

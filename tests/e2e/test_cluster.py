@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.e2e.cluster import KubectlError
+from tests.kit.dra_scenarios import dra_scenarios
 from tests.kit.scenarios import scenarios
 from vdev.sim import manifest
 from vdev.sim.scenarios.play import play
@@ -49,12 +50,15 @@ def health(cluster, run, pod, wanted):
     run(cluster.until(condition, f"pod {pod}: health {wanted}"))
 
 
-@pytest.mark.parametrize("path", scenarios())
+@pytest.mark.parametrize("path", [*scenarios(), *dra_scenarios()])
 def test_scenarios(cluster, run, path):
     """What the embedded kubelet shows, a real one shows as well."""
     scenario = load(path)
-    if {Action.CRASH_KUBELET, Action.START_KUBELET} & {step for step in scenario.steps if isinstance(step, Action)}:
-        pytest.skip("a cluster's kubelet is only restarted")
+    stops = {Action.CRASH_KUBELET, Action.START_KUBELET} & {step for step in scenario.steps if isinstance(step, Action)}
+    if stops and not cluster.target.kubelet_stop_command:
+        pytest.skip("no --kubelet-stop-command")
+    if Capability.DRA in scenario.requires and cluster.no_claims:
+        pytest.skip(cluster.no_claims)
     if missing := scenario.requires - cluster.capabilities:
         pytest.skip(f"needs {', '.join(sorted(each.value for each in missing))}")
     skipped = run(play(scenario, cluster, patience=PATIENCE))

@@ -205,10 +205,11 @@ class NodeObjects:
 def pod_status(pod: PodStatus) -> dict[str, Any]:
     """The status of a Pod object."""
     status: dict[str, Any] = {"phase": pod.phase.value}
+    scheduled = {"type": "PodScheduled", "status": "True" if pod.bound else "False"}
     if pod.reason == "Unschedulable":
-        text = {"reason": pod.reason, "message": pod.message}
-        status["conditions"] = [{"type": "PodScheduled", "status": "False", **text}]
+        status["conditions"] = [{**scheduled, "reason": pod.reason, "message": pod.message}]
     else:
+        status["conditions"] = [scheduled]
         status |= {key: text for key, text in (("reason", pod.reason), ("message", pod.message)) if text}
     lists: dict[str, list[dict[str, Any]]] = {}
     for each in pod.containers:
