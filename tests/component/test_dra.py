@@ -168,6 +168,74 @@ async def test_an_agent_that_restarts(kubelet, start, api_server):
     assert [] == kubelet.errors
 
 
+AWAY = """
+version: v1
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    advertise: [dra]
+    virtual: {count: COUNT, memory: 4Gi, partitioning: {slices: 4, profiles: {2x: {slices: 2, memory: 2Gi}}}}
+    dra: {partitions: dynamic, taints: {lost: NoExecute}}
+"""
+
+
+@pytest.mark.parametrize("remains", [1, 0])
+async def test_a_claimed_device_that_is_away_when_the_agent_starts_again(kubelet, start, api_server, remains):
+    """It stays published as before, with attributes and counters, tainted and for its claim alone; then it goes.
+
+    Whether others of its entry are left, or the entry is gone with it.
+    """
+    agent = await start(AWAY.replace("COUNT", "2"))
+    selector = "device.attributes['acme.dev'].id.startsWith('npu-1-2x')"
+    await kubelet.objects.create("ResourceClaim", claim("half", exactly(NPU, selector)))
+    await runs(kubelet, pod("one", claims=["half"]))
+    before = published(api_server)["npu-1-2x-0"]
+    await agent.stop()
+    other = "version: v1\ndevices:\n  - {name: x, resource: x.dev/x, virtual: {count: 1}, advertise: [dra]}\n"
+    agent = await start(AWAY.replace("COUNT", "1") if remains else other)
+    await api_server.until(lambda: "npu-1-2x-0" in published(api_server))
+    after = published(api_server)
+    assert not [name for name in after if name.startswith("npu-1") and name != "npu-1-2x-0"]
+    (taint,) = after["npu-1-2x-0"].pop("taints")
+    assert ("acme.dev/lost", "NoExecute") == (taint["key"], taint["effect"])
+    assert before == after["npu-1-2x-0"]
+    assert bool(remains) is ("npu-0" in after)
+
+    def health():
+        rows = kubelet.pod("one").container().allocated_resources_status
+        return [each["resources"][0]["health"] for each in rows]
+
+    await kubelet.wait_until(lambda: ["Unhealthy"] == health(), what="its health")
+    await kubelet.objects.create("ResourceClaim", claim("other", exactly(NPU, selector)))
+    assert Phase.PENDING is (await kubelet.run_pod(pod("two", claims=["other"]))).phase
+    await kubelet.delete_pod("two")
+    await kubelet.delete_pod("one")
+    await api_server.until(lambda: not any(name.startswith("npu-1") for name in published(api_server)))
+    assert [] == kubelet.errors
+
+
+async def test_a_claimed_device_that_is_back_when_the_agent_starts_once_more(kubelet, start, api_server):
+    """It is an ordinary one again, and another claim may have what is left of it."""
+    agent = await start(AWAY.replace("COUNT", "2"))
+    await kubelet.objects.create(
+        "ResourceClaim", claim("half", exactly(NPU, "device.attributes['acme.dev'].id.startsWith('npu-1-2x')"))
+    )
+    await runs(kubelet, pod("one", claims=["half"]))
+    whole = published(api_server)
+    for count in ("1", "2"):
+        await agent.stop()
+        agent = await start(AWAY.replace("COUNT", count))
+        await api_server.until(lambda count=count: ("npu-1" in published(api_server)) is (count == "2"))
+    assert whole == published(api_server)
+    assert [] == kubelet.errors
+
+
+def published(api_server):
+    """The devices of acme.dev by name."""
+    slices = [each["spec"] for each in api_server.all("resourceslices") if each["spec"]["driver"] == NPU]
+    return {device["name"]: device for spec in slices for device in spec.get("devices", ())}
+
+
 async def test_a_driver_that_is_not_wanted_any_more_ends_what_it_began(kubelet, start, start_agent, api_server):
     """A start without its entries: its claims are unprepared, so that their pods can end; then it goes."""
     agent = await start()

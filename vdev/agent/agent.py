@@ -323,7 +323,8 @@ class Agent:
             await self.serial_lines.begin()
             await self.link.remove_leftovers()
             await self.link.look()  # so that the first services know which kubelet they register with
-            recorded, _ = await asyncio.gather(self.record.read(), self.handovers.recall())  # a disk may be slow: once
+            reading = (self.record.read(), self.handovers.recall(), self.dra.recall())  # a disk may be slow: once
+            recorded, *_ = await asyncio.gather(*reading)
             self.reconciler.resume(recorded, self.record.choices)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
                 async with self.options.clock.timeout(self.options.intervals.first_reading):

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -71,13 +72,14 @@ class Checkpoint:
         log.error("prepared claims are forgotten", file=str(self.path), reason=wrong)
 
 
-def has_claims(path: Path) -> bool:
-    """Whether a record has claims; one that cannot be used has none. Blocks."""
+def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """By name what a record says of the devices that claims have; of one that cannot be used nothing. Blocks."""
     try:
         text = read_plain(path, limit=MAX_BYTES, follow=False)
-        return bool(text) and bool(_parsed(text or b""))
+        claims = _parsed(text) if text else {}
     except (HostError, ValueError):
-        return False
+        return {}
+    return {device.device: device.record for claim in claims.values() for device in claim.devices}
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

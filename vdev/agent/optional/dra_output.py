@@ -37,17 +37,20 @@ class Dra(Output):
         self._group: asyncio.TaskGroup | None = None
         self._side: DraSide | None = None
         self._begun = asyncio.Event()
-        self._left: frozenset[str] | None = None
+        self._left: Mapping[str, Mapping[str, Any]] = {}
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Serve in this group from now on."""
         self._group = group
 
+    async def recall(self) -> None:
+        """Read which devices claims have that an earlier process prepared, by driver, wanted now or not."""
+        self._left = await asyncio.to_thread(_left, self._options.plugin_dir.parent)
+
     async def settle(self, plan: Plan) -> None:
         """Serve and publish the plan's pools."""
         if self._side is None:
-            left = await self._left_claims()
-            if not (plan.pools or left) or self._group is None:
+            if not (plan.pools or self._left) or self._group is None:
                 return
             make = await asyncio.to_thread(_imported)
             node = await self._node_api.begin()
@@ -59,16 +62,10 @@ class Dra(Output):
                 self._metrics,
                 wake=self._due.mark,
                 faults=self._faults,
-                left=left,
+                left=self._left,
             )
             self._begun.set()
         await self._side.settle(plan)
-
-    async def _left_claims(self) -> frozenset[str]:
-        """The drivers of an earlier process with claims that are prepared, whether they are wanted now or not."""
-        if self._left is None:
-            self._left = await asyncio.to_thread(_left, self._options.plugin_dir.parent)
-        return self._left
 
     async def work(self) -> None:
         """Write slices when that is due: a step to repeat. Raises ApiServerError."""
@@ -99,8 +96,8 @@ class Dra(Output):
 
     @property
     def claimed(self) -> Mapping[str, Collection[str]]:
-        """The names of the devices that prepared claims have, by driver."""
-        return self._side.claimed if self._side else {}
+        """The devices that prepared claims have, by driver and name; with what was written down of them."""
+        return self._side.claimed if self._side else self._left
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
         """Look at sockets and files; that is done beside the turns."""
@@ -124,13 +121,13 @@ class Dra(Output):
         return self._side.document() if self._side else []
 
 
-def _left(kubelet_dir: Path) -> frozenset[str]:
+def _left(kubelet_dir: Path) -> Mapping[str, Mapping[str, Any]]:
     records = [*kubelet_dir.glob(f"plugins/*/{_RECORD}")]
     if not records:
-        return frozenset()
-    from ...dra.checkpoint import has_claims  # not before there is something that it can read
+        return {}
+    from ...dra.checkpoint import devices_of  # not before there is something that it can read
 
-    return frozenset(path.parent.name for path in records if has_claims(path))
+    return {path.parent.name: devices for path in records if (devices := devices_of(path))}
 
 
 def _imported() -> "type[DraSide]":

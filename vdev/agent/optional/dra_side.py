@@ -5,8 +5,9 @@ It is imported and made when a plan has a pool (see `dra_output`).
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import structlog
@@ -14,7 +15,9 @@ import structlog
 from ...core.claims.prepare import Published
 from ...core.decide import Plan
 from ...core.model.problem import Problem
+from ...core.slices.devices import taints
 from ...core.slices.devices.published import Pool, Pools
+from ...core.slices.devices.recalled import Record, record
 from ...dra.driver import DraDriver
 from ...dra.fault_hooks import FaultHooks
 from ...dra.health_stream import DeviceHealth
@@ -27,6 +30,9 @@ from ..outputs.node.api_output import NodeAccess
 from ..steps import Steps
 from .node_side import NodeSide
 
+Claimed = Mapping[str, Mapping[str, Record]]
+"""By driver and by the device's name what was written down of it."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -37,8 +43,8 @@ class DraFaults(FaultHooks, SliceHooks, Protocol):
 class DraSide:
     """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before.
 
-    Drivers that are `left` by an earlier process are served until the last of their claims is unprepared, since a pod
-    cannot end before.
+    Drivers that are `left` by an earlier process, with devices of prepared claims, are served until the last of these
+    is unprepared, since a pod cannot end before.
     """
 
     def __init__(
@@ -51,7 +57,7 @@ class DraSide:
         *,
         wake: Callable[[], None],
         faults: DraFaults,
-        left: Collection[str] = (),
+        left: "Claimed" = MappingProxyType({}),
     ) -> None:
         self._options = options
         self._api = node.api
@@ -61,6 +67,7 @@ class DraSide:
         self._wake = wake
         self._faults = faults
         self._pools: Pools = {}
+        self._recalled = left
         self._left = frozenset(left)
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -132,16 +139,28 @@ class DraSide:
         found = published.by_name.get(device)
         if found is None:
             return "the pool has no such device now"
-        return Published(device=found.device, resource=published.resource_of(found), shared=found.shared)
+        if found.lost:
+            return "it is away, and in the pool for the claim that has it alone"
+        resource = published.resource_of(found)
+        entry = resource.entries[found.entry]
+        lost = taints.of_loss(entry.dra, nvidia=entry.is_nvidia) if entry.dra else ()
+        written = record(found, published.counters, lost)
+        return Published(device=found.device, resource=resource, shared=found.shared, record=written)
 
     @property
-    def claimed(self) -> Mapping[str, Collection[str]]:
-        """The names of the devices that prepared claims have, by driver."""
-        return {
-            name: frozenset(device.device for claim in driver.prepared.values() for device in claim.devices)
-            for name, driver in self._drivers.items()
-            if driver.prepared
-        }
+    def claimed(self) -> "Claimed":
+        """The devices that prepared claims have, by driver and name; those of the last process until they are read."""
+        found = {}
+        for name in {*self._drivers, *self._recalled}:
+            driver = self._drivers.get(name)
+            if driver is not None and driver.prepared:
+                claims = driver.prepared.values()
+                found[name] = {device.device: device.record for claim in claims for device in claim.devices}
+            elif name in self._recalled and (driver is None or not driver.is_idle):
+                found[name] = dict(self._recalled[name])
+            if driver is not None and (driver.prepared or driver.is_idle):
+                self._recalled = {key: each for key, each in self._recalled.items() if key != name}
+        return found
 
     @property
     def problems(self) -> tuple[Problem, ...]:

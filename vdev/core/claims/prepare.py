@@ -10,8 +10,9 @@ A runtime applies one CDI device after the other, and the last one sets a variab
 cannot be an edit of each device. No label of DNS has a `_`, so that no two names are the same.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...errors import AllocationError, ClaimRefused
 from ..allocation import cdi, edits
@@ -34,12 +35,14 @@ _MIB = 2**20
 class Published:
     """A device as it was published: what it is, and of which resource.
 
-    `shared`: it may be allocated to several claims at once, each with a share of it.
+    `shared`: it may be allocated to several claims at once, each with a share of it. `record` is what is written down
+    of it, for the case that it is away when the next process starts.
     """
 
     device: Device
     resource: Resource
     shared: bool = False
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
 Find = Callable[[str, str], Published | str]
@@ -54,6 +57,7 @@ class _Member:
     device: Device
     resource: Resource
     settings: Settings
+    record: Mapping[str, Any]
 
 
 def kind(driver: str) -> str:
@@ -92,6 +96,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
                 id=each.device.id,
                 raw=each.device.raw.id,
                 slices=(each.device.slices.start, each.device.slices.stop),
+                record=each.record,
             )
         )
     together = None if claim.by_request else _together(claim, members, variables.values())
@@ -120,7 +125,7 @@ def _member(claim: Claim, result: Result, find: Find) -> _Member:
             "are allocated"
         )
     settings = settings_of(claim, result, found.device)
-    return _Member(result=result, device=found.device, resource=found.resource, settings=settings)
+    return _Member(result=result, device=found.device, resource=found.resource, settings=settings, record=found.record)
 
 
 def _of(members: Iterable[_Member], request: str) -> list[_Member]:

@@ -5,7 +5,7 @@ nothing is handed out twice.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..allocation.cdi import Document, is_document
@@ -17,7 +17,7 @@ class PreparedDevice:
     """One device of a claim. `requests` are names as the kubelet uses them, `cdi` fully qualified names.
 
     `id` is the device's own id, `raw` that of the physical device; `slices` is the range of memory slices that it has
-    of that, (0, 0) for all of it.
+    of that, (0, 0) for all of it. `record` is what a process needs to publish it though it is away.
     """
 
     pool: str
@@ -29,6 +29,7 @@ class PreparedDevice:
     id: str = ""
     raw: str = ""
     slices: tuple[int, int] = (0, 0)
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     def excludes(self, other: "PreparedDevice") -> bool:
         """Whether a device of another claim cannot be had at the same time."""
@@ -100,6 +101,7 @@ def as_json(claim: PreparedClaim) -> dict[str, Any]:
                 "id": each.id,
                 "raw": each.raw,
                 "slices": list(each.slices),
+                "record": dict(each.record),
             }
             for each in claim.devices
         ],
@@ -153,5 +155,6 @@ def _device(given: Mapping[str, Any]) -> PreparedDevice:
                 id=id_,
                 raw=raw,
                 slices=(first, end),
+                record=written if isinstance(written := given.get("record"), Mapping) else {},
             )
     raise ValueError("it holds something that is no prepared device")

@@ -16,11 +16,12 @@ from ..model.faults.fault_effects import SetTaint
 from .devices import taints
 from .devices.described import described
 from .devices.published import CounterSet, DraDevice, Pool, Pools
+from .devices.recalled import Record, recalled
 
 NO_POOLS: Pools = MappingProxyType({})
 _AWAY = Health(healthy=False, reason="gone")
 Claimed = Mapping[str, Collection[str]]
-"""The names of the devices that prepared claims have, by driver."""
+"""The names of the devices that prepared claims have, by driver; maybe with what was written down of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +44,37 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     A device that is claimed stays as it was before while it is away, and nothing that overlaps it takes its place.
     """
     before = now.before
-    drivers = base.claimable.keys() | {driver for driver in before if now.claimed.get(driver)}
+    lasts = {driver: _last(driver, before.get(driver), held) for driver, held in now.claimed.items() if held}
+    drivers = base.claimable.keys() | {driver for driver, last in lasts.items() if last is not None}
     memory.begin()
     found: dict[str, Pool] = {}
     for driver in sorted(drivers):
-        offered = base.claimable.get(driver) or replace(before[driver].offered, slots=())
+        last = lasts.get(driver) or before.get(driver)
+        offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
         whole = memory.recall("described", driver, (offered,), partial(described, driver, offered))
         there = now.devices.claimable.get(driver) or offered
         pool = memory.recall(
             "judged", driver, (whole, there, *_rules(driver, now)), partial(_judged, whole, there, now)
         )
-        last, held = before.get(driver), now.claimed.get(driver, ())
-        if held and last:
+        if (held := now.claimed.get(driver, ())) and last:
             pool = _with_held(pool, last, held)
-        found[driver] = last if last is not None and last == pool and last.offered is pool.offered else pool
+        was = before.get(driver)
+        found[driver] = was if was is not None and was == pool and was.offered is pool.offered else pool
     same = before.keys() == found.keys() and all(before[driver] is pool for driver, pool in found.items())
     return before if same else MappingProxyType(found)
+
+
+def _last(driver: str, before: Pool | None, held: Collection[str]) -> Pool | None:
+    """The pool before, and in it what only an earlier process published of what claims have: that was written down."""
+    written: Mapping[str, Record] = held if isinstance(held, Mapping) else {}
+    known = before.by_name if before else {}
+    found = [each for name in sorted(written.keys() - known.keys()) if (each := recalled(name, written[name]))]
+    if not found:
+        return before
+    pool = before or Pool(driver, Resource(driver, ()))
+    sets = {each.name: each for _, counters in found for each in counters} | {each.name: each for each in pool.counters}
+    devices = (*pool.devices, *(device for device, _ in found))
+    return replace(pool, devices=devices, counters=tuple(sets.values()))
 
 
 def _rules(driver: str, now: Moment) -> tuple[object, ...]:
@@ -99,7 +115,7 @@ def _with_held(pool: Pool, last: Pool, held: Collection[str]) -> Pool:
     kept = list(_kept(last, pool.by_name, held))
     if not kept:
         return pool
-    entries = {each.entry: last.offered.entries[each.entry] for each in kept}
+    entries = {each.entry: entry for each in kept if (entry := last.offered.entries.get(each.entry))}
     offered = pool.offered
     if not entries.keys() <= offered.entries.keys():
         offered = replace(offered, entries={**entries, **offered.entries})
@@ -120,10 +136,13 @@ def _kept(last: Pool, now: Mapping[str, DraDevice], held: Collection[str]) -> It
     """Devices of claims that are away, or whose name is another device's now."""
     for name in sorted(held):
         device, current = last.by_name.get(name), now.get(name)
-        entry = last.offered.entries.get(device.entry) if device else None
-        if device is None or entry is None or entry.dra is None or (current and _is_same(current, device)):
+        if device is None or (current and _is_same(current, device)):
             continue
-        yield replace(device, taints=taints.of_loss(entry.dra, nvidia=entry.is_nvidia), health=_AWAY, lost=True)
+        entry = last.offered.entries.get(device.entry)
+        if entry is not None and entry.dra is not None:
+            yield replace(device, taints=taints.of_loss(entry.dra, nvidia=entry.is_nvidia), health=_AWAY, lost=True)
+        elif device.lost:
+            yield device
 
 
 def _is_same(one: DraDevice, other: DraDevice) -> bool:

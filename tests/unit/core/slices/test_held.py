@@ -10,6 +10,8 @@ from vdev import config
 from vdev.core.decide import Decider, World
 from vdev.core.faults.targets import Afflictions
 from vdev.core.inventory.imagined_nodes import inventory
+from vdev.core.slices.devices.published import Taint
+from vdev.core.slices.devices.recalled import recalled, record
 from vdev.core.slices.objects import cutting
 
 NODE = "n1"
@@ -92,3 +94,28 @@ def test_what_claims_have_stays(data, files):
                 fresh.append(name)
         meant |= {name: made.by_name[name].device.id for name in fresh}
         claimed = kept | set(fresh)
+
+
+LOST = Taint("x.dev/lost", "NoSchedule")
+
+
+@given(FILES)
+def test_what_is_written_down_of_a_device_is_what_was_published(tree):
+    """As JSON and back: everything that the scheduler sees of it, its counters, and what it overlaps."""
+    base = inventory(config.load_text(json.dumps({"devices": list(tree)})).spec, NODE)
+    for pool in Decider().decide(World(spec=config.load_text("devices: []").spec, node=NODE, base=base)).pools.values():
+        for device in pool.devices:
+            back, counters = recalled(device.name, json.loads(json.dumps(record(device, pool.counters, (LOST,)))))
+            seen = {each: getattr(device, each) for each in ("name", "attributes", "capacity", "consumes", "shared")}
+            assert seen == {each: getattr(back, each) for each in seen}
+            assert ((LOST,), True) == (back.taints, back.lost)
+            assert {each.counter_set for each in device.consumes} == {each.name for each in counters}
+            assert all(each in pool.counters for each in counters)
+            assert (device.device.id, device.group, device.entry) == (back.device.id, back.group, back.entry)
+            assert (device.device.slices, device.device.profile) == (back.device.slices, back.device.profile)
+
+
+def test_what_was_not_written_down():
+    """By an earlier version, or in a form that is none: there is nothing to go on with."""
+    for written in ({}, {"id": "x"}, {"id": 1, "raw": None, "slices": 3}):
+        assert recalled("x", written) is None

@@ -1,0 +1,73 @@
+"""What of a published device is written down with the claim that has it, so that the next process can go on publishing
+it though it is away by then.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.device import Device, Health, RawDevice
+from ...model.dra import Attribute, AttributeKind
+from .published import Capacity, Consumption, CounterSet, DraDevice, RequestPolicy, Taint
+
+Record = Mapping[str, Any]
+_AWAY = Health(healthy=False, reason="gone")
+
+
+def record(device: DraDevice, counters: tuple[CounterSet, ...], lost: tuple[Taint, ...]) -> Record:
+    """The record, as JSON has it. `lost` are the taints that the device gets when it is away."""
+    core = device.device
+    used = {consumed.counter_set for consumed in device.consumes}
+    return {
+        "id": core.id,
+        "raw": core.raw.id,
+        "entry": core.raw.entry,
+        "index": core.raw.index,
+        "ordinal": core.ordinal,
+        "profile": core.profile,
+        "slices": [core.slices.start, core.slices.stop],
+        "attributes": {name: [each.kind.value, each.value] for name, each in device.attributes.items()},
+        "capacity": {name: [each.value, _policy(each.policy)] for name, each in device.capacity.items()},
+        "consumes": {each.counter_set: dict(each.counters) for each in device.consumes},
+        "counters": {each.name: dict(each.counters) for each in counters if each.name in used},
+        "shared": device.shared,
+        "lost": [[each.key, each.effect, each.value] for each in lost],
+    }
+
+
+def _policy(policy: RequestPolicy | None) -> list[int] | None:
+    return None if policy is None else [policy.default, policy.least, policy.most, policy.step]
+
+
+def recalled(name: str, written: Record) -> tuple[DraDevice, tuple[CounterSet, ...]] | None:
+    """The device as it is published while it is away, and the counters that it takes from; None without a record."""
+    if not written:
+        return None
+    try:
+        return _device(name, written), tuple(CounterSet(key, each) for key, each in written["counters"].items())
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # not of this version
+
+
+def _device(name: str, written: Record) -> DraDevice:
+    raw = RawDevice(id=written["raw"], entry=written["entry"], index=written["index"])
+    core = Device(
+        id=written["id"],
+        raw=raw,
+        ordinal=written["ordinal"],
+        profile=written["profile"],
+        slices=range(*written["slices"]),
+    )
+    return DraDevice(
+        name=name,
+        device=core,
+        attributes={key: Attribute(AttributeKind(kind), value) for key, (kind, value) in written["attributes"].items()},
+        capacity={
+            key: Capacity(value, None if policy is None else RequestPolicy(*policy))
+            for key, (value, policy) in written["capacity"].items()
+        },
+        consumes=tuple(Consumption(key, each) for key, each in written["consumes"].items()),
+        shared=written["shared"],
+        taints=tuple(Taint(*each) for each in written["lost"]),
+        health=_AWAY,
+        lost=True,
+    )
