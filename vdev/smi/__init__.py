@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 @cache
 def nvidia_smi() -> str:
     """The script `nvidia-smi`."""
-    names = ("data", "list", "table", "csv", "sections", "more-sections", "query", "xml", "topology")
+    names = ("data", "list", "table", "csv", "sections", "more-sections", "query", "xml", "topology", "monitor")
     parts = [_part(f"nvidia/{name}.sh") for name in names]
     return "".join((*parts, _fields(), _part("nvidia/main.sh")))
 

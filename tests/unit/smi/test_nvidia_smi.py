@@ -508,6 +508,42 @@ def test_monitors(box: Container) -> None:
     )
 
 
+def test_monitors_show_what_is_chosen(box: Container) -> None:
+    """The groups of columns, in their order, with the date and the time before them."""
+    box.give(h100(0), h100(1, whole=IDLE))
+    device = box.run("nvidia-smi", "dmon", "-s", "pucvmet", "-o", "DT", "-c", "1", "-d", "2", "-i", "0").stdout
+    *header, row = device.splitlines()
+    assert header == [
+        "#Date        Time         gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk"
+        "  pviol  tviol     fb   bar1   ccpm  sbecc  dbecc    pci  rxpci  txpci ",
+        "#YYYYMMDD    HH:MM:SS     Idx      W      C      C      %      %      %      %      %      %    MHz    MHz"
+        "      %   bool     MB     MB     MB   errs   errs   errs   MB/s   MB/s ",
+    ]
+    assert re.fullmatch(
+        r" \d{8}    \d\d:\d\d:\d\d       0 .* 19818      1      0      0      0      0      6      3 ", row
+    )
+    assert len(row) == len(header[0])
+    assert box.run("nvidia-smi", "dmon", "--select=um", "--options=T", "--count=1").stdout.startswith(
+        "#Time         gpu     sm    mem    enc    dec    jpg    ofa     fb   bar1   ccpm \n"
+        "#HH:MM:SS     Idx      %      %      %      %      %      %     MB     MB     MB \n"
+    )
+    assert box.run("nvidia-smi", "pmon", "-s", "m", "-c", "1").stdout == (
+        "# gpu         pid   type     fb   ccpm    command \n"
+        "# Idx           #    C/G     MB     MB    name \n"
+        "    0          1     C  19818      0    python3        \n"
+        "    1          -     -      -      -    -              \n"
+    )
+
+
+@pytest.mark.parametrize("arguments", ["dmon -s x", "pmon -s p", "dmon -d soon", "dmon -o X", "dmon -c many", "-s p"])
+def test_monitors_refuse_what_they_do_not_know(box: Container, arguments: str) -> None:
+    """A group, an option or a number that is none; and their options are no others'."""
+    box.give(h100(0))
+    done = box.run("nvidia-smi", *arguments.split())
+    assert done.returncode == 2
+    assert "Please run 'nvidia-smi -h'" in done.stdout
+
+
 def test_the_version_and_the_help(box: Container) -> None:
     """Both tell the driver's version, and are no errors."""
     box.give(h100(0))

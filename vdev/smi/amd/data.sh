@@ -27,17 +27,6 @@ is_wanted() {
     return 1
 }
 
-# The container's first program, which is what a container's own tool can see.
-tell_process() {
-    Process=
-    [ "${process_memory:-0}" != 0 ] || return
-    Pid=1
-    if [ -r "${VDEV_SMI_PROC:-/proc}/1/comm" ]; then
-        read -r Process <"${VDEV_SMI_PROC:-/proc}/1/comm" 2>/dev/null
-    fi
-    [ -n "$Process" ] || Process=python3
-}
-
 # Replace the characters of $1 that mean something in JSON.
 escape() {
     Escaped=

@@ -89,6 +89,11 @@ missing() {
 "
 }
 
+invalid_value() {
+    refuse "ERROR: Option $Option has an invalid value: $Value. Please run 'nvidia-smi -h' for help.
+"
+}
+
 denied() {
     look
     each_gpu count_gpu
@@ -109,6 +114,16 @@ is_number() {
     esac
 }
 
+is_monitor() {
+    [ "$Task" = dmon ] || [ "$Task" = pmon ]
+}
+
+# Refuse a value of a monitor's option that has other letters than $1.
+choose_letters() {
+    is_monitor || unknown "$Option"
+    case $Value in *[!$1]*) invalid_value ;; esac
+}
+
 Task=table
 Ids=
 Fields=
@@ -120,6 +135,7 @@ No_units=
 Header_told=
 Xml=
 Output=
+Options=
 Times=0
 Plain=
 
@@ -135,8 +151,14 @@ case $1 in
         esac
         shift
         ;;
-    dmon | pmon)
-        Task=$1
+    dmon)
+        Task=dmon
+        Select=puc
+        shift
+        ;;
+    pmon)
+        Task=pmon
+        Select=u
         shift
         ;;
     mig | clocks | drain | vgpu | c2c | compute-policy | boost-slider | power-hint | base-clocks | conf-compute | gpm | pci)
@@ -157,7 +179,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
     case $Option in
-        -i | --id | -f | --filename | -d | --display | --format | --query-* | -lms | --loop-ms | -c)
+        -i | --id | -f | --filename | -d | --display | --delay | --format | --query-* | -lms | --loop-ms | \
+            -c | --count | -s | --select | -o | --options)
             if [ -z "$Given" ]; then
                 [ $# -gt 0 ] || missing "$Option"
                 Value=$1
@@ -184,7 +207,14 @@ while [ $# -gt 0 ]; do
         -u | --unit) refuse 'ERROR: No units were found' ;;
         -i | --id) Ids=$Value ;;
         -f | --filename) Output=$Value ;;
-        -d | --display) choose_sections "$Value" ;;
+        -d | --display | --delay)
+            if is_monitor; then
+                is_number "$Value" || invalid_value
+                Loop=$Value
+            else
+                choose_sections "$Value"
+            fi
+            ;;
         --query-gpu) task query_gpu && Fields=$Value ;;
         --query-compute-apps) task query_apps && Fields=$Value ;;
         --query-remapped-rows) task query_remapped && Fields=$Value ;;
@@ -193,21 +223,19 @@ while [ $# -gt 0 ]; do
         --format) Format=$Value ;;
         -l | --loop)
             Loop=${Value:-5}
-            is_number "$Loop" || refuse "ERROR: Option $Option has an invalid value: $Loop. Please run 'nvidia-smi -h' for help.
-"
+            is_number "$Loop" || invalid_value
             ;;
         -lms | --loop-ms)
-            is_number "$Value" || refuse "ERROR: Option $Option has an invalid value: $Value. Please run 'nvidia-smi -h' for help.
-"
+            is_number "$Value" || invalid_value
             Loop=$((Value / 1000)).$(printf '%03d' $((Value % 1000)))
             ;;
-        -c)
-            case $Task in
-                dmon | pmon) Times=$Value ;;
-                *) denied 'set compute mode' ;;
-            esac
+        -c | --count)
+            is_monitor || denied 'set compute mode'
+            is_number "$Value" || invalid_value
+            Times=$Value
             ;;
-        -s | -o | -d | --select) [ "$Task" = dmon ] || [ "$Task" = pmon ] || unknown "$Option" ;;
+        -s | --select) choose_letters "$([ "$Task" = pmon ] && echo um || echo pucvmet)" && Select=$Value ;;
+        -o | --options) choose_letters DT && Options=$Value ;;
         -pm | --persistence-mode) denied 'set persistence mode' ;;
         -pl | --power-limit) denied 'set power limit' ;;
         -e | --ecc-config) denied 'set ECC mode' ;;
@@ -253,17 +281,13 @@ work() {
     tell_time
     case $Task in
         excluded) ;;
-        dmon) monitor dmon_gpu '# gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk 
-# Idx      W      C      C      %      %      %      %      %      %    MHz    MHz ' ;;
-        pmon) monitor pmon_gpu '# gpu         pid   type     sm    mem    enc    dec    jpg    ofa    command 
-# Idx           #    C/G      %      %      %      %      %      %    name ' pmon_part ;;
         *) $Task ;;
     esac
 }
 
 [ -z "$Output" ] || exec >"$Output" || exit 255
 work
-while [ -n "$Loop" ] && [ "$Task" != dmon ] && [ "$Task" != pmon ]; do
+while [ -n "$Loop" ] && ! is_monitor; do
     sleep "$Loop" || exit 255
     Header_told=yes
     work

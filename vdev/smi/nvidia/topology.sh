@@ -52,56 +52,6 @@ topology_row() {
     say "$Row$Tab${Cpus:-N/A}$Tab${numa:-N/A}$Tab${Tab}N/A"
 }
 
-# dmon and pmon: a line for each GPU or program, again and again.
-monitor() {
-    say "$2"
-    while :; do
-        tell_time
-        each_gpu "$1" "$3"
-        Times=$((Times - 1))
-        [ "$Times" != 0 ] || return 0
-        sleep "${Loop:-1}" || exit 255
-    done
-}
-
-# The value in $1, or a dash.
-or_dash() {
-    Value=$1
-    [ "$Value" != N/A ] || Value=-
-}
-
-dmon_gpu() {
-    whole "$power"
-    printf '%5s%7s' "$Index" "$Whole"
-    for Value in "$temp" "$mem_temp" "$util" "$mem_util" "$enc_util" "$dec_util" "$idle_util" "$idle_util" "$mem_clock" \
-        "$clock"; do
-        or_dash "$Value"
-        printf '%7s' "$Value"
-    done
-    say ' '
-}
-
-pmon_gpu() {
-    [ -n "$mig_uuid" ] || pmon_program "$util" "$mem_util"
-}
-
-pmon_part() {
-    pmon_program - -
-}
-
-pmon_program() {
-    tell_process
-    if [ -z "$Process" ]; then
-        set -- - -
-        Pid=-
-        Type=-
-        Process=-
-    else
-        Type=C
-    fi
-    printf '%5s%11s%6s%7s%7s      -      -      -      -    %-15s\n' "$Index" "$Pid" "$Type" "$1" "$2" "${Process##*/}"
-}
-
 nvlink() {
     each_gpu nvlink_gpu
 }
