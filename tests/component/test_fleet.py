@@ -47,12 +47,12 @@ async def start(watching, start_api, directory):
     """Start controllers, each in a task of its own."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def started(text=CONFIG, *, selector=None, clock=None, run=False):
+        async def started(text=CONFIG, *, selector=None, clock=None, run=False, **more):
             path = directory / "vdev.yaml"
             path.write_text(text)
             api = await start_api(clock=clock)
             load = functools.partial(config.load, [path])
-            intervals = Intervals(**quick.INTERVALS)
+            intervals = Intervals(**quick.INTERVALS | more)
             options = Options(
                 files=(path,),
                 load=load,
@@ -515,3 +515,18 @@ async def test_a_server_without_slices(start, api_server, until):
     fleet = await start()
     await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
     assert "resourceslices" in fleet.cluster.trouble
+
+
+async def test_events_of_all_nodes_have_one_budget(start, api_server, until, monkeypatch):
+    """A power failure of everything must not flood the API server; what is over the budget comes later."""
+    monkeypatch.setattr("vdev.fleet.controller.EVENTS", 5)
+    clock = LeapClock()
+    rule = "{name: power, at: 300s, health: Unhealthy, reason: no power}"
+    text = RACKS.replace("RULE", rule).replace("fleet:", "node: {events: true}\nfleet:")
+    await start(text, clock=clock, write_event_of_fleet=3600.0)
+    await until(lambda: 12 == len(found := allocatable(api_server)) and set(found.values()) == {"2"})
+    clock.advance(310)
+    await until(lambda: {"0"} == set(allocatable(api_server).values()))
+    await until(lambda: 5 == len(api_server.all("events", "default")))
+    clock.advance(3 * 3600)
+    await until(lambda: 8 == len(api_server.all("events", "default")))

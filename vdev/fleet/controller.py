@@ -15,6 +15,7 @@ import structlog
 
 from ..agent.outputs.node.api_output import NodeAccess
 from ..aio.clock import SYSTEM, Clock
+from ..aio.pace import Pace
 from ..config import Loaded
 from ..control import command_socket
 from ..core.fleet.made import MadeNode, made_nodes
@@ -36,6 +37,8 @@ from .writers import Writers
 
 log = structlog.get_logger(__name__)
 
+EVENTS = 500
+"""Events of all nodes that are written at once; more come one after the other."""
 NOTHING = spec_for_fleet(Spec())
 """What is said of a node that is none of ours any more."""
 
@@ -77,6 +80,7 @@ class Fleet:
         self.cluster = Cluster(api, intervals=options.intervals, clock=options.clock, on_node=self._due.add)
         self.maker = NodeMaker(api)
         self.writers: Writers | None = None
+        self._events = Pace(options.clock, burst=EVENTS, every=options.intervals.write_event_of_fleet)
         self.faults = FleetFaults(self.members, options.clock, allowed=options.fault_injection)
         self._adopt(loaded)
 
@@ -220,6 +224,7 @@ class Fleet:
             intervals=self._options.intervals,
             clock=self._clock,
             on_news=lambda: self._wake(name, self.members.get(name)),
+            events=self._events,
         )
         notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
         tell = functools.partial(self._due.add, name)

@@ -1,11 +1,12 @@
 """Writes what has news: a task for each output that has any, for as long as it has.
 
 Requests are limited by the client of the API server, which has a few in flight; so are the tasks that wait for it, by
-`room`. An output that pauses before it repairs what somebody else undid takes nobody's place.
+`room`. One that takes long takes nobody's place: it pauses before it repairs what somebody else undid, or before the
+next Event of all nodes.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
@@ -18,6 +19,7 @@ from ..errors import ApiServerError
 log = structlog.get_logger(__name__)
 
 _ROOM = 256  # outputs that write, before another node is decided
+_LONG = 2.0  # seconds after which an output that still does no longer counts
 
 
 class Writer(Protocol):
@@ -43,6 +45,7 @@ class Writers:
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._tasks: dict[Writer, asyncio.Task[None]] = {}
         self._failing: dict[Writer, tuple[str, ApiServerError]] = {}
+        self._counted: dict[Writer, Callable[[], object]] = {}
         self._fewer = asyncio.Event()
 
     @property
@@ -57,7 +60,7 @@ class Writers:
 
     async def room(self) -> None:
         """Wait while very many are at work."""
-        while len(self._tasks) - len(self._failing) >= _ROOM:
+        while len(self._counted) >= _ROOM:
             self._fewer.clear()
             await self._fewer.wait()
 
@@ -66,6 +69,7 @@ class Writers:
         if output.has_news and output not in self._tasks:
             task = self._group.create_task(self._work(node, output), name=f"{output.name} of {node}")
             self._tasks[output] = task
+            self._counted[output] = self._clock.call_later(_LONG, lambda: self._discount(output))
             task.add_done_callback(lambda task: self._done(node, output, task))
 
     def stop(self) -> None:
@@ -78,10 +82,15 @@ class Writers:
         if task := self._tasks.get(output):
             task.cancel()
 
+    def _discount(self, output: Writer) -> None:
+        if cancel := self._counted.pop(output, None):
+            cancel()
+            self._fewer.set()
+
     def _done(self, node: str, output: Writer, task: asyncio.Task[None]) -> None:
         self._tasks.pop(output, None)
         self._failing.pop(output, None)
-        self._fewer.set()
+        self._discount(output)
         if not task.cancelled() and task.exception() is None:
             self.wake(node, output)  # there may be news since the task looked last
 
@@ -95,7 +104,6 @@ class Writers:
                 if attempts == 0:
                     log.warning("could not be written", what=output.name, node=node, reason=str(failed))
                 self._failing[output] = node, failed
-                self._fewer.set()
                 await self._clock.sleep(self._backoff.pause(attempts))
                 attempts += 1
             else:

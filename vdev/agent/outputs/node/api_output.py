@@ -45,6 +45,7 @@ class NodeAccess:
     """How to reach the Node of this name: `view` is what is seen of it; `api` None: there is no API server.
 
     `on_news` is called when an output has something to write, for whoever does not wait for it in a task of its own.
+    `events` is how often Events may be written, where several nodes share that.
     """
 
     node: str
@@ -53,6 +54,7 @@ class NodeAccess:
     intervals: Intervals
     clock: Clock
     on_news: Callable[[], None] = lambda: None
+    events: Pace | None = None
 
 
 class ApiOutput(Output):
