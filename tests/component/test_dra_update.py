@@ -32,6 +32,43 @@ def sockets(directory):
     return lambda: sorted(path.name for path in (directory / "kubelet" / "plugins_registry").glob("*.sock"))
 
 
+def slices(api_server):
+    """Uid and version of each."""
+    return [(each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in api_server.all("resourceslices")]
+
+
+async def test_the_slices_stay_for_the_one_that_stands_by(kubelet, start_agent, account, api_server, monkeypatch):
+    """So that no pod finds the node without devices meanwhile; the last one takes them away."""
+    monkeypatch.setenv("POD_UID", OLD)
+    old = await start_agent(CONFIG, api_server=account)
+    await until_published(old, api_server)
+    before = slices(api_server)
+    monkeypatch.setenv("POD_UID", NEW)
+    new = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: status.stand_by(new.agent) and status.ready(new.agent))
+    await old.stop()
+    assert before == slices(api_server)
+    await until_published(new, api_server)
+    assert before == slices(api_server)
+    await new.stop()
+    assert [] == slices(api_server)
+    assert [] == kubelet.errors
+
+
+async def test_a_stand_by_that_is_gone_by_then(kubelet, start_agent, account, api_server, monkeypatch):
+    """It counts no more: the slices go with the last agent."""
+    monkeypatch.setenv("POD_UID", OLD)
+    old = await start_agent(CONFIG, api_server=account)
+    await until_published(old, api_server)
+    monkeypatch.setenv("POD_UID", NEW)
+    new = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: status.stand_by(new.agent) and status.ready(new.agent))
+    await new.stop()
+    await old.stop()
+    assert [] == slices(api_server)
+    assert [] == kubelet.errors
+
+
 async def test_the_new_pod_takes_over(kubelet, start_agent, account, api_server, sockets, monkeypatch):
     """The old one's claim stays, the new one unprepares it, and its device goes to nobody else meanwhile."""
     api_server.permissions = permissions_of("dra")

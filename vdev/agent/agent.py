@@ -271,7 +271,7 @@ class Agent:
             log.info("stopping")
             for task in tasks:
                 task.cancel()
-            await self.dra.stop()
+            await self.dra.stop(hands_over=await self.lock.is_awaited())
             await self.lists.stop()
             await self.steps.take("hanging up serial lines", self.serial_lines.end)
 

@@ -13,7 +13,7 @@ import structlog
 
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
-from ..hostfs.directory_lock import DirectoryLock
+from ..hostfs.directory_lock import DirectoryLock, Presence, is_somebody_present
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +21,8 @@ log = structlog.get_logger(__name__)
 class NodeLock:
     """The right to serve a directory: `take` waits for it, `keep` looks after it, `release` gives it back.
 
-    `waited` tells of a wait; `stands_by` is true while another one serves.
+    `waited` tells of a wait; `stands_by` is true while another one serves. Who stands by is seen in the directory of
+    DRA drivers, so that the one that serves knows at its end whether another takes over.
 
     Where the system cannot lock, it is given at once: what is wrong with the directory shows when sockets are made.
     """
@@ -34,12 +35,24 @@ class NodeLock:
         self._intervals = intervals
         self._clock = clock
         self._lock = DirectoryLock(directory)
+        self._drivers = directory.parent / "plugins_registry"
+        self._presence = Presence(self._drivers)
         self._is_ours = False
         self._served: tuple[int, int] | None = None  # the directory that another one was seen to serve
         self._anew_at: float | None = None  # when there was another directory instead
 
     async def take(self, stopping: asyncio.Event) -> bool:
         """Wait until the directory is there and nobody else serves it. False when `stopping` came first."""
+        try:
+            return await self._wait(stopping)
+        finally:
+            self._presence.end()
+
+    async def is_awaited(self) -> bool:
+        """Whether another agent stands by, to take over when this one ends."""
+        return self._is_ours and await asyncio.to_thread(is_somebody_present, self._drivers)
+
+    async def _wait(self, stopping: asyncio.Event) -> bool:
         told = ""
         while not stopping.is_set():
             trouble, self.stands_by = await asyncio.to_thread(self._take)
@@ -49,6 +62,8 @@ class NodeLock:
                     log.info("the wait is over", directory=str(self._directory))
                     self._waiting("")
                 return True
+            if self.stands_by:
+                await asyncio.to_thread(self._presence.begin)
             if trouble != told:
                 told, self.waited = trouble, True
                 log.warning("waiting", reason=trouble)

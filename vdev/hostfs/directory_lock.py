@@ -1,4 +1,4 @@
-"""An exclusive lock on a directory, which leaves no file behind and ends with its process."""
+"""Locks on a directory, which leave no file behind and end with their process: one's own, and those of who waits."""
 
 import fcntl
 import os
@@ -69,3 +69,49 @@ class DirectoryLock:
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
+
+
+class Presence:
+    """Lets other processes see that this one is there, by a shared lock on a directory. Blocks, but briefly."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._held: int | None = None
+
+    def begin(self) -> None:
+        """Be there. No effect where there is no such directory, or the system cannot lock."""
+        if self._held is not None:
+            return
+        try:
+            handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+        else:
+            self._held = handle
+
+    def end(self) -> None:
+        """Be there no more; safe to call twice."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+
+def is_somebody_present(directory: Path) -> bool:
+    """Whether another process is there. Blocks, but briefly."""
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False

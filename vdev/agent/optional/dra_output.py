@@ -79,10 +79,10 @@ class Dra(Output):
         assert self._side is not None
         await self._side.following.run()
 
-    async def stop(self) -> None:
-        """End it, with the slices taken away."""
+    async def stop(self, *, hands_over: bool = False) -> None:
+        """End it, with the slices taken away; or left to another agent."""
         if self._side is not None:
-            await self._side.stop()
+            await self._side.stop(hands_over=hands_over)
 
     def poke(self) -> None:
         """Ask the fault hooks again."""

@@ -184,14 +184,15 @@ class DraSide:
             driver.poke()
         self.slices.look()
 
-    async def stop(self) -> None:
-        """Take the slices away, then end the drivers."""
-        limit = self._options.intervals.last_requests
-        try:
-            async with self._options.clock.timeout(limit):
-                await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
-        except TimeoutError:
-            log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
+    async def stop(self, *, hands_over: bool = False) -> None:
+        """Take the slices away, then end the drivers.
+
+        Another agent that waits finds the slices, and goes on with them; should it not, the kubelet takes them away.
+        """
+        if hands_over:
+            log.info("ResourceSlices left to the agent that stands by")
+        else:
+            await self._withdraw()
         for driver in self._drivers.values():
             driver.stop()
         if running := [task for task in self._tasks.values() if not task.done()]:
@@ -218,3 +219,10 @@ class DraSide:
             }
             for name, driver in sorted(self._drivers.items())
         ]
+
+    async def _withdraw(self) -> None:
+        try:
+            async with self._options.clock.timeout(self._options.intervals.last_requests):
+                await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+        except TimeoutError:
+            log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
