@@ -1,5 +1,6 @@
 """Dynamic Resource Allocation, whole: a file, an agent, an API server, a kubelet that prepares claims of pods."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.agent.reports import status
 from vdev.cli.control import status_text
+from vdev.core.exposition import family
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -301,3 +303,32 @@ async def test_the_tool_of_a_claim_shows_its_load(kubelet, start):
         return next(line for line in (data / "nvidia").read_text().splitlines() if line.startswith("mig_used="))
 
     await kubelet.wait_until(lambda: used() != "mig_used='0'", what="the load")
+
+
+@pytest.mark.parametrize("partitions", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+async def test_metrics_name_the_claims(kubelet, start, partitions):
+    """Of whole devices and of instances that a claim got, with the pod, under the names of NVIDIA's exporter."""
+    agent = await start('telemetry: {address: "127.0.0.1:0"}\n' + config(partitions))
+    await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU)))
+    profile = "device.attributes['gpu.nvidia.com'].profile == '1g.5gb'"
+    await kubelet.objects.create("ResourceClaim", claim("part", exactly(MIG, profile)))
+    await runs(kubelet, pod("train", claims=["whole"]))
+    await runs(kubelet, pod("serve", claims=["part"]))
+
+    def lines():
+        shown = family.text(agent.agent.telemetry.side.families()).splitlines()
+        return [each for each in shown if each.startswith("DCGM_FI_DEV_FB_USED{") and "dra_claim_name" in each]
+
+    await kubelet.wait_until(lambda: len(lines()) == 2, what="the claims in the metrics")
+    whole, part = sorted(lines(), key=lambda each: "GPU_I_ID" in each)
+    assert re.search(
+        r'container="\w+",dra_claim_name="whole",dra_claim_namespace="default",dra_device_name="gpu-\d",'
+        r'dra_driver_name="gpu.nvidia.com",dra_pool_name="node-1",namespace="default",pod="train"} \d+$',
+        whole,
+    )
+    assert float(whole.rpartition(" ")[2]) > 10_000
+    assert re.search(r'GPU_I_PROFILE="1g.5gb",GPU_I_ID="\d+",', part)
+    assert re.search(
+        r'dra_claim_name="part",.*dra_mig_device_uuid="MIG-[^"]+",dra_mig_profile="1g.5gb",.*pod="serve"', part
+    )
+    assert float(part.rpartition(" ")[2]) > 1000

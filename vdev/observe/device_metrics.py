@@ -3,14 +3,14 @@
     /metrics   Prometheus' text format        /healthz   200
     /          a line that says what this is
 
-The text is written here and not by the library, which sorts labels, appends _total to the names of counters, and takes
-nine seconds for the metrics of ten thousand devices where this takes less than one. For whoever collects by the
+The text is written by the core and not by the library, which sorts labels, appends _total to the names of counters, and
+takes nine seconds for the metrics of ten thousand devices where this takes less than one. For whoever collects by the
 library, `DeviceCollector` gives the same families as its own.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import structlog
 from prometheus_client.metrics_core import Metric
@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from ..core.exposition import family
 from ..core.exposition.family import Family
 from .http import InChunks
 from .log import Seldom
@@ -52,14 +51,14 @@ def _parsed(labels: str) -> Iterator[tuple[str, str]]:
         yield found[1], _ESCAPED.sub(lambda it: "\n" if it[1] == "n" else it[1], found[2])
 
 
-def application(found: Callable[[], Iterable[Family]]) -> Starlette:
-    """The ASGI application; `found` is called in a thread, one call at a time."""
+def application(page: Callable[[], Sequence[bytes]]) -> Starlette:
+    """The ASGI application; `page` makes the metrics, in a thread, one call at a time."""
     failures = Seldom(log)
     one = asyncio.Lock()
 
     async def metrics(_request: Request) -> Response:
         async with one:
-            body = await asyncio.to_thread(lambda: [*family.chunks(found())])
+            body = await asyncio.to_thread(page)
         return InChunks(body, headers={"Content-Type": _TEXT})
 
     async def healthz(_request: Request) -> Response:

@@ -60,12 +60,16 @@ class Dra(Output):
                 self._group,
                 self._steps,
                 self._metrics,
-                wake=self._due.mark,
+                wake=self._changed,
                 faults=self._faults,
                 left=self._left,
             )
             self._begun.set()
         await self._side.settle(plan)
+
+    def _changed(self) -> None:
+        self._due.mark()
+        self._due.ask_holders_soon()  # which pods have claims only the kubelet tells
 
     async def work(self) -> None:
         """Write slices when that is due: a step to repeat. Raises ApiServerError."""

@@ -19,8 +19,9 @@ import structlog
 
 from ... import config
 from ...aio.clock import Clock
+from ...aio.giving_way import giving_way
 from ...core.decide import Plan
-from ...core.exposition.family import Family
+from ...core.exposition.family import Family, chunks
 from ...core.exposition.nodes import Exposition
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _VERSION = 1
+_TURN = 40  # devices
 _MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
 
@@ -170,7 +172,7 @@ class TelemetrySide(Output):
         """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
         self.catch_up()
         with self._reading:
-            return tuple(self._shown())
+            return tuple(giving_way(self._shown(), every=_TURN))
 
     def _shown(self, only: Collection[str] | None = None) -> Iterable[Measured]:
         return self._sensors.measured(self._clock.now(), only) if self._sensors else ()
@@ -192,7 +194,12 @@ class TelemetrySide(Output):
         if self._exposition is None or self._exposition.hostname_label != label:
             self._exposition = Exposition(label)
         with self._reading:
-            return self._exposition.families([(self._options.node, self._shown())])
+            shown = giving_way(self._shown(), every=_TURN)
+            return self._exposition.families([(self._options.node, shown)])
+
+    def page(self) -> list[bytes]:
+        """The same as Prometheus reads it, in pieces."""
+        return [*giving_way(chunks(self.families()), every=1)]
 
     # --- who is told --------------------------------------------------------------------------------------------------
 
@@ -221,7 +228,7 @@ class TelemetrySide(Output):
         if address:
             make = await asyncio.to_thread(_server)
             hosts = (self._options.node, platform.node(), *self._options.http_hosts)
-            self._side = make(address, self.families, hosts=hosts, on_change=self._on_change)
+            self._side = make(address, self.page, hosts=hosts, on_change=self._on_change)
             await self._side.bind()
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
@@ -276,9 +283,9 @@ def _server() -> "Callable[..., Side]":
     from ...observe import device_metrics, http  # they bring the web server
 
     def make(
-        address: str, found: Callable[[], list[Family]], *, hosts: Sequence[str], on_change: Callable[[], None]
+        address: str, page: Callable[[], Sequence[bytes]], *, hosts: Sequence[str], on_change: Callable[[], None]
     ) -> "Side":
-        app = device_metrics.application(found)
+        app = device_metrics.application(page)
         return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
 
     return make

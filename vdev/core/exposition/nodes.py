@@ -8,7 +8,7 @@ from ..telemetry.sensors import Fixture, Measured
 from . import amd, dcgm, plain
 from .family import Column, Family, Labels, LabelSet, Table, labels_text
 
-_BATCH = 500  # devices; what is made of them is gone before the garbage collector takes it for lasting
+_BATCH = 40  # devices; what is made of them is gone before the garbage collector takes it for lasting
 
 _COLUMNS: Mapping[SmiTool | None, Sequence[Column]] = {
     SmiTool.NVIDIA: dcgm.COLUMNS,
