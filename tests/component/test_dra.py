@@ -1,5 +1,6 @@
 """Dynamic Resource Allocation, whole: a file, an agent, an API server, a kubelet that prepares claims of pods."""
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -319,8 +320,10 @@ async def test_metrics_name_the_claims(kubelet, start, partitions):
         shown = family.text(agent.agent.telemetry.side.families()).splitlines()
         return [each for each in shown if each.startswith("DCGM_FI_DEV_FB_USED{") and "dra_claim_name" in each]
 
-    await kubelet.wait_until(lambda: len(lines()) == 2, what="the claims in the metrics")
-    whole, part = sorted(lines(), key=lambda each: "GPU_I_ID" in each)
+    async with asyncio.timeout(30):
+        while len(found := await asyncio.to_thread(lines)) < 2:
+            await agent.settled(kubelet)
+    whole, part = sorted(found, key=lambda each: "GPU_I_ID" in each)
     assert re.search(
         r'container="\w+",dra_claim_name="whole",dra_claim_namespace="default",dra_device_name="gpu-\d",'
         r'dra_driver_name="gpu.nvidia.com",dra_pool_name="node-1",namespace="default",pod="train"} \d+$',
