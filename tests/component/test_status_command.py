@@ -6,10 +6,12 @@ import re
 
 import pytest
 
-from vdev import cli
+from vdev import cli, config, discovery
 from vdev.cli import terminal
+from vdev.core.decide import Decider
 from vdev.core.model.device import HEALTHY, Device, RawDevice
 from vdev.errors import HostError
+from vdev.hostfs import HostRoot
 
 CONFIG = """version: v1
 flags: {migStrategy: mixed}
@@ -152,3 +154,15 @@ def test_what_no_entry_has_has_no_name_for_rules():
     """Devices that pods hold and that the configuration does not know."""
     raw = RawDevice(id="x", entry="", index=0)
     assert ("", HEALTHY) == (Device(id="x", raw=raw, ordinal="0").selector, raw.health)
+
+
+def test_a_partition_that_fills_its_device_is_the_first_of_it():
+    """AMD's devices are always in a mode: in SPX each is one partition, number 0 of its own device."""
+    text = "version: v1\nflags: {migStrategy: mixed}\ndevices:\n"
+    text += "- {name: mi, resource: amd.com/gpu, virtual: {preset: mi300x, count: 2}, partitions: {all: MODE}}"
+    for mode, names in (("spx_nps1", ["mi/0:0", "mi/1:0"]), ("dpx_nps1", ["mi/0:0", "mi/0:1", "mi/1:0", "mi/1:1"])):
+        spec = config.load_text(text.replace("MODE", mode)).spec
+        (entry,) = spec.entries
+        raws = discovery.discover(entry, HostRoot(), node="n").devices
+        (resource,) = Decider().arrange(spec, "n", {"mi": raws}).resources.values()
+        assert names == [slot.device.selector for slot in resource.slots]

@@ -367,7 +367,7 @@ def _in_short(measured: Measured) -> list[float | None]:
 
 def _document(measured: Measured) -> dict[str, Any]:
     fixture, own, whole = measured.fixture, measured.own, measured.whole
-    part = f":{fixture.device.sort_key[-1]}" if fixture.is_cut else ""
+    part = f":{fixture.device.part}" if fixture.is_cut else ""
     return {
         "id": fixture.device.id,
         "entry": fixture.device.raw.entry,

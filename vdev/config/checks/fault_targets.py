@@ -153,7 +153,7 @@ def _index(want: DeviceFilter, count: int, path: KeyPath, report: Report) -> Non
 def _partition(want: DeviceFilter, nodes: ImaginedNodes, path: KeyPath, report: Report) -> None:
     """A partition's number on its device."""
     parts = {
-        slot.device.sort_key[-1]
+        slot.device.part
         for node in nodes.inventories.values()
         for resource in node.everything.values()
         for slot in resource.slots

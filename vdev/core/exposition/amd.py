@@ -249,7 +249,7 @@ def _of_device(fixture: Fixture, node: str) -> Labels:
         ("deployment_mode", "baremetal"),
         ("driver_version", known.get("driverVersion", DRIVER)),
         ("gpu_compute_partition_type", compute or "spx"),
-        ("gpu_id", str(fixture.number * max(1, fixture.slices if fixture.is_cut else 1) + _partition(fixture))),
+        ("gpu_id", str(fixture.number * _parts(fixture) + _partition(fixture))),
         ("gpu_memory_partition_type", memory or "nps1"),
         ("gpu_partition_id", str(_partition(fixture))),
         ("gpu_uuid", str(uuid.uuid5(_NAMESPACE, device.id))),
@@ -263,10 +263,14 @@ def _of_device(fixture: Fixture, node: str) -> Labels:
     )
 
 
+def _parts(fixture: Fixture) -> int:
+    """How many partitions like this one its device has."""
+    return max(1, fixture.slices // len(fixture.device.slices)) if fixture.device.slices else 1
+
+
 def _partition(fixture: Fixture) -> int:
     """The number of a partition on its device."""
-    device = fixture.device
-    return device.sort_key[-1] if device.is_partition else 0
+    return fixture.device.part
 
 
 def _serial(raw: str) -> str:

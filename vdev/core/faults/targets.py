@@ -153,7 +153,7 @@ def _meets(want: DeviceFilter, resource: str, slot: Slot) -> bool:
     return (
         (not want.entry or fnmatchcase(raw.entry, want.entry))
         and (not want.indices or any(raw.index in each for each in want.indices))
-        and (want.partition is None or (device.is_partition and device.sort_key[-1] == want.partition))
+        and (want.partition is None or (device.is_partition and device.part == want.partition))
         and (not want.resource or fnmatchcase(resource, want.resource))
         and (not want.profile or (device.is_partition and fnmatchcase(device.profile, want.profile)))
         and (not want.numa or any(node in want.numa for node in raw.numa))

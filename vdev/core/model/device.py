@@ -138,8 +138,13 @@ class Device:
 
         Empty for what no entry of the configuration has.
         """
-        part = f":{self.sort_key[-1]}" if self.is_partition else ""
+        part = f":{self.part}" if self.is_partition else ""
         return f"{self.raw.entry}/{self.raw.index}{part}" if self.raw.entry else ""
+
+    @property
+    def part(self) -> int:
+        """The number of a partition on its device, 0 for a whole one and for a partition that fills its device."""
+        return self.sort_key[-1] if ":" in self.ordinal else 0
 
     @property
     def sort_key(self) -> tuple[int, ...]:

@@ -297,3 +297,10 @@ def test_amds_dashboards_evaluate(tmp_path):
     pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]
     done = _evaluated(tmp_path, *pages, OF_AMD)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_amds_devices_in_one_partition_each_are_numbered_as_devices():
+    """A partition that fills its device is number 0 of it, and the device has all of its values."""
+    page = shown(AMD.replace("cpx_nps4", "spx_nps1"))
+    found = [re.findall(r'gpu_(?:id|partition_id)="(\d+)"', line) for line in lines(page, "gpu_gfx_activity")]
+    assert found == [["0", "0"], ["1", "0"]]
