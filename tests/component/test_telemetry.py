@@ -120,8 +120,9 @@ async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, ku
 async def test_the_address_follows_the_file(agent, kubelet):
     """Taken away, nothing is served any more; given again, it is."""
     before = len([each for each in agent.logs if each["event"] == "serving HTTP"])
-    agent.edit(CONFIG.replace('address: "127.0.0.1:0"', ""))
+    agent.edit(CONFIG.replace('telemetry: {address: "127.0.0.1:0"}\n', ""))
     await agent.serves(2, kubelet)
+    assert (await agent.agent.telemetry.top({}))["on"] is False
     agent.edit(CONFIG)
     await agent.serves(3, kubelet)
     await kubelet.wait_until(

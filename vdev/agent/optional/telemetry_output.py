@@ -56,15 +56,20 @@ class Telemetry(Output):
         """What these devices and partitions show now, by id. It takes a while: ask from a thread."""
         return self.side.seen(ids) if self.side else {}
 
+    @property
+    def _is_on(self) -> bool:
+        """Whether the configuration in force asks for it."""
+        return self.side is not None and self.side.is_on
+
     def in_short(self) -> dict[str, Any]:
         """The same in short, for the page. It takes a while: ask from a thread."""
-        return {"on": self.side is not None, "devices": self.side.in_short() if self.side else {}}
+        return {"on": self._is_on, "devices": self.side.in_short() if self.side else {}}
 
     async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         """What all devices show now, for `vdev top`; keys are stable and documented."""
         devices = await asyncio.to_thread(self.side.document) if self.side else []
         return {
-            "on": self.side is not None,
+            "on": self._is_on,
             "node": self._options.node,
             "at": self._options.clock.wall(),
             "devices": devices,

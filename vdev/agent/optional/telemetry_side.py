@@ -119,6 +119,11 @@ class TelemetrySide(Output):
         return devices if isinstance(devices, dict) else {}
 
     @property
+    def is_on(self) -> bool:
+        """Whether the last plan asks for it."""
+        return self._spec.on
+
+    @property
     def is_recorded(self) -> bool:
         """Whether the next process would know what drives the devices."""
         known = self._sensors.histories if self._sensors else {}
