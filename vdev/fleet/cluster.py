@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import structlog
+
 from ..aio.backoff import Backoff
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
@@ -25,6 +27,8 @@ from ..kube import (
     Unconfigured,
 )
 from .pods import SeenPods
+
+log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 Claimed = frozenset[tuple[str, str, str]]
@@ -219,17 +223,23 @@ class Cluster:
                             case Removed(found):
                                 removed(found)
                             case Lost(error):
-                                self.trouble[kind.plural] = error
+                                self._lost(kind, error)
                             case _:
                                 self._heard(kind)
             except ApiServerError as failed:  # a permission is missing, or the server has no such kind
-                self.trouble[kind.plural] = failed
+                self._lost(kind, failed)
                 self._listed[kind].set()  # nothing is known of it, and the rest goes on
             failures = 0 if self._clock.now() - begun > self._steady else failures + 1
             await self._clock.sleep(self._backoff.pause(failures))
 
+    def _lost(self, kind: Kind, error: ApiServerError) -> None:
+        if str(self.trouble.get(kind.plural)) != str(error):
+            log.warning("the API server does not tell", of=str(kind), reason=str(error))
+        self.trouble[kind.plural] = error
+
     def _heard(self, kind: Kind) -> None:
-        self.trouble.pop(kind.plural, None)
+        if self.trouble.pop(kind.plural, None) is not None:
+            log.info("the API server tells again", of=str(kind))
         self._listed[kind].set()
 
     def _see_nodes(self, listed: Listed) -> None:
