@@ -403,7 +403,7 @@ async def test_a_device_of_a_running_pod_that_fails_shows_in_its_status(start, a
 
 async def test_devices_of_claims_count_as_held(start, api_server, until, directory):
     """A device that leaves the file stays in the pool, with a taint, while a claim has it."""
-    await start(ONE_NODE)
+    fleet = await start(ONE_NODE)
     await until(lambda: 2 == len(slices(api_server, "n")))
     result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-1"}
     claim = {
@@ -413,6 +413,7 @@ async def test_devices_of_claims_count_as_held(start, api_server, until, directo
     await api_server.add(
         "resourceclaims", claim, namespace="default", status={"allocation": {"devices": {"results": [result]}}}
     )
+    await until(lambda: fleet.cluster.claimed.get("n"))
     (directory / "vdev.yaml").write_text(ONE_NODE.replace("80gb, count: 2", "80gb, count: 1"))
     await until(lambda: taints(api_server))
     assert ["gpu-0", "gpu-1"] == sorted(slices(api_server, "n"))

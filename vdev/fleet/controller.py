@@ -25,7 +25,7 @@ from ..core.spec import Delays, Spec, VirtualSource
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs import Watcher
-from ..kube import NODES, PODS, RESOURCE_SLICES, Api
+from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api
 from ..observe.metrics import Metrics
 from .cluster import Cluster
 from .faults import FleetFaults
@@ -150,6 +150,7 @@ class Fleet:
         await self.cluster.listed(NODES)
         await self.cluster.listed(RESOURCE_SLICES)
         await self.cluster.listed(PODS)
+        await self.cluster.listed(RESOURCE_CLAIMS)
         self._due.add_all((*self.made, *self.cluster.nodes))
         turning: set[str] = set()
         while True:
