@@ -215,12 +215,12 @@ async def test_pods_are_not_asked_for_unless_that_is_said(start_agent, kubelet, 
 
 async def test_a_restart_counts_on(start_agent, kubelet):
     """A pod that has its device all the while is no reason for a counter to go back, or for a ramp to begin anew."""
-    config = CONFIG.replace("count: 2}", "count: 2}, telemetry: {pattern: ramp, period: 100s}")
+    config = CONFIG.replace("count: 2}", "count: 2}, telemetry: {pattern: ramp, period: 1000s}")
     first = await start_agent(config, boot_id="one", record_counters=0.0)
     await kubelet.wait_until(lambda: up(first), what="the metrics")
     await kubelet.run_pod(manifest("train", {GPU: 1}))
     await eventually(first, kubelet, lambda text: "train" in text, "the pod")
-    first.clock.advance(60)
+    first.clock.advance(600)
     before = await page(first)
     side = first.agent.telemetry.side
     await kubelet.wait_until(lambda: side.is_recorded, what="the record")
