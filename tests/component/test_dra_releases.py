@@ -1,0 +1,88 @@
+"""ResourceSlices on other releases of Kubernetes: counters beside their devices, gates that are off, no such group."""
+
+import pytest
+
+from tests.kit.api_server import ApiServer
+from tests.kit.slice_rules import check_pool
+from vdev.sim.api.kinds import KINDS
+from vdev.sim.api.rules import Release
+
+CONFIG = """
+version: v1
+devices:
+  - name: a30
+    resource: nvidia.com/gpu
+    advertise: [dra]
+    virtual: {preset: a30, count: 9}
+    dra: {partitions: dynamic}
+  - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {count: 2}}
+  - {name: plain, resource: acme.dev/plain, virtual: {count: 1}}
+sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 4}]}}
+"""
+
+
+@pytest.fixture
+async def api_server(request):
+    """A server of the release that the test names; one of another version of the group where it names none."""
+    release = request.param
+    kinds = KINDS if release else tuple(each for each in KINDS if each.group != "resource.k8s.io")
+    async with ApiServer(release=release or Release((1, 33)), kinds=kinds) as server:
+        await server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+        yield server
+
+
+def slices(api_server, driver):
+    """Those of a driver."""
+    return [each for each in api_server.all("resourceslices") if each["spec"]["driver"] == driver]
+
+
+def is_whole(found):
+    """Whether they are a pool with nothing missing."""
+    return bool(found) and all(each["spec"]["pool"]["resourceSliceCount"] == len(found) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("api_server", "split"),
+    [(Release((1, 34), alpha=True), False), (Release((1, 35), alpha=True), True), (Release((1, 36)), True)],
+    indirect=["api_server"],
+    ids=["1.34", "1.35", "1.36"],
+)
+async def test_where_counters_are(start_agent, account, api_server, split):
+    """Beside their devices until 1.34, in slices of their own since; either way the server takes them, and they fit."""
+    await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: is_whole(slices(api_server, "gpu.nvidia.com")))
+    found = slices(api_server, "gpu.nvidia.com")
+    mixed = [each for each in found if each["spec"].get("devices") and each["spec"].get("sharedCounters")]
+    assert bool(mixed) is not split
+    for each in found:  # what the server adds
+        for device in each["spec"].get("devices", ()):
+            device.pop("taints", None)
+    sets, devices = check_pool(found, split=split)
+    assert 9 == len(sets)
+    assert 9 == sum("-mig-" not in name for name in devices)
+
+
+@pytest.mark.parametrize("api_server", [Release((1, 34)), Release((1, 35))], indirect=True, ids=["1.34", "1.35"])
+async def test_gates_that_are_off(start_agent, account, api_server, kubelet, shows):
+    """What the server leaves out is a problem that names gates; slices are written once; the device plugin goes on."""
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await shows("acme.dev/plain", 1, 1)
+
+    def problems():
+        return " ".join(str(each) for each in agent.agent.reconciler.problems)
+
+    await api_server.until(lambda: "DRAConsumableCapacity" in problems())
+    await api_server.until(lambda: "DRAPartitionableDevices" in problems())
+    await api_server.until(lambda: all(is_whole(slices(api_server, each)) for each in ("acme.dev", "gpu.nvidia.com")))
+    writes = api_server.writes
+    await api_server.bookmark()
+    await agent.settled(kubelet)
+    assert writes == api_server.writes
+
+
+@pytest.mark.parametrize("api_server", [None], indirect=True, ids=["1.33"])
+async def test_without_the_group(start_agent, account, api_server, shows):
+    """A server of 1.33 or older: a problem says so, and the device plugin goes on."""
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await shows("acme.dev/plain", 1, 1)
+    await api_server.until(lambda: any("resource.k8s.io" in str(each) for each in agent.agent.reconciler.problems))
