@@ -23,7 +23,7 @@ _QUIET = 0.5  # seconds after which the next edit may come
 async def node(run: Run) -> None:
     """Both, with the configuration that the other budgets speak of."""
     names = configs.resources(8)
-    async with process.place() as here, ApiServer() as server:
+    async with process.place() as here, ApiServer(schemas=False) as server:
         await server.add("nodes", {"metadata": {"name": NODE}})
         extra = ("--kubeconfig", str(kubeconfig(here.root / "kubeconfig", server.address)))
         async with life.ours(here, _config(0), names, *extra) as mine:
