@@ -23,21 +23,19 @@ from ...aio.giving_way import giving_way
 from ...core.decide import Plan
 from ...core.exposition.family import Family, chunks
 from ...core.exposition.nodes import Exposition
-from ...core.inventory.resources import Inventory
-from ...core.model.device import Device, base_id
 from ...core.model.problem import Problem, error
 from ...core.model.telemetry import Pattern, Range, TelemetrySpec
 from ...core.telemetry.drives import Situation
 from ...core.telemetry.history import History
-from ...core.telemetry.reading import Throttle
 from ...core.telemetry.record import documents
 from ...core.telemetry.replay import Series
-from ...core.telemetry.sensors import Measured, Sensors, User
+from ...core.telemetry.sensors import Measured, Sensors
 from ...errors import ConfigError, HostError
 from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import Seen
 from ..state_file import Owner, RecordError, StateFile
+from .telemetry_told import by_device, document, in_short, same, users_of
 
 if TYPE_CHECKING:
     from ...kube import Api
@@ -150,21 +148,21 @@ class TelemetrySide(Output):
         with self._reading:
             while self._noted:
                 plan, at = self._noted.popleft()
-                if self._stirred or not _same(plan, self._plan):
+                if self._stirred or not same(plan, self._plan):
                     self._stirred = False
                     self._told(plan, at)
                 self._plan = plan
 
     def _told(self, plan: Plan, at: float) -> None:
-        users, claimed = _users(plan, self._options.node)
+        users, claimed = users_of(plan, self._options.node)
         replays = {name: known for name, known in self._replays.items() if isinstance(known, Series)}
         situation = Situation(
             devices=plan.devices,
             loads=plan.loads,
             claimed=claimed,
             pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
-            xids=_by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
-            sensors=_by_device(plan.sensors),
+            xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
+            sensors=by_device(plan.sensors),
             wishes=self._wishes,
             replays=replays,
             seed=plan.seed,
@@ -277,11 +275,11 @@ class TelemetrySide(Output):
 
     def in_short(self) -> dict[str, list[float | None]]:
         """Load, temperature, power, and used and all of the memory of each device, by id; None of one that is lost."""
-        return {each.fixture.device.id: _in_short(each) for each in self.measured()}
+        return {each.fixture.device.id: in_short(each) for each in self.measured()}
 
     def document(self) -> list[dict[str, Any]]:
         """What all devices show now."""
-        return [_document(each) for each in self.measured()]
+        return [document(each) for each in self.measured()]
 
 
 def _server() -> "Callable[..., Side]":
@@ -314,90 +312,3 @@ def _replay(name: str) -> Series | Problem:
         found = bad.problems[0]
         assert isinstance(found, Problem)
         return error(found.where, f"{found.message}; the devices that replay it are idle", found.hint)
-
-
-def _same(plan: Plan, before: Plan | None) -> bool:
-    """Whether the plan drives no device otherwise than the one before."""
-    return before is not None and (
-        _objects(plan.devices) == _objects(before.devices)
-        and _objects(plan.base) == _objects(before.base)
-        and (plan.loads, plan.xids, plan.sensors, plan.seed) == (before.loads, before.xids, before.sensors, before.seed)
-        and (plan.holdings.holders, plan.holdings.containers) == (before.holdings.holders, before.holdings.containers)
-        and plan.holdings.claimed == before.holdings.claimed
-        and plan.pools is before.pools
-    )
-
-
-def _objects(inventory: Inventory) -> list[int]:
-    """Which resources it has; one that did not change is the same object."""
-    return [id(each) for each in inventory.everything.values()]
-
-
-def _by_device(faults: "Mapping[tuple[str, str], Sequence[Any]]") -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for (_, device), each in faults.items():
-        found.setdefault(device, []).extend(each)
-    return found
-
-
-def _users(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, list[Device]]]:
-    """Who has each device, by its id, and which partitions claims have cut, by raw device."""
-    found: dict[str, dict[User, None]] = {}
-    claimed: dict[str, dict[str, Device]] = {}
-    for key, pod in sorted((plan.holdings.holders or {}).items()):
-        namespace, _, name = pod.partition("/")
-        user = User(namespace, name, plan.holdings.containers.get(key, ""))
-        found.setdefault(base_id(key[1]), {})[user] = None
-    for use in plan.holdings.claimed:
-        pool = plan.pools.get(use.driver)
-        published = pool.by_name.get(use.device) if pool and use.pool == node else None
-        if published is not None:
-            namespace, _, name = use.pod.partition("/")
-            user = User(namespace, name, use.container, use.claim, use.driver, use.pool, use.device)
-            found.setdefault(published.device.id, {})[user] = None
-            if published.device.is_partition:
-                claimed.setdefault(published.group, {})[published.device.id] = published.device
-    return {device: list(users) for device, users in found.items()}, {
-        raw: list(devices.values()) for raw, devices in claimed.items()
-    }
-
-
-def _in_short(measured: Measured) -> list[float | None]:
-    own, whole = measured.own, measured.whole
-    if whole.lost:
-        return [None] * 5
-    numbers = (own.gpu_percent, whole.temperature_c, whole.power_w, own.memory_used_mib, own.memory_total_mib)
-    return [round(each) for each in numbers]
-
-
-def _document(measured: Measured) -> dict[str, Any]:
-    fixture, own, whole = measured.fixture, measured.own, measured.whole
-    part = f":{fixture.device.part}" if fixture.is_cut else ""
-    return {
-        "id": fixture.device.id,
-        "entry": fixture.device.raw.entry,
-        "resource": fixture.resource,
-        "parent": fixture.device.raw.id if fixture.device.is_partition else "",
-        "index": fixture.device.ordinal,
-        "deviceIndex": f"{fixture.device.raw.index}{part}",
-        "profile": fixture.device.profile,
-        "health": "Healthy" if fixture.health.healthy else "Unhealthy",
-        "reason": fixture.health.reason,
-        "injected": fixture.health.injected,
-        "lost": whole.lost,
-        "xid": whole.xid,
-        "load": round(own.gpu_percent, 1),
-        "memoryUsedMiB": own.memory_used_mib,
-        "memoryTotalMiB": own.memory_total_mib,
-        "temperature": round(whole.temperature_c, 1),
-        "power": round(whole.power_w, 1),
-        "powerLimit": fixture.physics.peak_power,
-        "energy": whole.energy_mj // 1000,
-        "clock": whole.sm_clock_mhz,
-        "throttled": bool(whole.throttle & ~Throttle.IDLE),
-        "eccCorrected": whole.ecc_corrected,
-        "eccUncorrected": whole.ecc_uncorrected,
-        "holders": [
-            {"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in fixture.users
-        ],
-    }
