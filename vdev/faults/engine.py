@@ -106,6 +106,8 @@ class Engine:
             old = self.runs.get(rule.name)
             same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
             kept[rule.name] = old if old and same else self._begun(rule, source, dice, now)
+            if at is not None and kept[rule.name] is not old:
+                kept[rule.name].looked_at = self.clock.now()  # what would have happened before is past
         if not kept and not self.runs:
             return  # which is most loads: nothing to look at
         for name, run in self.runs.items():
@@ -117,10 +119,7 @@ class Engine:
 
     def _begun(self, rule: FaultRuleSpec, source: str, dice: Dice, at: float) -> RuleRun:
         started = at if self._started is None else self._started
-        run = begin(rule, source, dice, at, started, self._labels)
-        if at < self.clock.now():
-            run.looked_at = self.clock.now()  # what would have happened before is past
-        return run
+        return begin(rule, source, dice, at, started, self._labels)
 
     def clear(self, name: str) -> None:
         """End a rule; a rule of the configuration returns when it is triggered or changed. Raises UsageError."""
