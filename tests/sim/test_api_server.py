@@ -90,6 +90,18 @@ async def test_a_slice_is_stored_as_the_real_server_does_it(ask):
     assert "devices" not in changed["spec"]
 
 
+async def test_an_apply_to_an_object_that_is_gone_makes_no_other(ask):
+    """Who names the uid means that very object; without one an apply makes what is not there."""
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n9", "uid": "1234", "labels": {"a": "b"}}}
+    path = "/api/v1/nodes/n9?fieldManager=test"
+    status, refused = await ask("PATCH", path, document, content_type="application/apply-patch+yaml")
+    assert (409, "Conflict") == (status, refused["reason"])
+    assert "UID in precondition: 1234" in refused["message"]
+    del document["metadata"]["uid"]
+    status, _ = await ask("PATCH", path, document, content_type="application/apply-patch+yaml")
+    assert 201 == status
+
+
 REFUSED = {
     "129 devices": (slice_(*({"name": f"d{n}"} for n in range(129))), "129 devices; at most 128"),
     "65 with a taint": (

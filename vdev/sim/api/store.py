@@ -179,6 +179,8 @@ class Objects:
         if subresource or self.has(kind, namespace, name):
             old = self.get(kind, namespace, name)
             owners = self._owners[kind, namespace, name].copy()
+        elif uid := (document.get("metadata") or {}).get("uid"):
+            raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
         applied = _applied(kind, document, subresource)
         whole: Manager = (manager, "Apply", subresource)
         new, clashes = owners.apply(whole, kind.api_version, old, applied, force=force)
