@@ -1,6 +1,7 @@
 """What the API server has of the nodes: one list and watch per kind, kept by node, and no more of it than is used."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,6 @@ from ..aio.clock import Clock
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
 from ..kube import (
-    MANAGER,
     NODES,
     PODS,
     RESOURCE_CLAIMS,
@@ -26,6 +26,7 @@ from ..kube import (
     Removed,
     Unconfigured,
 )
+from .kept import KUBELET, Packed, is_known, is_since, kept, metadata_of, said, stub
 from .pods import SeenPods
 
 log = structlog.get_logger(__name__)
@@ -34,20 +35,19 @@ Document = Mapping[str, Any]
 Claimed = frozenset[tuple[str, str, str]]
 """Devices that a claim has: node, driver and name of each."""
 
-KUBELET = "kubelet"
-_TOLD = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
-_STATUS = ("capacity", "allocatable")
-
 
 class SeenNode:
-    """One Node: a `NodeView` for the outputs. `on_change` is called when it is another one, or gone."""
+    """One Node: a `NodeView` for the outputs. `on_change` is called when it is another one, or gone; `on_answer` when
+    the answer to a write says so, since more writes may follow.
+    """
 
-    __slots__ = ("_users", "document", "name", "on_change")
+    __slots__ = ("_users", "document", "name", "on_answer", "on_change")
 
-    def __init__(self, name: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, name: str, on_change: Callable[[], None], on_answer: Callable[[], None]) -> None:
         self.name = name
         self.document: Document | None = None
         self.on_change = on_change
+        self.on_answer = on_answer
         self._users: list[Callable[[], None]] = []
 
     async def seen(self) -> Document:
@@ -61,28 +61,36 @@ class SeenNode:
         self._users.append(on_change)
 
     def note(self, document: Document) -> None:
-        """This is the Node, as the server just answered."""
-        self.see(document)
+        """This is the Node, as the server just answered; the watch does not tell it again."""
+        if self._take(document):
+            self.on_answer()
 
     def see(self, document: Document | None) -> None:
         """This is the Node now; older news than is known is none."""
-        told = _kept(document) if document else None
-        if told == self.document or (told and self.document and is_older(told, self.document)):
-            return
+        if self._take(document):
+            self.on_change()
+
+    def _take(self, document: Document | None) -> bool:
+        """Note the Node; whether what is kept of it is something else than before."""
+        if document and self.document and is_known(document, metadata_of(self.document)):
+            return False
+        told = kept(document) if document else None
+        is_same = said(told) == said(self.document)
         self.document = told
-        for tell in self._users:
-            tell()
-        self.on_change()
+        if not is_same:
+            for tell in self._users:
+                tell()
+        return not is_same
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Its labels."""
-        return _metadata(self.document).get("labels") or {}
+        return metadata_of(self.document).get("labels") or {}
 
     @property
     def has_kubelet(self) -> bool:
         """Whether a kubelet writes its status, so that an agent on the node has to serve it."""
-        return any(each.get("manager") == KUBELET for each in _metadata(self.document).get("managedFields") or ())
+        return any(each.get("manager") == KUBELET for each in metadata_of(self.document).get("managedFields") or ())
 
     def ready_since(self) -> str | None:
         """When the Node became Ready, as Kubernetes writes times; None while it is not."""
@@ -100,17 +108,20 @@ class SeenSlices:
     def __init__(self, trouble: Callable[[], ApiServerError | None]) -> None:
         self._trouble = trouble
         self.on_change: Callable[[], None] = lambda: None
-        self._found: dict[str, Document] = {}
+        self._found: dict[str, Packed] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     async def seen(self) -> Mapping[str, Document]:
         """All of them, by name. Raises ApiServerError where they may not be seen, or there is no such kind."""
         if isinstance(trouble := self._trouble(), Denied | Missing):
             raise trouble
-        return dict(self._found)
+        return {name: each.document for name, each in self._found.items()}
 
     def wrote(self, document: Document) -> None:
         """This is what the server answered to a write."""
-        self._found[_metadata(document)["name"]] = document
+        self._found[metadata_of(document)["name"]] = Packed(document)
 
     def removed(self, name: str) -> None:
         """The server said that it is gone."""
@@ -118,10 +129,10 @@ class SeenSlices:
 
     def see(self, document: Document) -> None:
         """This is a slice now."""
-        name = _metadata(document)["name"]
+        name = metadata_of(document)["name"]
         known = self._found.get(name)
-        if known is None or (known != document and not is_older(document, known)):
-            self._found[name] = document
+        if known is None or not is_known(document, known.metadata):
+            self._found[name] = Packed(document)
             self.on_change()
 
     def see_gone(self, name: str) -> None:
@@ -131,7 +142,7 @@ class SeenSlices:
 
     def keep_only(self, names: frozenset[str], version: str) -> None:
         """A list had these; others are gone, but for what was written since."""
-        gone = [name for name, each in self._found.items() if name not in names and not _is_since(each, version)]
+        gone = [name for name, one in self._found.items() if name not in names and not is_since(one.metadata, version)]
         for name in gone:
             self.see_gone(name)
 
@@ -139,13 +150,22 @@ class SeenSlices:
 class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
-    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold.
-    `claimed` are the names of allocated devices, by node and driver.
+    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold;
+    `on_answer` when that is what the server answered to a write. `claimed` are the names of allocated devices, by node
+    and driver.
 
     `trouble` says, by kind, why what is known may be old.
     """
 
-    def __init__(self, api: Api, *, intervals: Intervals, clock: Clock, on_node: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        *,
+        intervals: Intervals,
+        clock: Clock,
+        on_node: Callable[[str], None],
+        on_answer: Callable[[str], None],
+    ) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self.slices: dict[str, SeenSlices] = {}
         self.pods: dict[str, SeenPods] = {}
@@ -156,6 +176,7 @@ class Cluster:
         self._steady = intervals.steady
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._on_node = on_node
+        self._on_answer = on_answer
         self._listed = {kind: asyncio.Event() for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS)}
         self._claims: dict[str, Claimed] = {}
 
@@ -181,8 +202,14 @@ class Cluster:
         """A Node, which may not be there."""
         found = self.nodes.get(name)
         if found is None:
-            found = self.nodes[name] = SeenNode(name, lambda: self._on_node(name))
+            changed, answered = functools.partial(self._on_node, name), functools.partial(self._on_answer, name)
+            found = self.nodes[name] = SeenNode(name, changed, answered)
         return found
+
+    def forget(self, name: str) -> None:
+        """A Node that is gone and is not expected back."""
+        for known in (self.nodes, self.slices, self.pods):
+            known.pop(name, None)
 
     async def follow_nodes(self) -> None:
         """Follow all Nodes, for ever."""
@@ -208,11 +235,15 @@ class Cluster:
         removed: Callable[[Document], None],
         fields: str = "",
     ) -> None:
+        def keep(document: Document) -> Document:
+            changed(document)
+            return stub(document)
+
         failures = 0
         while True:
             begun = self._clock.now()
             try:
-                async with self._api.follow(kind, fields=fields) as changes:
+                async with self._api.follow(kind, fields=fields, keep=keep) as changes:
                     async for change in changes:
                         match change:
                             case Listed():
@@ -243,23 +274,21 @@ class Cluster:
         self._listed[kind].set()
 
     def _see_nodes(self, listed: Listed) -> None:
-        found = {_metadata(each)["name"]: each for each in listed.objects}
-        for name in self.nodes.keys() - found.keys():
-            self.nodes[name].see(None)
-        for each in found.values():
-            self._see_node(each)
+        """What was seen is there; what was not is gone, unless it was made since."""
+        for name in self.nodes.keys() - {metadata_of(each)["name"] for each in listed.objects}:
+            if not is_since(metadata_of(self.nodes[name].document), listed.version):
+                self.nodes[name].see(None)
 
     def _see_node(self, document: Document) -> None:
-        self.node(_metadata(document)["name"]).see(document)
+        self.node(metadata_of(document)["name"]).see(document)
 
     def _see_node_gone(self, document: Document) -> None:
-        self.node(_metadata(document)["name"]).see(None)
+        self.node(metadata_of(document)["name"]).see(None)
 
     def _see_slices(self, listed: Listed) -> None:
         names: dict[str, set[str]] = {node: set() for node in self.slices}
         for each in listed.objects:
-            names.setdefault(_node_of(each), set()).add(_metadata(each)["name"])
-            self._see_slice(each)
+            names.setdefault(_node_of(each), set()).add(metadata_of(each)["name"])
         for node, found in names.items():
             self.slices_of(node).keep_only(frozenset(found), listed.version)
 
@@ -269,13 +298,12 @@ class Cluster:
 
     def _see_slice_gone(self, document: Document) -> None:
         if node := _node_of(document):
-            self.slices_of(node).see_gone(_metadata(document)["name"])
+            self.slices_of(node).see_gone(metadata_of(document)["name"])
 
     def _see_pods(self, listed: Listed) -> None:
         found: dict[str, set[str]] = {node: set() for node in self.pods}
         for each in listed.objects:
-            found.setdefault(_node_of(each), set()).add(str(_metadata(each).get("uid")))
-            self._see_pod(each)
+            found.setdefault(_node_of(each), set()).add(str(metadata_of(each).get("uid")))
         for node, uids in found.items():
             self.pods_of(node).keep_only(uids)
 
@@ -283,21 +311,19 @@ class Cluster:
         self.pods_of(_node_of(document)).see(document)
 
     def _see_pod_gone(self, document: Document) -> None:
-        self.pods_of(_node_of(document)).see_gone(str(_metadata(document).get("uid")))
+        self.pods_of(_node_of(document)).see_gone(str(metadata_of(document).get("uid")))
 
     def _see_claims(self, listed: Listed) -> None:
-        for uid in self._claims.keys() - {str(_metadata(each).get("uid")) for each in listed.objects}:
+        for uid in self._claims.keys() - {str(metadata_of(each).get("uid")) for each in listed.objects}:
             self._note_claim(uid, frozenset())
-        for each in listed.objects:
-            self._see_claim(each)
 
     def _see_claim(self, document: Document) -> None:
         devices = (((document.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
         found = frozenset((str(each["pool"]), str(each["driver"]), str(each["device"])) for each in devices)
-        self._note_claim(str(_metadata(document).get("uid")), found)
+        self._note_claim(str(metadata_of(document).get("uid")), found)
 
     def _see_claim_gone(self, document: Document) -> None:
-        self._note_claim(str(_metadata(document).get("uid")), frozenset())
+        self._note_claim(str(metadata_of(document).get("uid")), frozenset())
 
     def _note_claim(self, uid: str, devices: Claimed) -> None:
         """A claim has these devices; pools are called as their nodes."""
@@ -313,51 +339,5 @@ class Cluster:
             self._on_node(node)
 
 
-def is_older(document: Document, known: Document) -> bool:
-    """Whether it is an earlier version of the same object; versions can be compared (Kubernetes 1.35, KEP 5504)."""
-    if _metadata(document).get("uid") != _metadata(known).get("uid"):
-        return False
-    told, had = _version(document), _version(known)
-    return told.isdecimal() and had.isdecimal() and int(told) < int(had)
-
-
-def _is_since(document: Document, version: str) -> bool:
-    mine = _version(document)
-    return mine.isdecimal() and version.isdecimal() and int(mine) > int(version)
-
-
-def _version(document: Document) -> str:
-    return str(_metadata(document).get("resourceVersion") or "")
-
-
-def _metadata(document: Document | None) -> Mapping[str, Any]:
-    return (document or {}).get("metadata") or {}
-
-
 def _node_of(document: Document) -> str:
     return str((document.get("spec") or {}).get("nodeName") or "")
-
-
-def _kept(document: Document) -> Document:
-    """What is used of a Node. Five thousand whole ones would take more memory than all that is decided for them."""
-    metadata, status = _metadata(document), document.get("status") or {}
-    managed = [
-        each if _is_ours(each) else {"manager": KUBELET}
-        for each in metadata.get("managedFields") or ()
-        if _is_ours(each) or each.get("manager") == KUBELET
-    ]
-    return {
-        "metadata": {key: metadata[key] for key in _TOLD if key in metadata} | {"managedFields": managed},
-        "spec": {"taints": (document.get("spec") or {}).get("taints") or ()},
-        "status": {key: status[key] for key in _STATUS if key in status}
-        | {"conditions": [_without_heartbeat(each) for each in status.get("conditions") or ()]},
-    }
-
-
-def _without_heartbeat(condition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A condition without the time that changes every few seconds though nothing happens."""
-    return {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
-
-
-def _is_ours(entry: Mapping[str, Any]) -> bool:
-    return str(entry.get("manager", "")).startswith(MANAGER)

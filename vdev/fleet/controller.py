@@ -7,6 +7,7 @@ time ───────────┘
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,8 @@ log = structlog.get_logger(__name__)
 
 EVENTS = 500
 """Events of all nodes that are written at once; more come one after the other."""
+_AFTER_ANSWER = 1.0  # seconds after a write whose answer may tell what others did as well
+_TURNS = 64  # nodes that are made and decided for at the same time
 NOTHING = spec_for_fleet(Spec())
 """What is said of a node that is none of ours any more."""
 
@@ -74,10 +77,20 @@ class Fleet:
         self._epoch = options.clock.now()
         self._metrics = Metrics(shown=False)
         self._spec = Spec()
+        self._read = Spec()  # as the files had it
         self._due = DueQueue(options.clock)
+        self._turns = asyncio.Semaphore(_TURNS)
+        self._turning: set[str] = set()
+        self._again: set[str] = set()  # what became due during its turn
         self._failed: dict[str, int] = {}  # attempts to make a Node
         self._trouble: dict[str, str] = {}  # why a Node could not be made or removed
-        self.cluster = Cluster(api, intervals=options.intervals, clock=options.clock, on_node=self._due.add)
+        self.cluster = Cluster(
+            api,
+            intervals=options.intervals,
+            clock=options.clock,
+            on_node=self._due.add,
+            on_answer=lambda name: self._due.add_later(name, _AFTER_ANSWER),
+        )
         self.maker = NodeMaker(api)
         self.writers: Writers | None = None
         self._events = Pace(options.clock, burst=EVENTS, every=options.intervals.write_event_of_fleet)
@@ -88,6 +101,8 @@ class Fleet:
 
     def _adopt(self, loaded: Loaded) -> None:
         """From now on the nodes are as this configuration says."""
+        self.refused = ()
+        self._read = loaded.spec
         spec = spec_for_fleet(loaded.spec).after(self._spec)
         real = [entry for entry in spec.entries if not isinstance(entry.source, VirtualSource)]
         left_out = (
@@ -99,7 +114,6 @@ class Fleet:
         self.faults.spec = self._spec
         made = made_nodes(spec.fleet)
         self.made = {each.name: each for each in made if self._is_selected(each.metadata()["labels"])}
-        self.refused = ()
         self._due.add_all((*self.made, *self.cluster.nodes))
 
     async def _follow_files(self) -> None:
@@ -115,6 +129,9 @@ class Fleet:
                     self.refused = tuple(each for each in bad.problems if isinstance(each, Problem))
                     log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])  # noqa: TRY400 - the trace says nothing
                     continue
+                if loaded.spec == self._read:
+                    self.refused = ()
+                    continue
                 self._adopt(loaded)
                 log.info("configuration applied", nodes=len(self.made))
 
@@ -123,7 +140,8 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node is as the file says, as far as the API server told."""
-        return len(self._due) == 0 and not self._trouble and self.writers is not None and not self.writers.busy
+        is_idle = len(self._due) == 0 and not self._turning
+        return is_idle and not self._trouble and self.writers is not None and not self.writers.busy
 
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
         """Keep the nodes as the file says, until cancelled, or until `until` returns."""
@@ -147,28 +165,30 @@ class Fleet:
                 self.writers.stop()
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
-        await self.cluster.listed(NODES)
-        await self.cluster.listed(RESOURCE_SLICES)
-        await self.cluster.listed(PODS)
-        await self.cluster.listed(RESOURCE_CLAIMS)
+        for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
+            await self.cluster.listed(kind)
         self._due.add_all((*self.made, *self.cluster.nodes))
-        turning: set[str] = set()
         while True:
             name = await self._due.next()
+            if name in self._turning:
+                self._again.add(name)
+                continue
             assert self.writers is not None
             await self.writers.room()
-            if name in turning:
-                self._due.add_later(name, 0.05)
-                continue
-            turning.add(name)
-            group.create_task(self._turn(name, turning), name=f"turn of {name}")
+            await self._turns.acquire()
+            self._turning.add(name)
+            group.create_task(self._turn(name), name=f"turn of {name}")
 
-    async def _turn(self, name: str, turning: set[str]) -> None:
+    async def _turn(self, name: str) -> None:
         """Make or remove the Node, and decide for it; one turn at a time for each."""
         try:
             await self._try_turn(name)
         finally:
-            turning.discard(name)
+            self._turning.discard(name)
+            self._turns.release()
+            if name in self._again:
+                self._again.discard(name)
+                self._due.add(name)
 
     async def _try_turn(self, name: str) -> None:
         try:
@@ -200,6 +220,8 @@ class Fleet:
         if delays is None or seen.document is None:
             if member is not None:
                 await self._leave(name, member, there=seen.document is not None)
+            elif seen.document is None and name not in self.made:
+                self.cluster.forget(name)
             return
         if member is None:
             member = self.members[name] = self._member(name)
@@ -226,6 +248,7 @@ class Fleet:
             clock=self._clock,
             on_news=lambda: self._wake(name, self.members.get(name)),
             events=self._events,
+            level=logging.DEBUG,
         )
         notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
         tell = functools.partial(self._due.add, name)

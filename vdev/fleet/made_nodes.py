@@ -38,7 +38,7 @@ class NodeMaker:
             return
         self.refused.pop(wanted.name, None)
         if document is None:
-            log.info("node made", node=wanted.name)
+            log.debug("node made", node=wanted.name)
         if document is None or not _is_there(document, wanted):
             seen.note(await self._api.apply(NODES, wanted.name, _whole(document, wanted), force=True, manager=MAKER))
         status = wanted.status()
@@ -54,7 +54,7 @@ class NodeMaker:
             await self._api.delete(NODES, seen.name, uid=str(metadata.get("uid") or ""))
         except (Missing, Conflict):
             return  # it is gone, or is another one
-        log.info("node removed", node=seen.name)
+        log.debug("node removed", node=seen.name)
 
 
 def is_made(document: Document | None) -> bool:

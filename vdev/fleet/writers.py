@@ -44,12 +44,12 @@ class Writers:
         self._clock = clock
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._tasks: dict[Writer, asyncio.Task[None]] = {}
-        self._failing: dict[Writer, tuple[str, ApiServerError]] = {}
         self._counted: dict[Writer, Callable[[], object]] = {}
+        self._failing: dict[Writer, tuple[str, Exception]] = {}
         self._fewer = asyncio.Event()
 
     @property
-    def failing(self) -> Mapping[Writer, tuple[str, ApiServerError]]:
+    def failing(self) -> Mapping[Writer, tuple[str, Exception]]:
         """What could not be written at the last attempt: the node, and why."""
         return self._failing
 
@@ -100,8 +100,10 @@ class Writers:
         while output.has_news:
             try:
                 await output.catch_up()
-            except ApiServerError as failed:
-                if attempts == 0:
+            except Exception as failed:  # a defect that one node shows is no end of the others
+                if not isinstance(failed, ApiServerError):
+                    log.exception("could not be written", what=output.name, node=node)
+                elif attempts == 0:
                     log.warning("could not be written", what=output.name, node=node, reason=str(failed))
                 self._failing[output] = node, failed
                 await self._clock.sleep(self._backoff.pause(attempts))

@@ -5,7 +5,7 @@ Whoever writes says who it is by the field manager. An apply without `force` tak
 
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +15,7 @@ from ..api_server import Server
 from ..core.intervals import PRODUCTION, Intervals
 from .answers import Call
 from .calls import NO_FAULT, Calls, FaultHook, Request
-from .follow import Change, Listed, Selection, follow, listing
+from .follow import Change, Listed, Object, Selection, follow, listing
 from .kinds import Kind
 
 MANAGER = "vdev"
@@ -28,6 +28,10 @@ class PatchType(Enum):
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     JSON = "application/json-patch+json"
+
+
+def _whole(each: Object) -> Object:
+    return each
 
 
 _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
@@ -80,14 +84,20 @@ class Api:
         return await listing(self._calls, Selection(kind=kind, namespace=namespace, labels=labels, fields=fields))
 
     def follow(
-        self, kind: Kind, *, namespace: str = "", labels: str = "", fields: str = ""
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        keep: Callable[[Object], Object] = _whole,
     ) -> contextlib.aclosing[AsyncGenerator[Change, None]]:
         """What there is, then each change, for ever: `async with api.follow(NODES) as changes: async for …`.
 
         It outlives a server that goes away (`Lost`, `Back`) and lists again where it must (`Listed`). Raises Denied,
-        Missing and Invalid, which waiting does not change.
+        Missing and Invalid, which waiting does not change. `keep` makes of an object what a `Listed` has of it.
         """
-        chosen = Selection(kind=kind, namespace=namespace, labels=labels, fields=fields)
+        chosen = Selection(kind=kind, namespace=namespace, labels=labels, fields=fields, keep=keep)
         return contextlib.aclosing(follow(self._calls, chosen))
 
     async def version(self) -> tuple[int, int]:

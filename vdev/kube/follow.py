@@ -68,12 +68,16 @@ Change: TypeAlias = Listed | Changed | Removed | Lost | Back
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which objects: of a kind, in a namespace or in all, by selectors as kubectl takes them."""
+    """Which objects: of a kind, in a namespace or in all, by selectors as kubectl takes them.
+
+    `keep` makes of each object of a list what the list has of it: thousands of whole ones are much at once.
+    """
 
     kind: Kind
     namespace: str = ""
     labels: str = ""
     fields: str = ""
+    keep: Callable[[Object], Object] = field(default=lambda each: each, compare=False)
 
     def call(self, verb: str) -> Call:
         """What is asked for."""
@@ -98,7 +102,7 @@ async def listing(calls: Calls, chosen: Selection, *, not_older: str = "") -> Li
         page = {"continue": more} if more else at
         params = chosen.params | {"limit": _CHUNK} | page
         found = await calls.ask(Request(method="GET", call=chosen.call("list"), params=params))
-        objects += found.get("items") or ()
+        objects += map(chosen.keep, found.get("items") or ())
         metadata = found.get("metadata") or {}
         if not (more := metadata.get("continue") or ""):
             return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))

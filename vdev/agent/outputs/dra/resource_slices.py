@@ -5,6 +5,8 @@ Slices of a driver whose name somebody else uses on this node are left alone, an
 """
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -61,6 +63,7 @@ class ResourceSlices(ApiOutput):
     def __init__(self, access: NodeAccess, slices: SlicesView, faults: SliceHooks) -> None:
         super().__init__(access)
         self._faults = faults
+        self._uid = ""  # of the Node that the slices are of
         self._wiped: set[str] = set()  # drivers whose slices must be deleted as a fault
         self.published: dict[str, int] = {}
         self._slices = slices
@@ -68,8 +71,14 @@ class ResourceSlices(ApiOutput):
         self._split: bool | None = None  # None: not known yet
         self._taken: dict[str, str] = {}  # by driver: who else publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        self._stored: list[tuple[Document, Document]] = []  # what was sent, and what the server made of it
+        self._stored: list[tuple[bytes, bytes]] = []  # digests of what was sent, and of what the server made of it
         self._written: dict[str, int] = {}  # what was complete, by driver
+
+    def _see_node(self) -> None:
+        """Of the Node slices only say which one it is."""
+        metadata = (self._view.document or {}).get("metadata") or {}
+        if str(metadata.get("uid") or "") != self._uid:
+            self._stir()
 
     def look(self) -> None:
         """Compare again: the slices are others than before."""
@@ -95,7 +104,7 @@ class ResourceSlices(ApiOutput):
         self.published.clear()
 
     async def _write(self, document: Document) -> None:
-        uid = str((document.get("metadata") or {}).get("uid") or "")
+        uid = self._uid = str((document.get("metadata") or {}).get("uid") or "")
         there = (await self._slices.seen()).values()
         ours = {each["spec"]["driver"] for each in there if _is_ours(each)}
         for driver in sorted(self._pools.keys() | ours):
@@ -162,7 +171,7 @@ class ResourceSlices(ApiOutput):
 
     def _same(self, wanted: Document, there: Document) -> bool:
         wanted, there = content(wanted), content(there)
-        return wanted == there or (wanted, there) in self._stored
+        return wanted == there or (bool(self._stored) and (_digest(wanted), _digest(there)) in self._stored)
 
     async def _carry_out(self, driver: str, found: Changes) -> None:
         """Old ones go first, then others change, then new ones come: as Kubernetes' helper does."""
@@ -179,14 +188,15 @@ class ResourceSlices(ApiOutput):
                     if not gone.served:
                         raise
                     self._slices.removed(name)
-                    self._news.set()  # it is made again at once
+                    self._has_news = True  # it is made again at once
                     return
             for each in found.create:
                 self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
         except (Conflict, Missing) as changed:
             log.debug("a slice is another one than was seen", driver=driver, reason=str(changed))
             raise
-        log.info(
+        log.log(
+            self._level,
             "ResourceSlices published",
             driver=driver,
             created=len(found.create),
@@ -203,9 +213,9 @@ class ResourceSlices(ApiOutput):
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:
         self._slices.wrote(stored)
         before, after = content(sent), content(stored["spec"])
-        if before != after and (before, after) not in self._stored:
-            self._stored = [*self._stored[-63:], (before, after)]
-        missing = _keys(before) - _keys(after)
+        if before != after and (pair := (_digest(before), _digest(after))) not in self._stored:
+            self._stored = [*self._stored[-63:], pair]
+        missing = frozenset[str]() if before == after else _keys(before) - _keys(after)
         if missing != self._dropped.get(driver, frozenset()) and missing:
             log.warning("the API server drops fields of ResourceSlices", driver=driver, fields=sorted(missing))
         if missing:
@@ -240,6 +250,10 @@ class ResourceSlices(ApiOutput):
         )
         pools = (each for pool in self._pools.values() for each in pool.problems)
         return (*taken, *dropped, *pools)
+
+
+def _digest(content: Document) -> bytes:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
 
 
 def _is_ours(document: Document) -> bool:

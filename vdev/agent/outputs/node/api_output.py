@@ -12,6 +12,7 @@ What that answers to an apply is the Node from then on, however late a watch or 
 
 import asyncio
 import contextlib
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,11 @@ _BURST = 10  # writes of one kind at once, as when a node is drained and cut ane
 
 
 class NodeView(Protocol):
-    """This agent's own Node, as the API server has it."""
+    """This agent's own Node, as the API server has it; `document` None: not known, or not there."""
+
+    @property
+    def document(self) -> Mapping[str, Any] | None:
+        """The object as it was seen last."""
 
     async def seen(self) -> Mapping[str, Any]:
         """The object as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
@@ -46,6 +51,7 @@ class NodeAccess:
 
     `on_news` is called when an output has something to write, for whoever does not wait for it in a task of its own.
     `events` is how often Events may be written, where several nodes share that.
+    `level` is that of the log for what is written: of one among thousands of nodes nobody wants to read it.
     """
 
     node: str
@@ -55,6 +61,7 @@ class NodeAccess:
     clock: Clock
     on_news: Callable[[], None] = lambda: None
     events: Pace | None = None
+    level: int = logging.INFO
 
 
 class ApiOutput(Output):
@@ -65,10 +72,12 @@ class ApiOutput(Output):
         self._given = access.api
         self._view = access.view
         self._tell = access.on_news
+        self._level = access.level
         self._intervals = access.intervals
         self._clock = access.clock
-        self._news = asyncio.Event()
-        self._wants_anew = asyncio.Event()  # something else is wanted than when the last pause began
+        self._has_news = False
+        self._waking: asyncio.Event | None = None  # of `work`, while it waits
+        self._wants_anew: asyncio.Event | None = None  # of a pause: something else is wanted than when it began
         self._follows = False
         self._repair = Backoff(access.intervals.repair_node, access.intervals.repair_node_most)
         self._pace = Pace(access.clock, burst=_BURST, every=access.intervals.write_node)
@@ -86,36 +95,46 @@ class ApiOutput(Output):
         """There is something to compare with what the server has."""
         if not self._follows:
             self._follows = True
-            self._view.subscribe(self._stir)
-        self._wants_anew.set()
+            self._view.subscribe(self._see_node)
+        if self._wants_anew:
+            self._wants_anew.set()
+        self._stir()
+
+    def _see_node(self) -> None:
+        """The Node is another one than before."""
         self._stir()
 
     def _stir(self) -> None:
         """There is news."""
-        self._news.set()
+        self._has_news = True
+        if self._waking:
+            self._waking.set()
         self._tell()
 
     @property
     def has_news(self) -> bool:
         """Whether something may have to be written."""
-        return self._news.is_set()
+        return self._has_news
 
     async def work(self) -> None:
         """Wait for news, and write what differs. Raises ApiServerError; the news is kept then."""
-        await self._news.wait()
+        while not self._has_news:
+            self._waking = asyncio.Event()
+            await self._waking.wait()
+        self._waking = None
         await self.catch_up()
 
     async def catch_up(self) -> None:
         """Write what differs. Raises ApiServerError; the news is kept then."""
         document = await self._view.seen()
-        self._news.clear()
+        self._has_news = False
         try:
             if self._is_undone(document):
                 await self._pause_before_repair()
             await self._pace.ready()
             await self._write(await self._view.seen())
         except BaseException:
-            self._news.set()
+            self._has_news = True
             raise
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
@@ -146,7 +165,8 @@ class ApiOutput(Output):
             self._repairs = 0
         self._repaired_at, self._repairs = now, self._repairs + 1
         if self._repairs > 1:
-            self._wants_anew.clear()
+            self._wants_anew = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(self._repair.pause(self._repairs - 2)):
                     await self._wants_anew.wait()
+            self._wants_anew = None

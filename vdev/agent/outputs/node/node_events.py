@@ -84,6 +84,11 @@ class NodeEvents(ApiOutput):
         self._choices = plan.choices
         self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.base, plan.xids
 
+    def _see_node(self) -> None:
+        """Events wait for what happens, not for the Node."""
+        if self._waiting:
+            self._stir()
+
     def _lasting(self, situation: Situation) -> Situation:
         """The situation without what a kubelet's restart explains: a resource that is not registered only lately."""
         now = self._clock.now()

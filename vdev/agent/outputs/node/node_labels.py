@@ -58,8 +58,9 @@ class NodeLabels(ApiOutput):
     def _free(self, document: Mapping[str, Any]) -> Mapping[str, str]:
         """The wanted labels that nobody else is known to keep at another value."""
         mine, labels = _mine(document), _labels(document)
-        wanted = (self._wanted or {}).items()
-        return {label: value for label, value in wanted if not self._is_anothers(label, value, mine, labels)}
+        wanted = self._wanted or {}
+        free = {label: value for label, value in wanted.items() if not self._is_anothers(label, value, mine, labels)}
+        return wanted if free == wanted else free
 
     def _is_anothers(self, label: str, value: str, mine: frozenset[str], labels: Mapping[str, str]) -> bool:
         """Whether somebody else is known to keep it at another value, and still does."""
@@ -79,7 +80,7 @@ class NodeLabels(ApiOutput):
                     raise
                 kept_by |= others
                 asked = {label: value for label, value in asked.items() if label not in others}
-        log.info("node labels written", labels=len(asked))
+        log.log(self._level, "node labels written", labels=len(asked))
         for label, manager in kept_by.items():
             if self.kept_by.get(label) != manager:
                 log.warning("node label belongs to somebody else", label=label, manager=manager)

@@ -59,7 +59,7 @@ class NodeStatus(ApiOutput):
         await self._apply(document, {_STATUS: written}, status=True)
         self._offered = written.get("allocatable", {})
         self.written = wanted == (self._capacity, self._conditions)  # or something else is wanted by now
-        log.info("node status written", resources=len(self._capacity), conditions=len(self._conditions))
+        log.log(self._level, "node status written", resources=len(self._capacity), conditions=len(self._conditions))
 
     def document(self) -> dict[str, Any]:
         """For the status: what is wanted, and whether the Node has it."""

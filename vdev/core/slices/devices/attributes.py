@@ -1,5 +1,6 @@
 """Attributes: values with their types, the standard ones, and those that the file gives."""
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -22,11 +23,13 @@ _PCI_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 Attributes = dict[str, Attribute]
 
 
+@functools.lru_cache(maxsize=256)
 def string(text: str) -> Attribute:
     """A string, cut to the length that a ResourceSlice takes."""
     return Attribute(AttributeKind.STRING, text.encode()[: slice_syntax.MAX_STRING].decode(errors="ignore"))
 
 
+@functools.lru_cache(maxsize=256)
 def number(value: int) -> Attribute:
     """A whole number."""
     return Attribute(AttributeKind.INT, value)
