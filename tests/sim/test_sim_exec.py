@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -18,7 +17,7 @@ import yaml
 
 from tests.kit.foreign_plugin import DEFECTS
 from vdev.cli import main
-from vdev.errors import UsageError
+from vdev.errors import HostError, UsageError
 from vdev.sim import scenario_run
 from vdev.sim.scenario_run import RunOptions
 from vdev.sim.scenarios import library
@@ -136,6 +135,7 @@ async def test_sigterm_ends_everything(tmp_path):
     (tmp_path / "hook").write_text(f"#!/bin/sh\ncp $1/child {tmp_path}/pid; : >{tmp_path}/begun; sleep 60\n")
     (tmp_path / "hook").chmod(0o755)
     command += ["--scenario", waits, "--hook", f"wait={tmp_path}/hook {{dir}}"]
+    command += ["--scenario", "pod", "--junit", tmp_path / "sim.xml"]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
@@ -145,6 +145,8 @@ async def test_sigterm_ends_everything(tmp_path):
         _, said = await process.communicate()
     assert (1, b"vdev: ended by a signal before all scenarios were played\n") == (process.returncode, said)
     assert ended(int((tmp_path / "pid").read_text()))
+    failed = {case.get("name"): case[0].get("message") for case in ET.parse(tmp_path / "sim.xml").iter("testcase")}
+    assert dict.fromkeys(["mine", "pod"], "not played to its end: the run was ended before") == failed
 
 
 @pytest.mark.long
@@ -228,6 +230,24 @@ async def test_the_output_of_failures_is_kept(tmp_path, directory, monkeypatch):
     assert (0, [log.parent]) == (code, [*directory.iterdir()])
 
 
+async def test_logs_of_others_stay(tmp_path):
+    """A directory that is given may have files of the user's, which may be called logs as well."""
+    path = scenario(tmp_path, {"hook": "end"})
+    (tmp_path / "mine.log").write_text("of an earlier run\n")
+    (tmp_path / "run.log").write_text("somebody else's\n")
+    code, _ = await played(path, command="sh -c 'echo hello; sleep 60'", hooks={"end": "true"}, logs=tmp_path)
+    assert (0, "somebody else's\n") == (code, (tmp_path / "run.log").read_text())
+    assert "of an earlier run" not in (tmp_path / "mine.log").read_text()
+
+
+async def test_results_that_cannot_be_written(tmp_path):
+    """That is known before anything is played."""
+    path = scenario(tmp_path, {"hook": "touch"})
+    with pytest.raises(HostError, match="cannot write the results"):
+        await played(path, hooks={"touch": f"touch {tmp_path}/played"}, junit=tmp_path / "none" / "sim.xml")
+    assert not (tmp_path / "played").exists()
+
+
 async def test_a_hook_that_fails(tmp_path):
     """It fails its step, with what it printed."""
     path = scenario(tmp_path, {"hook": "fail"})
@@ -293,6 +313,14 @@ def test_usage(tmp_path, capsys):
         (["--exec", "true", "--scenario", "pod", "--scenario", "pod"], "two scenarios are called 'pod'"),
         (["--exec", "true", "--pods", "."], "--pods is for the kubelet alone"),
         (["--exec", "true", "--hook", "fail"], "--hook 'fail': expected NAME=COMMAND"),
+        (
+            ["--exec", "true", "--hook", "fial=true"],
+            "--hook fial: no scenario that is played has such a hook; there are",
+        ),
+        (
+            ["--exec", "true", "--hook", "fail=true"],
+            "--hook fail: the scenario that has it needs --hook heal=COMMAND as well",
+        ),
         (["--exec", "true", "--timeout", "0"], "--timeout: expected seconds above 0"),
     ):
         assert 2 == main(["sim", *arguments]), arguments
@@ -320,9 +348,10 @@ async def test_the_default_is_all_that_can_be_played(monkeypatch, tmp_path):
         )
 
     monkeypatch.setattr(scenario_run, "_play", note)
-    with suppress(KeyError):
-        await played()
+    _, text = await played()
     assert [name for name in library.NAMES if name not in ("health", "dra-registration")] == names
+    assert text.endswith("not played: health, which needs --hook fail=COMMAND and --hook heal=COMMAND\n")
     names.clear()
-    await played(hooks=HOOKS)
+    _, text = await played(hooks=HOOKS)
     assert [name for name in library.NAMES if name != "dra-registration"] == names
+    assert "not played" not in text

@@ -43,7 +43,7 @@ class Report(Protocol):
     def end(self, result: Result) -> None:
         """A scenario ended."""
 
-    def summary(self, results: Sequence[Result]) -> None:
+    def summary(self, results: Sequence[Result], left_out: Sequence[str] = ()) -> None:
         """All have ended."""
 
 
@@ -84,12 +84,14 @@ class TextReport:
             self._say(f"    the plugin's whole output: {result.log}")
         self._say("")
 
-    def summary(self, results: Sequence[Result]) -> None:
+    def summary(self, results: Sequence[Result], left_out: Sequence[str] = ()) -> None:
         """All have ended."""
         failed = [each.name for each in results if each.failure]
         seconds = sum(each.seconds for each in results)
         played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
         self._say(f"{played}: {len(failed)} failed ({', '.join(failed)})" if failed else f"{played}: all came true")
+        for each in left_out:
+            self._say(f"not played: {each}")
 
     def _say(self, text: str) -> None:
         self._out.write(f"{text}\n")
@@ -131,7 +133,7 @@ class JsonReport:
         rest = {"failure": result.failure, "seconds": result.seconds, "log": str(result.log)}
         self._put({"event": "scenario", **outcome, **rest})
 
-    def summary(self, results: Sequence[Result]) -> None:
+    def summary(self, results: Sequence[Result], left_out: Sequence[str] = ()) -> None:
         """Each scenario has said how it ended."""
 
     def _of(self, outcome: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -50,8 +50,10 @@ async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
     """
     chosen = await asyncio.to_thread(_choose, options)
     report: Report = JsonReport(out) if options.as_json else TextReport(out)
-    logs = await asyncio.to_thread(_make_logs, options.logs)
+    logs = await asyncio.to_thread(_make_logs, options.logs, chosen)
     results: list[Result] = []
+    if options.junit is not None:
+        await asyncio.to_thread(junit.write, options.junit, results)  # a path that cannot be written is known now
     try:
         with _ended_by_sigterm():
             for each in chosen:
@@ -59,10 +61,11 @@ async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
                 results.append(result)  # one by one: what was played is written also where the next is cut short
     finally:
         if options.junit is not None:
-            await asyncio.to_thread(junit.write, options.junit, results)
+            missing = [_not_played(each, logs) for each in chosen[len(results) :]]
+            await asyncio.to_thread(junit.write, options.junit, [*results, *missing])
         if options.logs is None and not any(each.failure for each in results):
             await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
-    report.summary(results)
+    report.summary(results, [] if options.scenarios else _left_out(options.node))
     return 1 if any(each.failure for each in results) else 0
 
 
@@ -72,7 +75,7 @@ def describe() -> str:
     for name in library.NAMES:
         _, _, scenario = library.find(name)
         hooks = list(library.hooks(scenario))
-        needs = f" Needs {' and '.join(f'--hook {each}=COMMAND' for each in hooks)}." if hooks else ""
+        needs = f" Needs {_flags(hooks)}." if hooks else ""
         needs += " For DRA drivers: give it with --scenario." if library.is_dra(scenario) else ""
         rows.append(f"{name:<17}{scenario.title}.{needs}")
     return "\n".join(rows)
@@ -93,6 +96,7 @@ def _choose(options: RunOptions) -> list[_Chosen]:
         filled(command, words)
     names = options.scenarios or [name for name in library.NAMES if _suits(library.find(name)[2], node)]
     chosen = [_Chosen(*library.find(name)) for name in names]
+    _check_hooks(node, [each.scenario for each in chosen], all_asked=not options.scenarios)
     for each in chosen:
         if problem := _problem(each.scenario, node):
             raise UsageError(f"{each.path.name}: {problem}")
@@ -103,6 +107,34 @@ def _choose(options: RunOptions) -> list[_Chosen]:
 
 def _suits(scenario: Scenario, node: NodeOptions) -> bool:
     return not library.is_dra(scenario) and set(library.hooks(scenario)) <= node.hooks.keys()
+
+
+def _check_hooks(node: NodeOptions, chosen: Iterable[Scenario], *, all_asked: bool) -> None:
+    """Refuse a hook that no scenario has: what it was meant for would be left out without a word."""
+    coming = [library.find(name)[2] for name in library.NAMES]
+    known = dict.fromkeys(name for each in (*coming, *chosen) for name in library.hooks(each))
+    for name in node.hooks:
+        if name not in known:
+            raise UsageError(f"--hook {name}: no scenario that is played has such a hook; there are {', '.join(known)}")
+    if all_asked:
+        for each in coming:
+            missing = [name for name in library.hooks(each) if name not in node.hooks]
+            if given := [name for name in library.hooks(each) if name in node.hooks and missing]:
+                raise UsageError(f"--hook {given[0]}: the scenario that has it needs {_flags(missing)} as well")
+
+
+def _left_out(node: NodeOptions) -> list[str]:
+    """What of the library was not played, though nothing was chosen, and what it needs. Blocks."""
+    found = ((name, library.find(name)[2]) for name in library.NAMES)
+    return [
+        f"{name}, which needs {_flags(library.hooks(scenario))}"
+        for name, scenario in found
+        if not library.is_dra(scenario) and not _suits(scenario, node)
+    ]
+
+
+def _flags(hooks: Iterable[str]) -> str:
+    return " and ".join(f"--hook {name}=COMMAND" for name in hooks)
 
 
 def _problem(scenario: Scenario, node: NodeOptions) -> str:
@@ -190,14 +222,29 @@ class _Stopwatch:
         return time.monotonic() - self._begun
 
 
-def _make_logs(given: Path | None) -> Path:
-    """The directory for the plugin's output. Blocks. Raises HostError."""
+def _not_played(chosen: _Chosen, logs: Path) -> Result:
+    """A scenario that was cut short, or whose turn did not come."""
+    return Result(
+        name=chosen.name,
+        file=str(chosen.path),
+        seconds=0,
+        failure="not played to its end: the run was ended before",
+        history=(),
+        remarks=(),
+        log=logs / f"{chosen.name}.log",
+    )
+
+
+def _make_logs(given: Path | None, chosen: Iterable[_Chosen]) -> Path:
+    """The directory for the plugin's output, without that of an earlier run of these scenarios; whatever else is there
+    is somebody else's. Blocks. Raises HostError.
+    """
     if given is None:
         return Path(tempfile.mkdtemp(prefix="vdev-sim-logs-"))
     try:
         given.mkdir(parents=True, exist_ok=True)
-        for old in given.glob("*.log"):
-            old.unlink()
+        for each in chosen:
+            (given / f"{each.name}.log").unlink(missing_ok=True)
     except OSError as error:
         raise HostError(f"{given}: cannot keep the plugin's output there: {reason_of(error)}") from error
     return given
