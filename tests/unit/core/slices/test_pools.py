@@ -206,6 +206,29 @@ def test_too_many_attributes_leave_room_for_those_of_the_file():
     assert "21 attributes of e0 are left out of its ResourceSlices" in plan.problems[0].message
 
 
+def test_what_a_class_selects_by_is_never_left_out():
+    """A DeviceClass asks for the type, and an attribute that is missing is an error that ends the allocation."""
+    many = {f"a{number}": "x" for number in range(32)}
+    of_its_own = pool({"virtual": {"attributes": many}})
+    of_the_file = pool({"virtual": {}, "dra": {"attributes": many}})
+    for made in (of_its_own, of_the_file):
+        (only,) = devices(made).values()
+        assert 32 == len(only["attributes"])
+        assert {"string": "npu"} == only["attributes"]["type"]
+    assert "id" in next(iter(devices(of_its_own).values()))["attributes"]
+
+
+def test_a_text_that_is_cut_off_is_said():
+    spec = file({"virtual": {"count": 2, "attributes": {"note": "x" * 70, "site": "y" * 64}}})
+    plan = Decider().decide(world(spec))
+    first, second = devices(plan.pools["acme.dev"]).values()
+    assert {"string": "x" * 64} == first["attributes"]["note"] == second["attributes"]["note"]
+    (problem,) = plan.problems
+    assert not problem.is_error
+    assert "the attribute note of e0 is cut off in its ResourceSlices" in problem.message
+    assert "has 70 bytes" in problem.message
+
+
 def test_two_devices_of_one_name():
     plan = Decider().decide(
         world(

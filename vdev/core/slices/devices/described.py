@@ -196,9 +196,13 @@ def _style(entry: EntrySpec) -> type[_Describer]:
 
 
 def _with_given(device: DraDevice, entry: EntrySpec, driver: str, problems: list[Problem]) -> Mapping[str, Attribute]:
-    """The attributes with those of the file, as many as a device may have; the device's own make room."""
+    """The attributes with those of the file, as many as a device may have; the device's own make room.
+
+    Only the type stays in any case, since DeviceClasses ask for it.
+    """
     given = dict(attributes.given(entry, device.device, driver, problems))
     own = {key: value for key, value in device.attributes.items() if key not in given}
+    problems.extend(_cut_off(device.device, entry, own.values()))
     room = slice_syntax.MAX_ENTRIES - len(device.capacity)
     left_out = len(own) + len(given) - room
     if left_out <= 0:
@@ -208,5 +212,13 @@ def _with_given(device: DraDevice, entry: EntrySpec, driver: str, problems: list
         f"{slice_syntax.MAX_ENTRIES} attributes and capacities"
     )
     problems.append(warning(entry.where, message))
-    kept = [*given, *own][:room]
+    kept = list(dict.fromkeys(("type", *given, *own)))[:room]
     return {key: value for key, value in {**own, **given}.items() if key in kept}
+
+
+def _cut_off(device: Device, entry: EntrySpec, published: Iterable[Attribute]) -> Iterator[Problem]:
+    """What to say of the device's own texts that are too long for a ResourceSlice."""
+    for key, text in device.attributes.items():
+        if (why := slice_syntax.string_problem(text)) and attributes.string(text) in published:
+            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
+            yield warning(entry.where, message)

@@ -31,7 +31,7 @@ def _label(text: str) -> str:
 
 
 def attributes_of(entry: EntrySpec, device: Device) -> Attributes:
-    """The device's attributes: its own, by names that a ResourceSlice takes, and what it is."""
+    """The device's attributes: what it is, and its own, by names that a ResourceSlice takes."""
     known = {slice_syntax.identifier(key): of_text(text) for key, text in device.attributes.items()}
     known.pop("", None)
     kind = domain_and_name(entry.resource)[1]
@@ -39,12 +39,12 @@ def attributes_of(entry: EntrySpec, device: Device) -> Attributes:
         own = {"type": f"{kind}-partition", "profile": device.profile, "parent": device.raw.id}
     else:
         own = {"type": kind}
-    return {
-        **known,
+    said = {
         **{key: string(text) for key, text in own.items()},
         "id": string(device.id),
         **dict(attributes.standard(device)),
     }
+    return said | {key: value for key, value in known.items() if key not in said}
 
 
 def capacity_of(device: Device) -> dict[str, Capacity]:
