@@ -30,6 +30,7 @@ from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api
 from ..observe.metrics import Metrics
 from .cluster import Cluster
 from .faults import FleetFaults
+from .leadership import Leadership, Lost
 from .made_nodes import NodeMaker, is_made
 from .member import Member, spec_for_fleet
 from .pods import PodNotes
@@ -63,14 +64,18 @@ class Options:
 
 
 class Fleet:
-    """All nodes of a file, in one cluster. `loaded` is the configuration at the start."""
+    """All nodes of a file, in one cluster. `loaded` is the configuration at the start.
 
-    def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
+    With a `leadership` it follows and decides, and writes nothing before it has that.
+    """
+
+    def __init__(self, options: Options, loaded: Loaded, api: Api, leadership: Leadership | None = None) -> None:
         self.members: dict[str, Member] = {}
         self.made: dict[str, MadeNode] = {}
         self.refused: tuple[Problem, ...] = ()  # why the last reading of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
-        self.is_leading = True
+        self.is_leading = leadership is None
+        self.leadership = leadership
         self._options = options
         self._clock = options.clock
         self._api = api
@@ -144,10 +149,21 @@ class Fleet:
         return is_idle and not self._trouble and self.writers is not None and not self.writers.busy
 
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Keep the nodes as the file says, until cancelled, or until `until` returns."""
+        """Keep the nodes as the file says, until cancelled, or until `until` returns. Raises Lost."""
+        try:
+            await self._run(until)
+        except* Lost as lost:
+            raise lost.exceptions[0] from None
+        finally:
+            self.is_leading = False
+            if self.leadership:
+                await self.leadership.release()
+
+    async def _run(self, until: Callable[[], Awaitable[object]] | None) -> None:
         async with asyncio.TaskGroup() as group:
             self.writers = Writers(group, intervals=self._options.intervals, clock=self._clock)
             tasks = [
+                group.create_task(self._lead(), name="lead"),
                 group.create_task(self.cluster.follow_nodes(), name="nodes"),
                 group.create_task(self.cluster.follow_slices(), name="slices"),
                 group.create_task(self.cluster.follow_pods(), name="pods"),
@@ -163,6 +179,14 @@ class Fleet:
                 for each in tasks:
                     each.cancel()
                 self.writers.stop()
+
+    async def _lead(self) -> None:
+        """Write from when this process leads, as long as it does."""
+        if self.leadership is not None:
+            await self.leadership.acquire()
+            self.is_leading = True
+            self._due.add_all((*self.made, *self.cluster.nodes))
+            await self.leadership.keep()
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
         for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
@@ -205,6 +229,8 @@ class Fleet:
         self._trouble.pop(name, None)
 
     async def _make(self, name: str) -> None:
+        if not self.is_leading:
+            return
         seen = self.cluster.node(name)
         wanted = self.made.get(name)
         if wanted is not None:
@@ -236,7 +262,10 @@ class Fleet:
         """The member's turn, with what pods and claims have now."""
         member.claimed = self.cluster.claimed.get(name, {})
         member.rejects = self._spec.fleet.reject_pods
-        return await member.turn(self.cluster.pods_of(name))
+        again = await member.turn(self.cluster.pods_of(name))
+        if not self.is_leading:
+            member.events.forget()  # the one that leads says it
+        return again
 
     def _member(self, name: str) -> Member:
         seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
@@ -258,13 +287,13 @@ class Fleet:
         return member
 
     def _wake(self, name: str, member: Member | None) -> None:
-        is_ours = member is not None and not member.node.has_kubelet
+        is_ours = member is not None and not member.node.has_kubelet and self.is_leading
         for output in member.writers if member and is_ours and self.writers else ():
             self.writers.wake(name, output)  # type: ignore[union-attr]
 
     async def _leave(self, name: str, member: Member, *, there: bool) -> None:
         """The node is no longer one of ours: what was written goes, unless the Node is gone with it."""
-        if there and not self.cluster.node(name).has_kubelet:
+        if there and not self.cluster.node(name).has_kubelet and self.is_leading:
             member.adopt(NOTHING, Delays())
             again = await self._take(name, member)
             self._wake(name, member)

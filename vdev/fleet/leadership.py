@@ -4,6 +4,7 @@ The times are those of Kubernetes' own controllers (client-go, leaderelection). 
 by this process's own clock, from when it saw the Lease change, so that no two clocks have to agree.
 """
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +32,7 @@ class Leadership:
 
     def __init__(self, api: Api, clock: Clock, *, namespace: str, name: str, identity: str) -> None:
         self.holder = ""
+        self.trouble = ""  # why the last attempt came to nothing
         self._api = api
         self._clock = clock
         self._namespace = namespace
@@ -38,6 +40,13 @@ class Leadership:
         self._identity = identity
         self._seen: Mapping[str, Any] = {}
         self._seen_at = float("-inf")
+        self._renewed_at = float("-inf")
+        self._said = ""
+
+    @property
+    def where(self) -> str:
+        """Namespace and name of the Lease."""
+        return f"{self._namespace}/{self._name}"
 
     @property
     def is_held(self) -> bool:
@@ -45,36 +54,52 @@ class Leadership:
         return self.holder == self._identity
 
     async def acquire(self) -> None:
-        """Wait until this process holds it. Denied is raised; other failures are tried again."""
+        """Wait until this process holds it. Failures are told and tried again."""
         while not await self._try():
+            if self.holder != self._said:
+                self._said = self.holder
+                log.info("standing by", lease=self.where, holder=self.holder)
             await self._clock.sleep(_RETRY)
-        log.info("leading", lease=f"{self._namespace}/{self._name}")
+        log.info("leading", lease=self.where)
 
     async def keep(self) -> None:
         """Renew it, for ever. Raises Lost."""
-        renewed = self._clock.now()
         while True:
-            await self._clock.sleep(_RETRY)
-            if await self._try():
-                renewed = self._clock.now()
-            elif not self.is_held or self._clock.now() - renewed > _RENEW:
-                raise Lost(f"the Lease {self._namespace}/{self._name} could not be renewed")
+            try:
+                async with self._clock.timeout(self._renewed_at + _RENEW - self._clock.now()):
+                    await self._clock.sleep(_RETRY)
+                    while not await self._try():
+                        if not self.is_held:
+                            raise Lost(f"{self.holder or 'nobody'} has the Lease {self.where} now")
+                        await self._clock.sleep(_RETRY)
+            except TimeoutError:
+                raise Lost(f"the Lease {self.where} could not be renewed for {_RENEW:g} s") from None
 
     async def release(self) -> None:
-        """Let another process have it at once."""
-        if self.is_held and self._seen:
-            spec = {**self._seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
-            await self._api.update(LEASES, {**self._seen, "spec": spec})
-            self.holder = ""
+        """Let another process have it at once; where that fails, it waits until the Lease runs out."""
+        if not self.is_held:
+            return
+        spec = {**self._seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        self.holder = ""
+        try:
+            async with self._clock.timeout(_RETRY):
+                await self._api.update(LEASES, {**self._seen, "spec": spec})
+        except (ApiServerError, TimeoutError) as failed:
+            log.warning("lease not released", lease=self.where, reason=str(failed))
 
     async def _try(self) -> bool:
         """Take it or renew it; whether this process holds it afterwards."""
+        begun = self._clock.now()
         try:
             async with self._clock.timeout(_RENEW / 2):
-                return await self._take()
+                taken = await self._take()
         except (ApiServerError, TimeoutError) as failed:
-            log.debug("lease not renewed", reason=str(failed))
+            self.trouble = str(failed) or f"no answer within {_RENEW / 2:g} s"
+            log.log(logging.DEBUG if self.is_held else logging.WARNING, "lease not had", reason=self.trouble)
             return False
+        self.trouble = ""
+        self._renewed_at = begun if taken else self._renewed_at
+        return taken
 
     async def _take(self) -> bool:
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

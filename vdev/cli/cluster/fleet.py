@@ -3,11 +3,15 @@
 import argparse
 import asyncio
 import functools
+import os
 import signal
+import socket
 import sys
+import uuid
 
 from ... import config
 from ...api_server import NO_SERVER, find_server
+from ...core.model.syntax import label_syntax
 from ...errors import UsageError
 from .. import common, options
 
@@ -32,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--selector", "-l", default="", metavar="LABELS", help="only Nodes with these labels, such as pool=a100,zone=b"
     )
+    parser.add_argument(
+        "--leader-elect", action="store_true", help="of several controllers only the one that has the Lease writes"
+    )
+    parser.add_argument(
+        "--lease", default=f"{_namespace()}/vdev-fleet", metavar="NAMESPACE/NAME", help="the Lease (%(default)s)"
+    )
     options.add_one(parser, "kubeconfig")
     options.add_one(parser, "context")
     options.add_one(parser, "run_dir")
@@ -52,6 +62,11 @@ def run(args: argparse.Namespace) -> int:
     if not loaded.spec.fleet.made and not loaded.spec.fleet.chosen:
         raise UsageError(f"{args.files[0]}: no section fleet says which nodes there are; see docs/fleet.md")
     selector = _selector(args.selector)
+    namespace, _, lease = args.lease.partition("/")
+    if wrong := label_syntax.node_name_problem(lease) or label_syntax.node_name_problem(namespace):
+        raise UsageError(
+            f"--lease: expected NAMESPACE/NAME, such as vdev-system/vdev-fleet, got {args.lease!r}: {wrong}"
+        )
     if args.dry_run:
         from ...fleet import dry_run
 
@@ -60,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     if server is None:
         raise UsageError(NO_SERVER)
-    from ...fleet import Fleet, Options
+    from ...fleet import Fleet, Leadership, Lost, Options
     from ...kube import Api
     from ...observe import log
 
@@ -75,15 +90,27 @@ def run(args: argparse.Namespace) -> int:
     )
 
     async def main() -> None:
-        async with Api(server, at_once=16) as api:
-            fleet = Fleet(made, loaded, api)
+        # what keeps the Lease waits for none of the writes
+        async with Api(server, at_once=16) as api, Api(server, at_once=1) as for_lease:
+            clock, who = made.clock, f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+            elected = Leadership(for_lease, clock, namespace=namespace, name=lease, identity=who)
+            fleet = Fleet(made, loaded, api, elected if args.leader_elect else None)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             await fleet.run(until=stop.wait)
 
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except Lost as lost:
+        print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)
+        return 1
     return 0
+
+
+def _namespace() -> str:
+    """The namespace of this pod, where it is known."""
+    return os.environ.get("POD_NAMESPACE", "") or "default"
 
 
 def _selector(text: str) -> dict[str, str]:
