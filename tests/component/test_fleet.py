@@ -6,12 +6,14 @@ import functools
 import json
 
 import pytest
+from prometheus_client import generate_latest
 
 from tests.kit import quick
 from vdev import cli, config
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
 from vdev.fleet import Fleet, Options
+from vdev.fleet.view import FleetView
 from vdev.hostfs import Watcher
 
 CONFIG = """
@@ -531,3 +533,50 @@ async def test_events_of_all_nodes_have_one_budget(start, api_server, until, mon
     await until(lambda: 5 == len(api_server.all("events", "default")))
     clock.advance(3 * 3600)
     await until(lambda: 8 == len(api_server.all("events", "default")))
+
+
+# --- what others see of it --------------------------------------------------------------------------------------------
+
+
+async def test_the_status_tells_how_far_it_is(start, api_server, until):
+    """Nodes by state, amounts, who is behind and why; and that all is well once it is."""
+    await api_server.add("nodes", {"metadata": {"name": "gpu-1"}})
+    api_server.fail(status=500, verb="patch", resource="nodes/status", times=100_000)
+    sick = "{name: sick, onNodes: gpu-2, devices: [npu/2], health: Unhealthy, reason: XID 79}"
+    fleet = await start(f"{CONFIG}faults: {{seed: 3, rules: [{sick}]}}")
+    view = FleetView(fleet)
+    await until(lambda: 2 == view.status()["nodes"]["failing"])
+    now = view.status()
+    why = {each["node"]: each["why"] for each in now["behind"]}
+    assert "did not make" in why["gpu-1"]
+    assert "500" in why["gpu-0"]
+    assert (False, 1, 3) == (now["converged"], now["nodes"]["refused"], now["nodes"]["total"])
+    api_server.heal()
+    await until(lambda: view.status()["converged"])
+    now = view.status()
+    assert {"total": 3, "settled": 2, "behind": 0, "failing": 0, "refused": 1, "withKubelet": 0} == now["nodes"]
+    assert {"capacity": 8, "allocatable": 7, "held": 0} == now["resources"][NPU]
+    assert [("gpu-2", "XID 79")] == [(each["node"], each["why"]) for each in now["broken"]["devices"]]
+    metrics = generate_latest(view.registry()).decode()
+    assert 'vdev_fleet_nodes{state="settled"} 2.0' in metrics
+    assert f'vdev_fleet_devices{{amount="allocatable",resource="{NPU}"}} 7.0' in metrics
+    assert [] == list(view.not_ready())
+
+
+async def test_readiness_tells_of_a_server_that_is_away(start, api_server, until):
+    """What is known may be old; it is ready again when the server is back."""
+    fleet = await start()
+    view = FleetView(fleet)
+    await until(lambda: not view.not_ready())
+    await api_server.down()
+    await until(lambda: any("nodes" in each for each in view.not_ready()))
+    await api_server.up()
+    await until(lambda: not view.not_ready())
+
+
+async def test_two_on_one_machine(start, until):
+    """The second one has no control socket, and works."""
+    first = await start(run=True)
+    await until(lambda: 3 == len(first.members))
+    second = await start(run=True)
+    await until(lambda: 3 == len(second.members) and second.is_settled)

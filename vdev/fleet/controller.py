@@ -8,7 +8,7 @@ time ───────────┘
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ..core.fleet.made import MadeNode, made_nodes
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, warning
 from ..core.spec import Delays, Spec, VirtualSource
-from ..errors import ApiServerError, ConfigError
+from ..errors import ApiServerError, ConfigError, HostError
 from ..faults.engine import Engine
 from ..hostfs import Watcher
 from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api
@@ -42,6 +42,7 @@ log = structlog.get_logger(__name__)
 EVENTS = 500
 """Events of all nodes that are written at once; more come one after the other."""
 _AFTER_ANSWER = 1.0  # seconds after a write whose answer may tell what others did as well
+_PROGRESS = 5.0  # seconds between lines that tell how far it is
 _TURNS = 64  # nodes that are made and decided for at the same time
 NOTHING = spec_for_fleet(Spec())
 """What is said of a node that is none of ours any more."""
@@ -76,6 +77,7 @@ class Fleet:
         self.warnings: tuple[Problem, ...] = ()
         self.is_leading = leadership is None
         self.leadership = leadership
+        self.has_begun = False  # all there is was listed
         self._options = options
         self._clock = options.clock
         self._api = api
@@ -148,6 +150,23 @@ class Fleet:
         is_idle = len(self._due) == 0 and not self._turning
         return is_idle and not self._trouble and self.writers is not None and not self.writers.busy
 
+    @property
+    def clock(self) -> Clock:
+        """The time that everything here goes by."""
+        return self._clock
+
+    @property
+    def late(self) -> Sequence[tuple[str, str, str]]:
+        """Which nodes are not as the file says, as far as is known: the node, what is to be done, why it fails."""
+        failed = [(node, "making the Node", why) for node, why in tuple(self._trouble.items())]
+        turning = [(node, "deciding", "") for node in (*self._due.names, *self._turning) if node in self.made]
+        return [*failed, *turning, *(self.writers.at_work if self.writers else ())]
+
+    @property
+    def writes(self) -> int:
+        """Requests to change something, since the start."""
+        return self._api.writes
+
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
         """Keep the nodes as the file says, until cancelled, or until `until` returns. Raises Lost."""
         try:
@@ -169,16 +188,23 @@ class Fleet:
                 group.create_task(self.cluster.follow_pods(), name="pods"),
                 group.create_task(self.cluster.follow_claims(), name="claims"),
                 group.create_task(self._follow_files(), name="files"),
+                group.create_task(self._tell_progress(), name="progress"),
                 group.create_task(self._take_turns(group), name="turns"),
             ]
             if self._options.run_dir is not None:
-                serving = command_socket.serve(self._options.run_dir, self.faults.commands, self._options.intervals)
+                serving = self._serve_commands(self._options.run_dir)
                 tasks.append(group.create_task(serving, name="control socket"))
             if until is not None:
                 await until()
                 for each in tasks:
                     each.cancel()
                 self.writers.stop()
+
+    async def _serve_commands(self, run_dir: Path) -> None:
+        try:
+            await command_socket.serve(run_dir, self.faults.commands, self._options.intervals)
+        except HostError as failed:
+            log.warning("no control socket; vdev fault and vdev device do not reach this process", reason=str(failed))
 
     async def _lead(self) -> None:
         """Write from when this process leads, as long as it does."""
@@ -188,9 +214,27 @@ class Fleet:
             self._due.add_all((*self.made, *self.cluster.nodes))
             await self.leadership.keep()
 
+    async def _tell_progress(self) -> None:
+        """A line now and then while nodes are not as the file says, and one when they are."""
+        begun, writes, told = self._clock.now(), self.writes, False
+        while True:
+            await self._clock.sleep(_PROGRESS)
+            if not (self.has_begun and self.is_leading):
+                continue
+            if not self.is_settled:
+                if told:
+                    begun, writes, told = self._clock.now(), self.writes, False
+                late = {node for node, *_ in self.late}
+                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
+            elif not told:
+                told = True
+                wrote, seconds = self.writes - writes, round(self._clock.now() - begun, 1)
+                log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
+
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
         for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
             await self.cluster.listed(kind)
+        self.has_begun = True
         self._due.add_all((*self.made, *self.cluster.nodes))
         while True:
             name = await self._due.next()
@@ -307,8 +351,18 @@ class Fleet:
 
     def _delays(self, name: str) -> Delays | None:
         """When the node is told what; None where it is none of ours."""
+        return None if self.cluster.node(name).has_kubelet else self._meant(name)
+
+    @property
+    def left_to_agents(self) -> int:
+        """How many Nodes the file means that have a kubelet."""
+        return sum(
+            each.has_kubelet and self._meant(name) is not None for name, each in tuple(self.cluster.nodes.items())
+        )
+
+    def _meant(self, name: str) -> Delays | None:
         seen = self.cluster.node(name)
-        if seen.has_kubelet or not self._is_selected(seen.labels):
+        if not self._is_selected(seen.labels):
             return None
         if (made := self.made.get(name)) is not None:
             return made.of.delays if is_made(seen.document) else None

@@ -19,6 +19,11 @@ class DueQueue:
     def __len__(self) -> int:
         return len(self._due)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is due now."""
+        return tuple(self._due)
+
     def add(self, name: str) -> None:
         """It is due now."""
         self._due.setdefault(name)

@@ -6,7 +6,7 @@ next Event of all nodes.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -39,11 +39,11 @@ class Writers:
     """The tasks that write. `group` is where they live."""
 
     def __init__(self, group: asyncio.TaskGroup, *, intervals: Intervals, clock: Clock) -> None:
-        self.writes = 0
         self._group = group
         self._clock = clock
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._tasks: dict[Writer, asyncio.Task[None]] = {}
+        self._nodes: dict[Writer, str] = {}
         self._counted: dict[Writer, Callable[[], object]] = {}
         self._failing: dict[Writer, tuple[str, Exception]] = {}
         self._fewer = asyncio.Event()
@@ -52,6 +52,14 @@ class Writers:
     def failing(self) -> Mapping[Writer, tuple[str, Exception]]:
         """What could not be written at the last attempt: the node, and why."""
         return self._failing
+
+    @property
+    def at_work(self) -> Sequence[tuple[str, str, str]]:
+        """Who writes: the node, what, and why the last attempt failed, if one did."""
+        failing = dict(self._failing)
+        return [
+            (node, each.name, str(failing[each][1]) if each in failing else "") for each, node in [*self._nodes.items()]
+        ]
 
     @property
     def busy(self) -> int:
@@ -68,7 +76,7 @@ class Writers:
         """Let it write, if it has something to and does not yet."""
         if output.has_news and output not in self._tasks:
             task = self._group.create_task(self._work(node, output), name=f"{output.name} of {node}")
-            self._tasks[output] = task
+            self._tasks[output], self._nodes[output] = task, node
             self._counted[output] = self._clock.call_later(_LONG, lambda: self._discount(output))
             task.add_done_callback(lambda task: self._done(node, output, task))
 
@@ -89,6 +97,7 @@ class Writers:
 
     def _done(self, node: str, output: Writer, task: asyncio.Task[None]) -> None:
         self._tasks.pop(output, None)
+        self._nodes.pop(output, None)
         self._failing.pop(output, None)
         self._discount(output)
         if not task.cancelled() and task.exception() is None:

@@ -64,6 +64,11 @@ class Api:
     ) -> None:
         await self.aclose()
 
+    @property
+    def writes(self) -> int:
+        """How many requests were to change something."""
+        return self._calls.writes
+
     async def aclose(self) -> None:
         """Close the connection; another request would make a new one."""
         await self._calls.aclose()

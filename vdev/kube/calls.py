@@ -86,6 +86,7 @@ class Calls:
         self._connection: Connection | None = None
         self._token, self._token_at = "", 0.0
         self._watches: set[Interruption] = set()
+        self.writes = 0
         self._broken = 0  # how many times all watches were
 
     async def ask(self, request: Request) -> dict[str, Any]:
@@ -102,6 +103,7 @@ class Calls:
 
     async def _attempt(self, request: Request) -> dict[str, Any]:
         await self._wait()
+        self.writes += request.method != "GET"
         async with self._slots, self._answer(request) as answer:
             body = await answer.within(self.intervals.api_answer, answer.body)
         return await _decoded(answer.call, body)

@@ -32,6 +32,8 @@ from .webserver import Limits, Server
 
 log = structlog.get_logger(__name__)
 
+PAGE = "page.html"
+FLEET_PAGE = "fleet.html"
 _BACKLOG = 128
 _PIECE = 2**16  # bytes
 _LIMITS = Limits()
@@ -66,14 +68,14 @@ class Watched(Protocol):
         """What the agent stands by for, in a sentence; empty when it serves."""
 
 
-def application(watched: Watched) -> Starlette:
-    """The ASGI application."""
+def application(watched: Watched, *, page: str = PAGE) -> Starlette:
+    """The ASGI application, with a page from beside this module."""
     failures = Seldom(log)
     one = asyncio.Lock()  # documents are made one at a time: the agent needs its threads as well
-    latest_page, latest_status = _Latest(_page, one), _Latest(lambda: _json(watched.status()), one)
+    latest_page, latest_status = _Latest(lambda: _page(page), one), _Latest(lambda: _json(watched.status()), one)
     latest_telemetry = _Latest(lambda: _json(watched.telemetry()), one)
 
-    async def page(_request: Request) -> Response:
+    async def front(_request: Request) -> Response:
         body, _ = await latest_page.get()
         return HTMLResponse(body, headers=_PAGE_HEADERS)
 
@@ -107,7 +109,7 @@ def application(watched: Watched) -> Starlette:
     return Starlette(
         exception_handlers={Exception: failed},
         routes=[
-            Route("/", page),
+            Route("/", front),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/status", status),
@@ -175,14 +177,19 @@ class _InPieces(Response):
 
 @contextlib.asynccontextmanager
 async def serving(
-    address: str, watched: Watched, *, hosts: Collection[str] = (), limits: Limits = _LIMITS
+    address: str,
+    watched: Watched,
+    *,
+    page: str = PAGE,
+    hosts: Collection[str] = (),
+    limits: Limits = _LIMITS,
 ) -> AsyncIterator[str]:
     """Serve on `host:port` while the context lasts; gives the address that was bound, empty when none could be yet.
 
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
     requests may be addressed to (see `allowed_hosts`).
     """
-    side = Side(address, application(watched), hosts=hosts, limits=limits)
+    side = Side(address, application(watched, page=page), hosts=hosts, limits=limits)
     bound = await side.bind()
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
@@ -266,8 +273,8 @@ def _name(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _page() -> bytes:
-    return resources.files(__package__).joinpath("page.html").read_bytes()
+def _page(name: str) -> bytes:
+    return resources.files(__package__).joinpath(name).read_bytes()
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import os
 import signal
@@ -44,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_one(parser, "kubeconfig")
     options.add_one(parser, "context")
+    options.add_one(parser, "http_address")
+    options.add_one(parser, "http_hosts")
     options.add_one(parser, "run_dir")
     options.add_one(parser, "enable_fault_injection")
     options.add_one(parser, "log_level")
@@ -98,7 +101,14 @@ def run(args: argparse.Namespace) -> int:
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
-            await fleet.run(until=stop.wait)
+            async with contextlib.AsyncExitStack() as stack:
+                if chosen.http_address:
+                    from ...fleet.view import FleetView
+                    from ...observe.http import FLEET_PAGE, serving
+
+                    side = serving(chosen.http_address, FleetView(fleet), page=FLEET_PAGE, hosts=chosen.http_hosts)
+                    await stack.enter_async_context(side)
+                await fleet.run(until=stop.wait)
 
     try:
         asyncio.run(main())

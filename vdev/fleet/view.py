@@ -1,0 +1,146 @@
+"""What others see of a fleet: the answers of `observe.http.Watched`, as long for five thousand nodes as for one."""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ..core.fleet.pods import held
+from .controller import Fleet
+from .member import Member
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_SHOWN = 100  # nodes or devices that are named; of more the number is told
+_SPAN = 10.0  # seconds over which writes per second are counted
+
+
+class FleetView:
+    """A view of the controller that changes nothing."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._counts: deque[tuple[float, int]] = deque([(self._fleet.clock.now(), 0)])
+
+    def status(self) -> dict[str, Any]:
+        """The whole of it."""
+        fleet = self._fleet
+        members = tuple(fleet.members.values())
+        behind, broken = list(islice(self._behind(), _SHOWN)), list(islice(_broken(members), _SHOWN))
+        states = self._states()
+        return {
+            "leading": fleet.is_leading,
+            "leader": fleet.leadership.holder if fleet.leadership else "",
+            "converged": fleet.is_settled,
+            "configuration": {"refused": [*map(str, fleet.refused)], "warnings": [*map(str, fleet.warnings)]},
+            "apiServer": {kind: str(error) for kind, error in tuple(fleet.cluster.trouble.items())},
+            "nodes": {"total": sum(states.values()), **states},
+            "behind": behind,
+            "resources": _resources(members),
+            "broken": {"total": sum(1 for _ in _broken(members)), "devices": broken},
+            "refusedPods": sum(len(each.assigned.rejected) for each in members),
+            "writes": {"total": fleet.writes, "perSecond": round(self._rate(), 1)},
+        }
+
+    def telemetry(self) -> dict[str, Any]:
+        """Nothing is measured here."""
+        return {}
+
+    def registry(self) -> "CollectorRegistry":
+        """The metrics, as they are now."""
+        from prometheus_client import CollectorRegistry, Gauge
+
+        now, registry = self.status(), CollectorRegistry()
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"vdev_fleet_{name}", text, labels, registry=registry)
+
+        nodes = gauge("nodes", "Nodes by state", "state")
+        for state, count in now["nodes"].items():
+            if state != "total":
+                nodes.labels(state).set(count)
+        devices = gauge("devices", "Devices of all nodes: capacity, allocatable, held", "resource", "amount")
+        for name, amounts in now["resources"].items():
+            for amount, value in amounts.items():
+                devices.labels(name, amount).set(value)
+        gauge("broken_devices", "Devices that are not healthy").set(now["broken"]["total"])
+        gauge("refused_pods", "Pods that a kubelet would not admit").set(now["refusedPods"])
+        gauge("writes", "Write requests since the start").set(now["writes"]["total"])
+        gauge("leading", "1 while this controller writes").set(now["leading"])
+        gauge("converged", "1 while every node is as the file says").set(now["converged"])
+        gauge("config_refused", "1 while the last reading of the files is not in force").set(bool(self._fleet.refused))
+        return registry
+
+    def stalled(self) -> str:
+        """Empty: who answers turns."""
+        return ""
+
+    def not_ready(self) -> Sequence[str]:
+        """What the API server did not tell yet, or not lately."""
+        fleet = self._fleet
+        unknown = () if fleet.has_begun else ("the API server has not listed its nodes yet",)
+        return (*unknown, *(f"{kind}: {error}" for kind, error in tuple(fleet.cluster.trouble.items())))
+
+    def stand_by(self) -> str:
+        """For whom it stands by."""
+        if self._fleet.is_leading or self._fleet.leadership is None:
+            return ""
+        return f"standing by: {self._fleet.leadership.holder or 'nobody'} has the Lease"
+
+    def _states(self) -> dict[str, int]:
+        fleet = self._fleet
+        late = fleet.late
+        failing = {node for node, _, why in late if why}
+        behind = {node for node, _, why in late} - failing
+        refused = fleet.maker.refused.keys() - failing
+        missing = fleet.made.keys() - fleet.members.keys() - failing - behind - refused
+        settled = fleet.members.keys() - failing - behind - refused
+        return {
+            "settled": len(settled),
+            "behind": len(behind) + len(missing),
+            "failing": len(failing),
+            "refused": len(refused),
+            "withKubelet": fleet.left_to_agents,
+        }
+
+    def _behind(self) -> Iterator[dict[str, str]]:
+        """Who is not as the file says: what fails first, with the reason."""
+        for node, why in tuple(self._fleet.maker.refused.items()):
+            yield {"node": node, "what": "making the Node", "why": why}
+        late = self._fleet.late
+        for node, what, why in sorted(late, key=lambda each: (not each[2], each)):
+            yield {"node": node, "what": what, "why": why or "under way"}
+
+    def _rate(self) -> float:
+        now, total = self._fleet.clock.now(), self._fleet.writes
+        while len(self._counts) > 1 and now - self._counts[1][0] > _SPAN:
+            self._counts.popleft()
+        at, before = self._counts[0]
+        if now - self._counts[-1][0] > 1.0:
+            self._counts.append((now, total))
+        return (total - before) / max(now - at, 1.0)
+
+
+def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
+    found: dict[str, Counter[str]] = {}
+    for member in members:
+        for name, amount in (member.plan.capacity if member.plan else {}).items():
+            of = found.setdefault(name, Counter(capacity=0, allocatable=0, held=0))
+            of["capacity"] += amount.capacity
+            of["allocatable"] += amount.allocatable
+        for devices in tuple(member.assigned.devices.values()):
+            for name, _ in held(devices):
+                if name in found:
+                    found[name]["held"] += 1
+    return {name: dict(of) for name, of in sorted(found.items())}
+
+
+def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
+    for member in members:
+        for resource in member.plan.inventory.resources.values() if member.plan else ():
+            if resource.healthy < len(resource.slots):
+                for slot in resource.slots:
+                    if not slot.health.healthy:
+                        why = slot.health.reason
+                        yield {"node": member.node.name, "resource": resource.name, "device": slot.id, "why": why}
