@@ -130,6 +130,46 @@ async def test_a_view_is_shown_again_and_outlives_a_failure(capsys):
     assert "one\n\nvdev: nobody answers\n\ntwo\n\n" == capsys.readouterr().out
 
 
+async def test_programs_that_watch_get_documents_alone(capsys):
+    """A failure is for people, on stderr, and not between the lines of JSON."""
+    frames = iter(["{}", HostError("nobody answers"), "[]"])
+
+    async def document():
+        match next(frames, None):
+            case None:
+                raise asyncio.CancelledError
+            case HostError() as failed:
+                raise failed
+            case line:
+                return line
+
+    with pytest.raises(asyncio.CancelledError):
+        await terminal.stream(document, 0.0)
+    assert ("{}\n[]\n", "vdev: nobody answers\n") == capsys.readouterr()
+
+
+async def test_a_terminal_without_a_cursor_gets_one_view_after_the_other(capsys, monkeypatch):
+    """It cannot write in place, and would show what is meant to move it."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    frames = iter([["one"], ["two"]])
+
+    async def frame():
+        if (lines := next(frames, None)) is None:
+            raise asyncio.CancelledError
+        return lines
+
+    with pytest.raises(asyncio.CancelledError):
+        await terminal.watch(frame, 0.0, environ={"TERM": "dumb"})
+    assert "one\n\ntwo\n\n" == capsys.readouterr().out
+
+
+def test_an_agent_that_is_not_there(tmp_path, capsys):
+    """In words, and with where it was looked for."""
+    assert 1 == cli.main(["status", "--run-dir", str(tmp_path)])
+    said = f"no running vdev answers on {tmp_path}/vdev.sock: No such file or directory; is --run-dir that of"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("environ", "colours"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],

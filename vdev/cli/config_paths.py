@@ -15,14 +15,21 @@ from ..hostfs.look import is_directory
 _STDIN = Path("/dev/stdin")
 
 
+def _check(paths: Sequence[Path]) -> None:
+    if [*map(str, paths)].count("-") > 1:
+        raise UsageError("- is given twice, and the standard input can be read once; join the files before")
+
+
 def of_node(paths: Sequence[Path], node: str, labels: Mapping[str, str] = NOTHING) -> list[Path]:
     """The files that the node of this name, with these labels, takes. Raises UsageError where it finds none."""
+    _check(paths)
     key = next((each for each in LABELS if labels.get(each)), LABEL)
     return [_chosen(path, node, key, labels.get(key, "")) if is_directory(path) else _file(path) for path in paths]
 
 
 def of_every_node(paths: Sequence[Path]) -> list[tuple[Path, ...]]:
     """The files of each configuration that nodes may take, as many as the directories have files. Raises UsageError."""
+    _check(paths)
     choices = [_configurations(path) if is_directory(path) else [_file(path)] for path in paths]
     return list(itertools.product(*choices))
 

@@ -30,7 +30,9 @@ def painted(text: str, *colours: Colour) -> str:
     return f"\x1b[{';'.join(colours)}m{text}\x1b[0m" if colours and has_colours() else text
 
 
-async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float) -> None:
+async def watch(
+    frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, environ: Mapping[str, str] = os.environ
+) -> None:
     """Show the lines again and again, every so many seconds, until cancelled. A failure is shown, and outlived.
 
     On a terminal each view takes the place of the one before, cut to its height; else an empty line is between them.
@@ -40,7 +42,18 @@ async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float) -> 
             lines = list(await frame())
         except VdevError as failed:
             lines = [painted(f"vdev: {failed}", Colour.BAD)]
-        print(_screen(lines) if sys.stdout.isatty() else "\n".join([*lines, ""]), flush=True)
+        in_place = sys.stdout.isatty() and environ.get("TERM") != "dumb"
+        print(_screen(lines) if in_place else "\n".join([*lines, ""]), flush=True)
+        await asyncio.sleep(every)
+
+
+async def stream(document: Callable[[], Awaitable[str]], every: float) -> None:
+    """Print a line of JSON every so many seconds, until cancelled. A failure goes to stderr, and is outlived."""
+    while True:
+        try:
+            print(await document(), flush=True)
+        except VdevError as failed:
+            print(f"vdev: {failed}", file=sys.stderr, flush=True)
         await asyncio.sleep(every)
 
 

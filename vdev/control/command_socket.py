@@ -171,7 +171,7 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
             writer.close()
     except (OSError, TimeoutError, ValueError) as failed:
         raise SocketError(
-            f"no running vdev answers on {path}: {failed or 'timed out'}; is --run-dir that of `vdev run`?"
+            f"no running vdev answers on {path}: {reason_of(failed) or 'timed out'}; is --run-dir that of `vdev run`?"
         ) from failed
     if not reply["ok"]:
         raise UsageError(reply["error"])

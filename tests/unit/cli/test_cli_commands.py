@@ -396,8 +396,13 @@ def test_a_node_takes_its_file_from_a_directory(command, tmp_path, capsys):
 def test_plan_takes_the_file_that_a_label_names(tmp_path, capsys):
     """The label that agents follow."""
     directory = of_nodes(tmp_path, good=GOOD, bad=BAD)
-    assert 0 == main(["plan", directory, "--node-name", "bad", "--label", "vdev.dev/config=good"])
-    assert "example.com/a: 2 devices" in capsys.readouterr().out
+    asked = ["plan", directory, "--node-name", "bad", "--label", "vdev.dev/config=good"]
+    assert 0 == main(asked)
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"node bad, with {directory}/good.yaml\n")
+    assert "example.com/a: 2 devices" in printed
+    assert 0 == main([*asked, "--output", "json"])
+    assert [f"{directory}/good.yaml"] == json.loads(capsys.readouterr().out)["files"]
 
 
 @pytest.mark.parametrize("command", ["plan", "validate --node-name n"])
@@ -409,6 +414,13 @@ def test_a_directory_without_a_file_for_the_node_is_said(command, tmp_path, caps
         "no file for node n: no label vdev.dev/config, no n.yaml, no default.yaml; there are a.yaml"
         in capsys.readouterr().err
     )
+
+
+def test_the_standard_input_is_read_once(capsys):
+    """A second time there would be nothing in it."""
+    for command in ("plan", "validate"):
+        assert 2 == main([command, "-", "-"])
+        assert "- is given twice, and the standard input can be read once" in capsys.readouterr().err
 
 
 def test_an_empty_directory_has_nothing_to_validate(tmp_path, capsys):

@@ -38,6 +38,9 @@ def script(tmp_path, capsys):
         (["status", "--wat"], {"--watch"}),
         (["plan", "-o", "j"], {"json"}),
         (["plan", "vde"], {"vdev.yaml"}),
+        (["run", "--mig-strategy", ""], {"none", "single", "mixed"}),
+        (["run", "--log-format", "c"], {"console"}),
+        (["sim", "--scenario", "vde"], {"vdev.yaml"}),
     ],
 )
 def test_what_bash_offers(words, offered, script, tmp_path):

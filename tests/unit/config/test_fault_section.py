@@ -345,3 +345,12 @@ def test_partitions_that_only_a_label_brings_may_be_meant(rule):
     text = chosen + f"faults:\n  rules:\n    - {{name: x, {rule}, at: 5s, health: Unhealthy}}\n"
     (found,) = load_text(text).spec.faults.rules
     assert "x" == found.name
+
+
+def test_of_many_entries_some_are_named():
+    """And it is said that there are others."""
+    entries = ", ".join(f"{{name: n{i}, resource: acme.dev/n{i}, virtual: {{count: 1}}}}" for i in range(12))
+    rule = "{name: x, devices: [elsewhere/0], health: Unhealthy}"
+    text = f"version: v1\ndevices: [{entries}]\nfaults: {{rules: [{rule}]}}\n"
+    with pytest.raises(ConfigError, match=r"there are n0, n1, n10, n11, n2, n3, n4, n5 and 4 more$"):
+        load_text(text)

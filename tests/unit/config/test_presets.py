@@ -376,6 +376,8 @@ def test_a_near_name_is_offered():
     """A typing error gets the right name back."""
     with pytest.raises(UnknownPresetError, match="did you mean 'a100-sxm4-40gb'"):
         load_preset("a100-smx4-40gb")
+    with pytest.raises(UnknownPresetError, match="did you mean 'a100-sxm4-40gb'"):
+        load_preset("A100-SXM4-40GB")
 
 
 @pytest.mark.parametrize(

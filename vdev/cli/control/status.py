@@ -36,15 +36,24 @@ def run(args: argparse.Namespace) -> int:
     """Print the status; 1 if the plugin is not ready or does not answer."""
     run_dir = options.read(args).run_dir
     if args.watch is not None:
-        asyncio.run(terminal.watch(lambda: _frame(run_dir, args.output), _seconds(args.watch)))
+        every = _seconds(args.watch)
+        asyncio.run(
+            terminal.stream(lambda: _document(run_dir), every)
+            if args.output == "json"
+            else terminal.watch(lambda: _frame(run_dir), every)
+        )
     status = asyncio.run(command_socket.ask(run_dir, {"do": "status"}))
     print(json.dumps(status, indent=2) if args.output == "json" else "\n".join(status_text.lines(status)))
     return 0 if status["ready"] else 1
 
 
-async def _frame(run_dir: Path, output: str) -> Sequence[str]:
+async def _frame(run_dir: Path) -> Sequence[str]:
     status: dict[str, Any] = await command_socket.ask(run_dir, {"do": "status"})
-    return [json.dumps(status)] if output == "json" else list(status_text.lines(status))
+    return list(status_text.lines(status))
+
+
+async def _document(run_dir: Path) -> str:
+    return json.dumps(await command_socket.ask(run_dir, {"do": "status"}))
 
 
 def _seconds(text: str) -> float:

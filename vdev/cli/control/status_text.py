@@ -17,11 +17,11 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
     yield from _node(status["nodeApi"])
     yield from _drivers(status["dra"])
     yield from _config(status["config"])
-    yield from _drill(status["faults"])
     for problem in status["problems"]:
         hint = f"; {problem['hint']}" if problem["hint"] else ""
         colour = Colour.BAD if problem["severity"] == "error" else Colour.DOUBT
         yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", colour)
+    yield from _drill(status["faults"])
     for resource in sorted(status["resources"], key=lambda each: each["allocatable"] == each["capacity"]):
         yield from _resource(resource)
 

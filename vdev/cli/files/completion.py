@@ -1,6 +1,7 @@
 """`vdev completion`: what a shell completes after `vdev`."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 
@@ -17,7 +18,8 @@ EPILOG = """examples:
 For this shell only: source <(vdev completion bash)
 """
 _SHELLS = ("bash", "zsh", "fish")
-_COMPLETED = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
+_COMPLETED = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "NAME|FILE": shtab.FILE}
+_ALTERNATIVES = re.compile(r"[a-z-]+(\|[a-z-]+)+")  # a metavar that says all values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     for command, action in _actions("", parser):
         if action.metavar in _COMPLETED:
             action.complete = _COMPLETED[str(action.metavar)]  # type: ignore[attr-defined]  # where shtab looks for it
+        if _ALTERNATIVES.fullmatch(str(action.metavar)):
+            action.choices = str(action.metavar).split("|")
         if command == "presets" and action.dest == "name":
             action.choices = config.preset_names()
     sys.stdout.write(shtab.complete(parser, args.shell))

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ... import config
@@ -17,7 +18,7 @@ from ...core.model.problem import Problem, errors
 from ...core.node.conditions import condition_document
 from ...errors import UsageError
 from ...preview import Preview
-from .. import common
+from .. import common, config_paths
 from . import planned_slices, timeline
 from .planned_slices import PoolChange
 
@@ -61,13 +62,15 @@ def run(args: argparse.Namespace) -> int:
     labels = dict(map(_label, args.label))
     new = common.previewed(args, args.files, labels)
     old = common.previewed(args, args.against, labels) if args.against else None
+    files = [str(each) for each in config_paths.of_node([Path(each) for each in args.files], new.node, labels)]
     until = None if args.timeline is None else config.duration(args.timeline, "--timeline")
     outlook = None if until is None else forecast(new.faults, new.node, new.inventory, until)
     if args.output == "json":
         faults = {} if outlook is None else {"timeline": timeline.document(outlook)}
-        print(json.dumps(_document(new, old) | faults, indent=2))
+        print(json.dumps(_document(new, old) | {"files": files} | faults, indent=2))
     else:
-        _print(new, old, explain=args.explain)
+        chosen = files if any(Path(each).is_dir() for each in args.files) else []
+        _print(new, old, chosen, explain=args.explain)
         if outlook is not None and until is not None:
             timeline.show(outlook, until)
     return common.exit_code(_problems(new, old))
@@ -151,8 +154,9 @@ def _change(change: Change) -> dict[str, Any]:
             }
 
 
-def _print(new: Preview, old: Preview | None, *, explain: bool) -> None:
-    print(f"node {new.node}")
+def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain: bool) -> None:
+    """The plan for people. `chosen` are the files where the node chose them from directories."""
+    print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else ""))
     for resource in new.inventory.resources.values():
         _print_resource(new, resource)
     if new.refused:

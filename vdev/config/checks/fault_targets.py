@@ -20,6 +20,7 @@ from ...core.spec import NO_FLEET, EntrySpec, Spec, VirtualSource
 from ..compile.whole_spec import partition_names
 from ..report import Report
 
+_NAMED = 8  # names that a message shows at most
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
@@ -102,7 +103,8 @@ def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Re
 
 
 def _unknown(kind: str, word: str, known: frozenset[str], path: KeyPath, report: Report) -> None:
-    there = f"there are {', '.join(sorted(known)[:8])}" if known else f"there is no {kind}"
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    there = f"there are {', '.join(sorted(known)[:_NAMED])}{more}" if known else f"there is no {kind}"
     report.error(path, f"unknown {kind} {word!r}, so the rule can never fire", did_you_mean(word, known) or there)
 
 

@@ -73,7 +73,10 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
         return f"did you mean one of {', '.join(map(repr, family))}?"
     import difflib  # errors alone need it
 
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    spelled = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
+        spelled[each] for each in difflib.get_close_matches(word.lower(), spelled, n=1, cutoff=0.6)
+    ]
     return f"did you mean {near[0]!r}?" if near else ""
 
 
