@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.kit.smi_tools import BUSY, Container, mi300x
+from vdev.core.exposition.amd import GTT
 from vdev.core.model.device import Device
 
 NO_PROGRAMS = {"PATH": "/nonexistent"}
@@ -85,7 +86,7 @@ def test_programs(box: Container) -> None:
     first, second = told(box, "process")  # type: ignore[misc]  # a list
     (program,) = first["process_list"]
     assert ("python3", 1) == (program["process_info"]["name"], program["process_info"]["pid"])
-    assert {"value": 49152000000, "unit": "B"} == program["process_info"]["memory_usage"]["vram_mem"]
+    assert {"value": 49152 * 2**20, "unit": "B"} == program["process_info"]["memory_usage"]["vram_mem"]
     assert [{"process_info": "No running processes detected"}] == second["process_list"]
 
 
@@ -99,10 +100,13 @@ def test_a_partition(box: Container) -> None:
     box.give(replace(whole, device=device, part=replace(part, memory_reserved_mib=0)), of="amd")
     (listed,) = told(box, "list")  # type: ignore[misc]  # a list
     assert ("0000:11:00.3", 3) == (listed["bdf"], listed["partition_id"])
+    (asic,) = told(box, "static", "-a")["gpu_data"]  # type: ignore[index]
+    assert 1 == asic["asic"]["oam_id"], "the module is that of its device"
     (static,) = told(box, "static", "-p")["gpu_data"]  # type: ignore[index]
     assert {"accelerator_partition": "CPX", "memory_partition": "NPS4", "partition_id": 3} == static["partition"]
     (metric,) = told(box, "metric", "-m", "-u")["gpu_data"]  # type: ignore[index]
     assert (12, 24576) == (metric["usage"]["gfx_activity"]["value"], metric["mem_usage"]["total_vram"]["value"])
+    assert GTT == metric["mem_usage"]["total_gtt"]["value"] == metric["mem_usage"]["free_gtt"]["value"]
 
 
 def test_the_version(box: Container) -> None:

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 
 from ..partitions.geometry import PIN
+from ..slices.devices.amd import DRIVER_VERSION
 from ..telemetry.reading import Throttle
 from ..telemetry.sensors import Fixture, Measured, User
 from .family import Column, Labels
 
-DRIVER = "6.12.12"  # of devices whose attributes say nothing
 _NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of numbers made here; must never change
 _CARDS = {"0x74a1": "102-G30211-0C", "0x74a5": "102-G30212-0C"}  # the exporter's own board names, by PCI device id
 _SPEEDS = {3: 8, 4: 16, 5: 32, 6: 64}  # GT/s by generation of PCI Express
@@ -23,7 +23,7 @@ _BLOCKS = (
     *("umc", "mca", "vcn", "jpeg", "ih", "mpio"),
 )
 _MEMORY_BLOCK = "umc"
-_GTT = 128 * 1024  # MB that the host lends
+GTT = 128 * 1024  # MB that the host lends
 _NOBODY = User("", "", "")
 
 _Number = Callable[[Measured], float | None]
@@ -169,13 +169,13 @@ COLUMNS: Sequence[Column] = (
     _gauge(
         "gpu_total_gtt",
         "Total graphics translation table memory of the GPU (in MB)",
-        _of_first(lambda _it: _GTT, otherwise=0),
+        _of_first(lambda _it: GTT, otherwise=0),
     ),
     _gauge("gpu_used_gtt", "Used graphics translation table memory of the GPU (in MB)", lambda _it: 0),
     _gauge(
         "gpu_free_gtt",
         "Free graphics translation table memory of the GPU (in MB)",
-        _of_first(lambda _it: _GTT, otherwise=0),
+        _of_first(lambda _it: GTT, otherwise=0),
     ),
     _gauge(
         "gpu_ecc_correct_total",
@@ -247,9 +247,9 @@ def _of_device(fixture: Fixture, node: str) -> Labels:
         ("card_vendor", "AMD"),
         ("cluster_name", ""),
         ("deployment_mode", "baremetal"),
-        ("driver_version", known.get("driverVersion", DRIVER)),
+        ("driver_version", known.get("driverVersion", DRIVER_VERSION)),
         ("gpu_compute_partition_type", compute or "spx"),
-        ("gpu_id", str(fixture.number * _parts(fixture) + _partition(fixture))),
+        ("gpu_id", str(fixture.first + _partition(fixture))),
         ("gpu_memory_partition_type", memory or "nps1"),
         ("gpu_partition_id", str(_partition(fixture))),
         ("gpu_uuid", str(uuid.uuid5(_NAMESPACE, device.id))),
@@ -261,11 +261,6 @@ def _of_device(fixture: Fixture, node: str) -> Labels:
         ("serial_number", known.get("serialNumber", _serial(raw.id))),
         ("vbios_version", known.get("vbiosVersion", "N/A")),
     )
-
-
-def _parts(fixture: Fixture) -> int:
-    """How many partitions like this one its device has."""
-    return max(1, fixture.slices // len(fixture.device.slices)) if fixture.device.slices else 1
 
 
 def _partition(fixture: Fixture) -> int:

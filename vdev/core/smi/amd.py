@@ -8,13 +8,14 @@ import hashlib
 import uuid
 from collections.abc import Mapping
 
+from ..exposition.amd import GTT
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
-from ..slices.devices.amd import card
+from ..slices.devices.amd import DRIVER_VERSION, card
 from ..telemetry.reading import Throttle
 from .shown import MIB, Shown, assignments
 
-DRIVER, ROCM, TOOL = "6.14.14", "7.0.2", "26.0.2+39589fda"
+DRIVER, ROCM, TOOL = DRIVER_VERSION, "7.0.2", "26.0.2+39589fda"
 """Of devices whose attributes driverVersion and rocmVersion say nothing."""
 
 _NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of numbers made here; must never change
@@ -49,6 +50,7 @@ def data(shown: Shown) -> str:
         "guid": int(digest[16:20], 16),
         "node_id": number + 2,
         "card": number,
+        "oam": shown.minor,
         "render": _FIRST_RENDER + number,
         "partition_id": _partition_id(shown),
         "compute_partition": compute,
@@ -89,9 +91,11 @@ def data(shown: Shown) -> str:
         "vram_total_bytes": total * MIB,
         "vram_used_bytes": (own.memory_used_mib + own.memory_reserved_mib) * MIB,
         "vram_percent": (own.memory_used_mib + own.memory_reserved_mib) * 100 // total if total else 0,
+        "gtt": GTT,
         "corrected": whole.ecc_corrected,
         "uncorrected": whole.ecc_uncorrected,
         "process_memory": shown.process_mib,
+        "process_memory_bytes": shown.process_mib * MIB,
         "cu_occupancy": round(own.gpu_percent),
     }
     return assignments(values)

@@ -36,8 +36,9 @@ class User:
 class Fixture:
     """What is known of a device or partition beside its sensors.
 
-    `number` counts the devices of the maker on the node. `slices` are the memory slices of the whole device, 0 where it
-    cannot be cut; `is_cut`: it is cut now. `users` are all containers that have it or a replica of it.
+    `number` counts the devices of the maker on the node, `first` what comes before this one where each partition
+    counts. `slices` are the memory slices of the whole device, 0 where it cannot be cut; `is_cut`: it is cut now.
+    `users` are all containers that have it or a replica of it.
     """
 
     device: Device
@@ -45,6 +46,7 @@ class Fixture:
     physics: Physics
     maker: SmiTool | None = None
     number: int = 0
+    first: int = 0
     slices: int = 0
     is_cut: bool = False
     health: Health = HEALTHY
@@ -94,7 +96,8 @@ class Sensors:
         place = {entry: position for position, entry in enumerate(situation.loads)}
         order = sorted(parts, key=lambda raw: (place[(it := parts[raw][0].device.raw).entry], it.index))
         self._fixtures = {
-            raw: tuple(_fixture(piece, situation, numbers.get(raw, 0), users) for piece in parts[raw]) for raw in order
+            raw: tuple(_fixture(piece, situation, numbers.get(raw, (0, 0)), users) for piece in parts[raw])
+            for raw in order
         }
 
     def _recalled(
@@ -125,7 +128,9 @@ class Sensors:
                 yield Measured(fixture, whole, own)
 
 
-def _fixture(piece: Piece, situation: Situation, number: int, users: Mapping[str, Sequence[User]]) -> Fixture:
+def _fixture(
+    piece: Piece, situation: Situation, numbers: tuple[int, int], users: Mapping[str, Sequence[User]]
+) -> Fixture:
     device = piece.device
     told = situation.loads[device.raw.entry]
     entry = piece.resource.entries.get(device.raw.entry)
@@ -134,7 +139,8 @@ def _fixture(piece: Piece, situation: Situation, number: int, users: Mapping[str
         resource=entry.resource if entry else piece.resource.name,
         physics=told.physics,
         maker=told.maker,
-        number=number,
+        number=numbers[0],
+        first=numbers[1],
         slices=entry.geometry.slices if entry and entry.geometry else 0,
         is_cut=device.is_partition,
         health=piece.health,
@@ -142,17 +148,25 @@ def _fixture(piece: Piece, situation: Situation, number: int, users: Mapping[str
     )
 
 
-def _numbers(base: Inventory, situation: Situation) -> dict[str, int]:
-    """The number of each raw device among those of its maker, entry after entry."""
+def _numbers(base: Inventory, situation: Situation) -> dict[str, tuple[int, int]]:
+    """The number of each raw device among those of its maker, entry after entry, and how many there are before it where
+    each partition counts.
+    """
     indices: dict[str, dict[str, int]] = {}
+    cut: dict[str, set[str]] = {}
     for resource in base.each_once.values():
         for device in resource.by_device.values():
             indices.setdefault(device.raw.entry, {})[device.raw.id] = device.raw.index
-    found: dict[str, int] = {}
+            if device.is_partition:
+                cut.setdefault(device.raw.id, set()).add(device.id)
+    found: dict[str, tuple[int, int]] = {}
+    least: dict[SmiTool | None, int] = {}
     first: dict[SmiTool | None, int] = {}
     for entry, told in situation.loads.items():
         mine = indices.get(entry, {})
-        offset = first.get(told.maker, 0)
-        found |= {raw: offset + index for raw, index in mine.items()}
-        first[told.maker] = offset + max(mine.values(), default=-1) + 1
+        offset = least.get(told.maker, 0)
+        for raw in sorted(mine, key=mine.__getitem__):
+            found[raw] = (offset + mine[raw], first.get(told.maker, 0))
+            first[told.maker] = found[raw][1] + len(cut.get(raw, (raw,)))
+        least[told.maker] = offset + max(mine.values(), default=-1) + 1
     return found

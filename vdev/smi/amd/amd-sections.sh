@@ -45,7 +45,7 @@ static() {
         text subsystem_id "$device_id"
         text rev_id 0x00
         text asic_serial "$serial"
-        number oam_id "$card"
+        number oam_id "$oam"
         number num_compute_units "$compute_units"
         text target_graphics_version "$gfx_version"
         close
@@ -214,9 +214,9 @@ metric() {
         measure total_visible_vram "$vram_total" MB
         measure used_visible_vram "$vram_used" MB
         measure free_visible_vram "$vram_free" MB
-        measure total_gtt "$vram_total" MB
+        measure total_gtt "$gtt" MB
         measure used_gtt 0 MB
-        measure free_gtt "$vram_total" MB
+        measure free_gtt "$gtt" MB
         close
     fi
 }
@@ -252,9 +252,9 @@ process_info() {
     open memory_usage
     measure gtt_mem 0 B
     measure cpu_mem 0 B
-    measure vram_mem "${process_memory}000000" B
+    measure vram_mem "$process_memory_bytes" B
     close
-    measure mem_usage "${process_memory}000000" B
+    measure mem_usage "$process_memory_bytes" B
     open usage
     measure gfx 0 ns
     measure enc 0 ns
@@ -300,7 +300,7 @@ table() {
 table_gpu() {
     [ "$Index" = 0 ] || printf '|%.37s+%.40s|\n' "$Bar" "$Bar"
     printf '| %-13s%22.22s | %-9s%3s °C%6s%17s |\n' "$bdf" "$name" "$umc %" "$temp" "$uncorrected" "$power/$power_cap W"
-    printf '| %3s%8s%8s%16s | %-9s%5s%24s |\n' "$Index" "$Index" "$card" "$compute_partition/$memory_partition" "$gfx %" N/A \
+    printf '| %3s%8s%8s%16s | %-9s%5s%24s |\n' "$Index" "$Index" "$oam" "$compute_partition/$memory_partition" "$gfx %" N/A \
         "$vram_used/$vram_total MB"
 }
 

@@ -15,6 +15,7 @@ from tests.kit.measured import measured
 from vdev.core.exposition.family import escaped, text
 from vdev.core.exposition.nodes import Exposition
 from vdev.core.model.faults.fault_effects import CountErrors, Overheat
+from vdev.core.smi import amd as amd_tools
 from vdev.observe.device_metrics import DeviceCollector
 
 NVIDIA = """
@@ -206,10 +207,25 @@ def test_amds_labels_are_sorted_and_complete():
     assert len(names) == 21
     assert 'pod="train"' in first
     assert 'gpu_compute_partition_type="spx",gpu_id="0",gpu_memory_partition_type="nps1",gpu_partition_id="0"' in first
-    assert 'gpu_compute_partition_type="cpx",gpu_id="8",gpu_memory_partition_type="nps4",gpu_partition_id="0"' in second
+    assert 'gpu_compute_partition_type="cpx",gpu_id="1",gpu_memory_partition_type="nps4",gpu_partition_id="0"' in second
     assert len(lines(page, "gpu_total_vram")) == 9
     assert [line.rpartition(" ")[2] for line in lines(page, "gpu_package_power")][2:] == ["0"] * 7
     assert lines(page, "gpu_nodes_total") == ['gpu_nodes_total{hostname="node-1"} 2']
+
+
+def test_no_two_of_amds_have_one_number():
+    """Devices and partitions are counted together, in their order, however each device is cut."""
+    page = shown(
+        "version: v1\nflags: {migStrategy: mixed}\ntelemetry: {}\ndevices:\n"
+        "  - {name: mi, resource: amd.com/gpu, virtual: {preset: mi300x, count: 6}, partitions: {0-1: cpx_nps4}}\n"
+    )
+    numbers = [re.search(r'gpu_id="(\d+)"', line)[1] for line in lines(page, "gpu_total_vram")]
+    assert [str(number) for number in range(2 * 8 + 4)] == numbers
+
+
+def test_amds_driver_is_the_one_that_its_tools_name():
+    """And that ResourceSlices name."""
+    assert f'driver_version="{amd_tools.DRIVER}"' in shown(AMD)
 
 
 def test_others_have_plain_names():

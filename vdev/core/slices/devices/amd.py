@@ -16,7 +16,9 @@ from .published import Capacity
 _FIRST_RENDER = 128
 _CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
 _SIMDS = 4  # of a compute unit
-_DRIVER_VERSION = "6.14.14"
+DRIVER_VERSION = "6.14.14"
+"""Of devices whose attribute driverVersion says nothing."""
+
 _FULL = "spx"
 
 
@@ -49,7 +51,7 @@ def attributes_of(device: Device, index: int, number_of_card: int) -> Attributes
         "deviceID" if full else "parentDeviceID": string(_unique_id(device.raw.id)),
         "family": string(known.get("family", "")),
         "productName": string(known.get("product") or known.get("model", "")),
-        "driverVersion": version(known.get("driverVersion", ""), _DRIVER_VERSION),
+        "driverVersion": version(known.get("driverVersion", ""), DRIVER_VERSION),
         "driverSrcVersion": string(known.get("driverSrcVersion", "")),
         "partitionProfile": string(device.profile),
         attributes.PCIE_ROOT: string(root(index)),
