@@ -17,6 +17,7 @@ from ...core.model.documents import device_document, problem_document
 from ...core.model.problem import Problem, errors
 from ...core.node.conditions import condition_document
 from ...errors import UsageError
+from ...hostfs.look import is_directory
 from ...preview import Preview
 from .. import common, config_paths
 from . import planned_slices, timeline
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         faults = {} if outlook is None else {"timeline": timeline.document(outlook)}
         print(json.dumps(_document(new, old) | {"files": files} | faults, indent=2))
     else:
-        chosen = files if any(Path(each).is_dir() for each in args.files) else []
+        chosen = files if any(is_directory(Path(each)) for each in args.files) else []
         _print(new, old, chosen, explain=args.explain)
         if outlook is not None and until is not None:
             timeline.show(outlook, until)
