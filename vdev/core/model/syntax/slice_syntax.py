@@ -7,6 +7,7 @@ import re
 
 MAX_DRIVER = 63
 MAX_STRING = 64
+MAX_IDENTIFIER = 32
 MAX_ENTRIES = 32
 """Attributes and capacities of a device together."""
 
@@ -14,7 +15,6 @@ _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_NAME = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _DNS_WORD = re.compile(_DNS_LABEL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MAX_IDENTIFIER = 32
 _MAX_DEVICE = 63
 _NUMBER = r"(0|[1-9][0-9]*)"
 _PRE_RELEASE = r"(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -39,8 +39,8 @@ def attribute_problem(name: str) -> str:
         wrong = f"{domain!r} before '/' is not a DNS name in lower case of at most {MAX_DRIVER} characters"
     elif not _IDENTIFIER.fullmatch(rest):
         wrong = f"{rest!r} may hold letters, digits and '_', and does not begin with a digit"
-    elif len(rest) > _MAX_IDENTIFIER:
-        wrong = f"{rest!r} has {len(rest)} characters; at most {_MAX_IDENTIFIER} are allowed"
+    elif len(rest) > MAX_IDENTIFIER:
+        wrong = f"{rest!r} has {len(rest)} characters; at most {MAX_IDENTIFIER} are allowed"
     else:
         return ""
     return f"{name!r} is not the name of an attribute: {wrong}"
@@ -70,8 +70,8 @@ def qualified(name: str, driver: str) -> str:
 
 def identifier(text: str) -> str:
     """The name of an attribute made of any text, or the empty string where nothing is left of it."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:_MAX_IDENTIFIER].strip("_")
-    return f"_{name}"[:_MAX_IDENTIFIER] if name[:1].isdigit() else name
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:MAX_IDENTIFIER].strip("_")
+    return f"_{name}"[:MAX_IDENTIFIER] if name[:1].isdigit() else name
 
 
 def dns_label(text: str) -> str:

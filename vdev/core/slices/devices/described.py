@@ -203,6 +203,8 @@ def _with_given(device: DraDevice, entry: EntrySpec, driver: str, problems: list
     given = dict(attributes.given(entry, device.device, driver, problems))
     own = {key: value for key, value in device.attributes.items() if key not in given}
     problems.extend(_cut_off(device.device, entry, own.values()))
+    if _style(entry) is _Describer:
+        problems.extend(warning(entry.where, each) for each in plain.bent_names(entry, device.device))
     room = slice_syntax.MAX_ENTRIES - len(device.capacity)
     left_out = len(own) + len(given) - room
     if left_out <= 0:

@@ -1,5 +1,7 @@
 """What is published of a device whose maker has no driver that we know: its own fields."""
 
+from collections.abc import Iterator
+
 from ...model.device import Device
 from ...model.syntax import slice_syntax
 from ...model.syntax.names import digest, domain_and_name
@@ -45,6 +47,19 @@ def attributes_of(entry: EntrySpec, device: Device) -> Attributes:
         **dict(attributes.standard(device)),
     }
     return said | {key: value for key, value in known.items() if key not in said}
+
+
+def bent_names(entry: EntrySpec, device: Device) -> Iterator[str]:
+    """What to say of names of the device's own attributes that two share in a ResourceSlice, or that are too long."""
+    first: dict[str, str] = {}
+    for key in device.attributes:
+        name = slice_syntax.identifier(key)
+        if (other := first.setdefault(name, key)) != key:
+            both = f"the attributes {other} and {key} of {entry.name}"
+            yield f"{both} are both {name} in its ResourceSlices; the last one is published"
+        elif len(key) > slice_syntax.MAX_IDENTIFIER:
+            longest = f"where a name has at most {slice_syntax.MAX_IDENTIFIER} characters"
+            yield f"the attribute {key} of {entry.name} is {name} in its ResourceSlices, {longest}"
 
 
 def capacity_of(device: Device) -> dict[str, Capacity]:
