@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from . import calls, dra, faults, flaps, lists, node, record, report, telemetry, whole
+from . import calls, dra, faults, flaps, fleet, lists, node, record, report, telemetry, whole
 from .table import Peer, Run
 
 ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
@@ -25,6 +25,7 @@ ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "size": whole.size,
     "node": node.node,
     "dra": dra.dra,
+    "fleet": fleet.fleet,
     "telemetry": telemetry.telemetry,
     "peer": calls.peer,
 }
