@@ -1,0 +1,89 @@
+"""The fleet does all of its work with exactly the permissions that its Deployment has."""
+
+import asyncio
+import functools
+
+import pytest
+
+from tests.kit import quick
+from tests.kit.manifests import DEPLOY, kustomize, rendered
+from vdev import config
+from vdev.aio.clock import LeapClock
+from vdev.core.intervals import Intervals
+from vdev.fleet import Fleet, Leadership, Options
+from vdev.hostfs import Watcher
+
+CONFIG = """
+version: v1
+devices:
+  - {name: h100, resource: nvidia.com/gpu, virtual: {preset: h100-sxm5-80gb, count: COUNT}, advertise: [dra]}
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 2}}
+node: {labels: true, events: true, conditions: true}
+fleet: {nodes: [{name: "n{0..LAST}"}]}
+faults: {rules: [{name: sick, onNodes: n0, devices: [npu/1], health: Unhealthy}]}
+"""
+STATUS = {"name": "c", "ready": True, "restartCount": 0, "image": "x", "imageID": "x"}
+POD = {
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {
+        "nodeName": "n0",
+        "containers": [{"name": "c", "image": "x", "resources": {"limits": {"acme.dev/npu": "1"}}}],
+    },
+}
+
+
+def permissions():
+    """Those of the roles, as `verb resource`."""
+    return {
+        f"{verb} {resource}"
+        for each in rendered(DEPLOY / "fleet")
+        if each["kind"] in ("Role", "ClusterRole")
+        for rule in each["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+async def watching():
+    """The first watch of files looks for the C library, which blocks."""
+    Watcher().close()
+
+
+@kustomize
+async def test_the_role_is_enough(watching, start_api, api_server, directory):
+    """And each permission of it is used, from the first Node to the last one removed; none is missed."""
+    allowed = await asyncio.to_thread(permissions)
+    api_server.permissions = allowed
+    file = directory / "vdev.yaml"
+    text = CONFIG.replace("COUNT", "2").replace("LAST", "1")
+    file.write_text(text)
+    clock = LeapClock()
+    load = functools.partial(config.load, [file])
+    options = Options(files=(file,), load=load, selector={}, intervals=Intervals(**quick.INTERVALS), clock=clock)
+    lease = Leadership(await start_api(clock=clock), clock, namespace="default", name="fleet", identity="me")
+    fleet = Fleet(options, await asyncio.to_thread(load), await start_api(clock=clock), lease)
+    end = asyncio.Event()
+    task = asyncio.create_task(fleet.run(until=end.wait))
+    try:
+        await api_server.until(lambda: 2 == len(api_server.all("resourceslices")) and fleet.is_settled)
+        await api_server.add("pods", POD, namespace="default", status={"containerStatuses": [STATUS]})
+        await api_server.until(lambda: "vdev.dev/devices" in str(api_server.all("pods", "default")))
+        await api_server.until(lambda: "allocatedResourcesStatus" in str(api_server.all("pods", "default")))
+        await api_server.until(lambda: api_server.all("events", "default"))
+        file.write_text(text.replace("count: 2}, advertise", "count: 3}, advertise"))
+        await api_server.until(lambda: 6 == devices(api_server))
+        file.write_text(CONFIG.replace("advertise: [dra]", "").replace("COUNT", "2").replace("LAST", "0"))
+        await api_server.until(lambda: 1 == len(api_server.all("nodes")) and fleet.is_settled)
+    finally:
+        end.set()
+        await task
+    used = {f"{each.verb} {each.resource}" for each in api_server.asked}
+    assert set() == used - allowed
+    # an Event that comes again within the hour; and a real server asks for both when an apply makes a Node
+    assert {"patch events", "create nodes"} >= allowed - used
+
+
+def devices(api_server):
+    """How many the slices have."""
+    return sum(len(each["spec"].get("devices") or ()) for each in api_server.all("resourceslices"))
