@@ -271,6 +271,20 @@ async def test_findings_that_are_allowed(tmp_path):
     assert 1 == code, text
 
 
+async def test_a_device_that_leaves_the_list(tmp_path):
+    """It is missed where as many are expected as were remembered; `registration` expects that while it watches."""
+    kept = {"node": {"{resource}": {"capacity": {"atLeast": "remembered"}, "allocatable": {"atLeast": 1}}}}
+    steps = [{"expect": READY}, {"remember": None}, {"expect": kept}]
+    one = {"node": {"{resource}": {"capacity": 1, "allocatable": 1}}}
+    path = scenario(tmp_path, *steps, {"hook": "fail"}, {"expect": one}, {"expect": kept})
+    code, text = await played(path, command=f"{PLUGIN} --defect drops", hooks=HOOKS, timeout=5)
+    assert 1 == code
+    assert "step 6 of 6" in text
+    assert "expected capacity and allocatable (at least the remembered 2, at least 1), seen (1, 1)" in text
+    watched = library.find("registration")[2].steps[-1]
+    assert ("atLeast remembered", True) == (watched.node["{resource}"][0].meaning.value, watched.stays > 0)
+
+
 async def test_a_directory_that_the_plugin_has_for_itself(directory, tmp_path):
     """Each scenario begins on a new node there, too."""
     path, again = (scenario(tmp_path, {"expect": READY}, name=name) for name in ("one", "two"))

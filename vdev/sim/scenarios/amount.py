@@ -12,6 +12,7 @@ class Meaning(Enum):
     AT_LEAST = "atLeast"
     REMEMBERED = "remembered"
     LESS = "lessThan"
+    NOT_LESS = "atLeast remembered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Amount:
     @property
     def refers(self) -> bool:
         """Whether something must have been remembered."""
-        return self.meaning in (Meaning.REMEMBERED, Meaning.LESS)
+        return self.meaning in (Meaning.REMEMBERED, Meaning.LESS, Meaning.NOT_LESS)
 
     def met(self, seen: int, remembered: int) -> bool:
         """Whether what is seen is what is expected."""
@@ -37,6 +38,8 @@ class Amount:
                 return seen == remembered
             case Meaning.LESS:
                 return seen < remembered
+            case Meaning.NOT_LESS:
+                return seen >= remembered
             case _:
                 assert_never(self.meaning)
 
@@ -51,5 +54,7 @@ class Amount:
                 return f"{remembered} as remembered"
             case Meaning.LESS:
                 return f"less than the remembered {remembered}"
+            case Meaning.NOT_LESS:
+                return f"at least the remembered {remembered}"
             case _:
                 assert_never(self.meaning)

@@ -186,10 +186,13 @@ def _amount(document: Any, where: str) -> Amount:
         return Amount(meaning=Meaning.LESS)
     if isinstance(document, Mapping) and document.keys() == {Meaning.AT_LEAST.value}:
         least = _amount(document[Meaning.AT_LEAST.value], where)
+        if least.meaning is Meaning.REMEMBERED:
+            return Amount(meaning=Meaning.NOT_LESS)
         if least.meaning is Meaning.EXACTLY:
             return Amount(least.count, Meaning.AT_LEAST)
     raise ScenarioFormatError(
-        f"{where}: expected a number, remembered, {{atLeast: NUMBER}} or {{lessThan: remembered}}, found {document!r}"
+        f"{where}: expected a number, remembered, {{lessThan: remembered}} or {{atLeast: …}} of a number or "
+        f"remembered, found {document!r}"
     )
 
 
