@@ -580,3 +580,29 @@ async def test_two_on_one_machine(start, until):
     await until(lambda: 3 == len(first.members))
     second = await start(run=True)
     await until(lambda: 3 == len(second.members) and second.is_settled)
+
+
+async def test_watches_that_are_gone_for_long(start, api_server, until):
+    """What others undid meanwhile is made good, also when the server forgot the versions since."""
+    fleet = await start()
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
+    await api_server.down()
+    await api_server.edit("nodes", "gpu-0", {"metadata": {"labels": {"pool": None}}}, manager="kubectl")
+    await api_server.remove("nodes", "gpu-1")
+    api_server.expire()
+    await api_server.up()
+    await until(lambda: "h100" == node(api_server, "gpu-0")["metadata"]["labels"].get("pool"))
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-1"))
+
+
+async def test_a_rule_for_one_node_writes_on_that_node_alone(start, api_server, until, directory):
+    """And not on the others, of which nothing changes."""
+    fleet = await start()
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members) and 6 == len(list(uuids(api_server))))
+    before = len(api_server.asked)
+    sick = "{name: sick, onNodes: gpu-1, devices: [npu/2], health: Unhealthy, reason: XID 79}"
+    (directory / "vdev.yaml").write_text(f"{CONFIG}faults: {{seed: 3, rules: [{sick}]}}")
+    await until(lambda: ["4", "3"] == capacity(api_server, "gpu-1"))
+    await until(lambda: fleet.is_settled)
+    written = {each.name for each in api_server.asked[before:] if each.verb in ("patch", "update")}
+    assert {"gpu-1"} == written
