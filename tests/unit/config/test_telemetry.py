@@ -42,6 +42,13 @@ def test_asking_anywhere_lets_all_be_measured(asking):
     assert spec.entries[0].smi is SmiTool.NVIDIA
 
 
+def test_real_devices_measure_nothing_unless_told_how():
+    """Watts and degrees of a serial port on the desk would be made up."""
+    real = "devices:\n- name: uart\n  resource: example.com/uart\n  glob: /dev/ttyUSB*\n"
+    assert entry("telemetry: {}\n" + real).telemetry is None
+    assert entry(real + "  telemetry: {pattern: steady}\n").telemetry.load.pattern is Pattern.STEADY
+
+
 def test_the_section():
     """Where metrics are served, and how."""
     text = 'telemetry: {address: "0.0.0.0:9400", hostnameLabel: hostname, podAnnotations: true}\n' + ENTRY

@@ -28,7 +28,8 @@ def entry_spec(
 ) -> EntrySpec:
     """One entry, whose preset is one of `presets`, and whose file of layouts is read from `layouts`.
 
-    `measured`: somebody asks for what devices measure.
+    `measured`: somebody asks for what devices measure; those that are real have no sensors unless the entry gives them
+    some.
 
     With errors in the report, the value is of no use.
     """
@@ -75,7 +76,9 @@ def entry_spec(
         listed=Api.DEVICE_PLUGIN in model.advertise,
         dra=dra_spec(model, resolved, parse, path, report) if Api.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
-        telemetry=entry_telemetry(model, resolved, report, path) if measured else None,
+        telemetry=entry_telemetry(model, resolved, report, path)
+        if measured and (model.virtual or model.telemetry)
+        else None,
         smi=smi_tool(model, resolved, path, report, on=measured),
     )
 

@@ -156,7 +156,7 @@ class Entry(Section):
     """Conditions of the node that follow the health of these devices, under node.conditions."""
     telemetry: EntryTelemetry | None = None
     """How the devices are loaded, for metrics, `vdev top` and the tools in containers. Default: busy, once telemetry is
-    given anywhere in the file."""
+    given anywhere in the file; real devices measure nothing without it."""
     smi: Flag | None = None
     """Whether containers get the tool of the devices' maker, nvidia-smi or amd-smi and rocm-smi. Default: true for
     presets of NVIDIA and AMD, once telemetry is given anywhere in the file."""
