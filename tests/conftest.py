@@ -5,12 +5,15 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import hypothesis
 import pytest
 import structlog
+
+from tests.kit import prepared
 
 # No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
 # first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
@@ -34,6 +37,8 @@ def pytest_configure(config):
         config.option.randomly_seed = random.SystemRandom().randrange(2**32)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = _seed(config)
+    if config.getoption("numprocesses", None):  # before the workers begin
+        prepared.share()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -89,6 +94,12 @@ def _grpc_engine():
     import grpc.aio
 
     grpc.aio.init_grpc_aio()
+
+
+@pytest.fixture
+def prepared_python(monkeypatch):
+    """What vdev starts from this process as `python -m vdev` need not begin with nothing."""
+    monkeypatch.setattr(sys, "executable", prepared.python())
 
 
 @pytest.fixture

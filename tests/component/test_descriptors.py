@@ -2,10 +2,10 @@
 
 import asyncio
 import signal
-import sys
 
 import pytest
 
+from tests.kit import prepared
 from tests.kit.process import send_signal
 from vdev.control import command_socket
 
@@ -33,7 +33,7 @@ async def test_a_smaller_configuration_helps(directory, kubelet):
     paths["--device-dir"] = directory / "devices"
     words = [str(word) for pair in paths.items() for word in pair]
     process = await asyncio.create_subprocess_exec(
-        *("sh", "-c", f'ulimit -n {_LIMIT}; exec "$@"', "sh", sys.executable, "-m", "vdev", "run", *words),
+        *("sh", "-c", f'ulimit -n {_LIMIT}; exec "$@"', "sh", prepared.python(), "-m", "vdev", "run", *words),
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:

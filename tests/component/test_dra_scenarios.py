@@ -71,6 +71,6 @@ async def test_scenario(path, node):
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", BY_PROCESS)
-async def test_scenario_by_process(path, node):
+async def test_scenario_by_process(path, node, prepared_python):
     """It comes true with `vdev run` and its real pauses."""
     await comes_true(path, node(VdevRun))

@@ -5,11 +5,11 @@ import functools
 import hashlib
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit import prepared
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process, ask, ready
 from vdev.agent.reports import status
@@ -441,7 +441,7 @@ async def command(*arguments):
     """The exit code and all that a command of vdev prints."""
     pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
+        prepared.python(), "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
     )
     async with asyncio.timeout(60):
         said, _ = await process.communicate()

@@ -1,11 +1,12 @@
 """Limits of the machine are told as what they are."""
 
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.kit import prepared
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ async def test_exhausted_descriptors_are_named(place):
     (place / "c.yaml").write_text(f"version: v1\ndevices:\n{entries}")
     (place / "k" / "device-plugins").mkdir(parents=True)
     run = (
-        f"{sys.executable} -m vdev run --config-file {place}/c.yaml --kubelet-dir {place}/k --kubelet-socket= "
+        f"{prepared.python()} -m vdev run --config-file {place}/c.yaml --kubelet-dir {place}/k --kubelet-socket= "
         f"--run-dir {place}/run --cdi-dir {place}/cdi --log-format json"
     )
     process = await asyncio.create_subprocess_shell(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit import prepared
 from vdev import config
 from vdev.cli import COMMANDS, parser_of
 
@@ -71,11 +72,7 @@ def test_commands_run(page, tmp_path):
         if name := NAME.match(block.text):
             (tmp_path / name[1]).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name[1]).write_text(block.text)
-    shim = tmp_path / "bin" / "vdev"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
-    shim.chmod(0o755)
-    environ = os.environ | {"PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    environ = os.environ | {"PATH": f"{prepared.command(tmp_path)}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     for block in blocks(page):
         for command in commands(block) if block.mark == "run" else ():
             done = subprocess.run(

@@ -3,11 +3,11 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit import prepared
 from vdev.sim.scenarios import library
 from vdev.sim.scenarios.command_node import PLACES
 
@@ -22,11 +22,7 @@ def run(tmp_path):
     def run(mark, name):
         (text, command) = re.findall(rf"<!-- {mark} -->\n```\w+\n(.*?)```", TEXT, re.DOTALL)
         (tmp_path / name).write_text(text)
-        shim = tmp_path / "bin" / "vdev"
-        shim.parent.mkdir()
-        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
-        shim.chmod(0o755)
-        environ = os.environ | {"PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        environ = os.environ | {"PATH": f"{prepared.command(tmp_path)}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             ["sh", "-c", command], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False
         )

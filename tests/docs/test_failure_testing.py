@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit import prepared
 from tests.kit.process import send_signal
 from vdev.config import load_rules, load_text
 from vdev.control import command_socket
@@ -59,7 +60,7 @@ def test_plans(command, tmp_path):
     (tmp_path / "gpus.yaml").write_text(YAML[0])
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     done = subprocess.run(
-        [sys.executable, "-m", "vdev", *shlex.split(command)],
+        [prepared.python(), "-m", "vdev", *shlex.split(command)],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"},
         capture_output=True,
@@ -77,7 +78,7 @@ async def test_commands(directory):
 
     async def vdev(command):
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vdev", *shlex.split(command)),
+            *(prepared.python(), "-m", "vdev", *shlex.split(command)),
             cwd=directory,
             env=environment,
             stdout=asyncio.subprocess.PIPE,

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit import prepared
 from tests.kit.fakehost import FakeHost
 from tests.kit.manifests import charted, helm, one, pod_of, validate
 from tests.kit.process import send_signal
@@ -66,15 +67,11 @@ def travelled(page, place, **environ):
     """The output of each block of commands, typed one after the other in that directory."""
     for name, text in page.files.items():
         (place / name).write_text(text)
-    shim = place / "bin" / "vdev"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
-    shim.chmod(0o755)
     # What is started in the background ends with the journey.
     lines = ["set -eu", "trap 'for job in $(jobs -p); do kill $job; wait $job || true; done' EXIT"]
     for block in page.typed:
         lines += [f"echo '{MARK}'", block]
-    path = f"{shim.parent}:{os.environ['PATH']}"
+    path = f"{prepared.command(place)}:{os.environ['PATH']}"
     (place / "home").mkdir()
     environ = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place / "home")} | environ
     process = subprocess.Popen(
@@ -229,7 +226,7 @@ async def test_edge_on_k3s(directory, machine):
     validate([manifest])
     async with Kubelet(directory / "kubelet") as kubelet:
         agent = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vdev", "run", directory / "devices.yaml", "--host-root", machine.root),
+            *(prepared.python(), "-m", "vdev", "run", directory / "devices.yaml", "--host-root", machine.root),
             *("--kubelet-dir", kubelet.root, "--run-dir", directory / "run", "--no-state"),
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stderr=asyncio.subprocess.DEVNULL,

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.kit import prepared
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -27,11 +28,7 @@ def shell(tmp_path, directory):
     """A directory with the README's files, and an environment in which `vdev` is this checkout."""
     for block in blocks("file"):
         (tmp_path / block["name"]).write_text(block["text"])
-    shim = tmp_path / "bin" / "vdev"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vdev "$@"\n')
-    shim.chmod(0o755)
-    path = os.pathsep.join((str(shim.parent), os.environ["PATH"]))
+    path = os.pathsep.join((str(prepared.command(tmp_path)), os.environ["PATH"]))
     own = {"PATH": path, "PYTHONPATH": str(ROOT), "VDEV_RUN_DIR": str(directory / "run"), "NODE_NAME": "readme"}
     env = {**os.environ, **own}
     return {"cwd": tmp_path, "env": env}

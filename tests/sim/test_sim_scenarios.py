@@ -51,7 +51,9 @@ async def test_a_boot_with_the_plugin_first_is_no_race():
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", BY_PROCESS)
-async def test_scenario_by_process(path):
+async def test_scenario_by_process(path, request):
     """It comes true with `vdev run`, its real pauses and the real kubelet's."""
+    if path not in BOOTS:
+        request.getfixturevalue("prepared_python")
     async with SimDriver() as driver:
         await comes_true(path, driver)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import prepared
 from vdev import __version__, config
 from vdev.cli import COMMANDS, main
 from vdev.core.inventory import imagined_nodes
@@ -312,7 +313,7 @@ def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, command
     path = tmp_path / "b\udcff\u00fc.yaml"
     path.write_text("devices: [{name: a, resource: a.b/c, virtual: {count: 50}}]")
     done = subprocess.run(
-        [sys.executable, "-m", "vdev", command, str(path)],
+        [prepared.python(), "-m", "vdev", command, str(path)],
         env={**os.environ, "PYTHONIOENCODING": encoding},
         capture_output=True,
         check=False,
@@ -433,7 +434,7 @@ def test_an_empty_directory_has_nothing_to_validate(tmp_path, capsys):
 def test_a_dash_is_the_standard_input(command):
     """For pipes, such as from kubectl."""
     done = subprocess.run(
-        [sys.executable, "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
+        [prepared.python(), "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
     )
     assert done.stdout
 

@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.kit import prepared
 from vdev import config
 from vdev.cli import main
 
@@ -107,7 +107,7 @@ def test_other_commands_know_the_form(file: Path, command: str) -> None:
     """And say in one sentence what it is and what to do."""
     words = [str(file) if word == "FILE" else word for word in command.split()]
     done = subprocess.run(
-        [sys.executable, "-m", "vdev", *words], capture_output=True, text=True, check=False, timeout=60
+        [prepared.python(), "-m", "vdev", *words], capture_output=True, text=True, check=False, timeout=60
     )
 
     assert 2 == done.returncode
