@@ -5,7 +5,6 @@ import contextlib
 import json
 import random
 import signal
-import sys
 
 import pytest
 
@@ -116,7 +115,7 @@ async def test_an_end_at_any_moment_of_a_start(kubelet, shows, directory, cdi):
     """SIGTERM while it starts amid all this, with the kubelet restarting: it ends, and the next one finds no trace."""
     moments = [random.uniform(0, 1.5) for _ in range(STARTS)]
     for number, moment in enumerate(moments):
-        vdev = Process(directory, kubelet, STORM, ulimit="-n 256", python=sys.executable)
+        vdev = Process(directory, kubelet, STORM, ulimit="-n 256")
         await vdev.__aenter__()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(moment):

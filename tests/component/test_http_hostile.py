@@ -5,7 +5,6 @@ import contextlib
 import os
 import resource
 import socket
-import sys
 import threading
 
 import pytest
@@ -67,7 +66,7 @@ async def test_descriptors_are_left_for_the_kubelet(kubelet, shows, directory):
 
 async def test_as_many_files_as_the_system_allows(kubelet, shows, directory):
     """A low soft limit is raised at the start."""
-    async with Process(directory, kubelet, CONFIG, ulimit="-S -n 100", python=sys.executable) as vdev:
+    async with Process(directory, kubelet, CONFIG, ulimit="-S -n 100") as vdev:
         await shows(NPU, 2, 2)
         soft, hard = resource.prlimit(vdev.process.pid, resource.RLIMIT_NOFILE)
         assert min(hard, MOST_FILES) == soft

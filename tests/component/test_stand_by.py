@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import time
 
 import pytest
@@ -138,7 +137,7 @@ async def test_one_on_the_last_good_file_is_not_ready(kubelet, start_agent, show
 
 async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, directory):
     """A process that hangs serves still, for all that is known; when it is killed, the other one takes over."""
-    async with Process(directory, kubelet, config(), python=sys.executable) as process:
+    async with Process(directory, kubelet, config()) as process:
         await shows(NPU, 2, 2)
         await kubelet.run_pod(manifest("holder", {NPU: 1}))
         second = await stand_by()

@@ -7,7 +7,8 @@ environment, directory, files, limits and signals, for a tenth of the processor 
 
 lives as long as the one that asked for it. What has to begin with nothing asks for `sys.executable`: tests of what is
 imported and when, of memory, of signals during the imports, of processes that are stopped (SIGSTOP) or looked at by id.
-The id of such a process is that of its stand-in (`prepared_client`), which hands on the signals that it gets.
+So do tests that read the plugin's log line by line: gRPC was seen to write on a copy's standard error when a kubelet
+goes away. The id of such a process is that of its stand-in (`prepared_client`), which hands signals on.
 """
 
 import atexit

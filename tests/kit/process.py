@@ -5,8 +5,7 @@ import contextlib
 import json
 import os
 import signal
-
-from tests.kit import prepared
+import sys
 
 PATIENCE = 2.5  # seconds of a client that is not answered
 
@@ -24,17 +23,16 @@ def send_signal(process, number):
 class Process:
     """`vdev run` beside a kubelet, under a `ulimit`. `run_dir` is where its control socket is.
 
-    As a context manager it ends by SIGTERM, which has to work. A test of how it starts, or of a process that is stopped
-    (SIGSTOP), gives a `python` that is not prepared.
+    As a context manager it ends by SIGTERM, which has to work.
     """
 
-    def __init__(self, directory, kubelet, text, *, ulimit="-n 1024", flags=(), python=None):
+    def __init__(self, directory, kubelet, text, *, ulimit="-n 1024", flags=()):
         self.run_dir, self.cdi_dir = directory / "run", directory / "cdi"
         self._text, self._config, self._log = text, directory / "vdev.yaml", directory / "log"
         options = ["--config-file", self._config, "--kubelet-dir", kubelet.root, "--run-dir", self.run_dir]
         options += ["--cdi-dir", self.cdi_dir, "--device-dir", directory / "devices", "--node-name", "node-1"]
         options += ["--state-dir", directory / "state", "--http-address", "127.0.0.1:0", "--log-format", "json", *flags]
-        vdev = (python or prepared.python(), "-m", "vdev", "run", *map(str, options))
+        vdev = (sys.executable, "-m", "vdev", "run", *map(str, options))
         self._command = ("sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *vdev)
 
     async def __aenter__(self):
