@@ -10,6 +10,7 @@ from tests.kit.dra_objects import device_class, exactly, pod, template
 from vdev.sim import Kubelet, Timings, manifest
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.journal import PodWaiting
 from vdev.sim.node_objects import NodeObjects
 
 NPU = "acme.dev/npu"
@@ -162,3 +163,16 @@ async def test_claims(node, dra_on):
     for each in ("one", "two"):
         await node.delete(each)
     await node.until(lambda: not node.all("Pod") and not node.all("ResourceClaim"), "the end of both")
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_it_ends_though_something_changes_in_that_moment(node, steps):
+    """A cancellation that meets news must not be lost: `vdev sim` would never end."""
+    task = asyncio.create_task(NodeObjects(node.kubelet, node.api.objects).run())
+    await asyncio.sleep(0.05)
+    node.kubelet.journal.note(PodWaiting("default/a", "why not"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=5)
+    assert done

@@ -50,7 +50,8 @@ class NodeObjects:
                     if self._objects.version != version:
                         await self._objects.tell()
                     with contextlib.suppress(TimeoutError):  # not all that a kubelet knows is in its journal
-                        await asyncio.wait_for(self._changed.wait(), 0.5)
+                        async with asyncio.timeout(0.5):  # wait_for may lose a cancellation before Python 3.12
+                            await self._changed.wait()
         finally:
             stop()
 
