@@ -35,6 +35,7 @@ from .made_nodes import NodeMaker, is_made
 from .member import Member, spec_for_fleet
 from .pods import PodNotes
 from .queue import DueQueue
+from .telemetry import FleetTelemetry
 from .writers import Writers
 
 log = structlog.get_logger(__name__)
@@ -101,6 +102,7 @@ class Fleet:
         self.maker = NodeMaker(api)
         self.writers: Writers | None = None
         self._events = Pace(options.clock, burst=EVENTS, every=options.intervals.write_event_of_fleet)
+        self.telemetry = FleetTelemetry(options.clock)
         self.faults = FleetFaults(self.members, options.clock, allowed=options.fault_injection)
         self._adopt(loaded)
 
@@ -307,6 +309,8 @@ class Fleet:
         member.claimed = self.cluster.claimed.get(name, {})
         member.rejects = self._spec.fleet.reject_pods
         again = await member.turn(self.cluster.pods_of(name))
+        if member.plan is not None:
+            self.telemetry.note(name, member.plan)
         if not self.is_leading:
             member.events.forget()  # the one that leads says it
         return again
@@ -347,6 +351,7 @@ class Fleet:
         for output in member.writers:
             if self.writers:
                 self.writers.drop(output)
+        self.telemetry.forget(name)
         del self.members[name]
 
     def _delays(self, name: str) -> Delays | None:

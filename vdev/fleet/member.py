@@ -14,7 +14,7 @@ from ..agent.outputs.node.node_status import NodeStatus
 from ..core.decide import Decider, Plan, World
 from ..core.faults.schedule import earliest
 from ..core.fleet.delayed import delayed, next_age
-from ..core.fleet.pods import Assignment, assign, held
+from ..core.fleet.pods import Assignment, assign
 from ..core.inventory.resources import EMPTY
 from ..core.labels.values import Machine
 from ..core.model.device import Key, RawDevice
@@ -110,7 +110,7 @@ class Member:
                 found=self._found,
                 base=base,
                 afflictions=afflictions,
-                holdings=Holdings(holders=self._holders(pods), read_at=self._clock.now()),
+                holdings=self._holdings(pods),
                 claimed=self.claimed,
                 listed=last.inventory if last else EMPTY,
                 retired=last.retired if last else {},
@@ -135,15 +135,18 @@ class Member:
         grown = None if later is None or age is None else self._clock.now() + later - age
         return earliest((self.plan.again_at, self.engine.next_change, grown))
 
-    def _holders(self, pods: SeenPods) -> Mapping[Key, str]:
+    def _holdings(self, pods: SeenPods) -> Holdings:
         """Who has what, of the pods that are still there."""
-        return {
-            key: f"{seen.pod.namespace}/{seen.pod.name}"
-            for uid, devices in self.assigned.devices.items()
-            for seen in (pods.by_uid.get(uid),)
-            if seen is not None
-            for key in held(devices)
-        }
+        holders: dict[Key, str] = {}
+        containers: dict[Key, str] = {}
+        for uid, devices in self.assigned.devices.items():
+            seen = pods.by_uid.get(uid)
+            if seen is not None:
+                for container, of in devices.items():
+                    keys = {(name, each) for name, ids in of.items() for each in ids}
+                    holders |= dict.fromkeys(keys, f"{seen.pod.namespace}/{seen.pod.name}")
+                    containers |= dict.fromkeys(keys, container)
+        return Holdings(holders=holders, containers=containers, read_at=self._clock.now())
 
     def _situation(self) -> Situation:
         return Situation(announced=self.engine.announced)

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ..core.exposition.family import Family
@@ -51,21 +51,39 @@ def _parsed(labels: str) -> Iterator[tuple[str, str]]:
         yield found[1], _ESCAPED.sub(lambda it: "\n" if it[1] == "n" else it[1], found[2])
 
 
-def application(page: Callable[[], Sequence[bytes]]) -> Starlette:
-    """The ASGI application; `page` makes the metrics, in a thread, one call at a time."""
+def application(page: Callable[..., Sequence[bytes]], nodes: Callable[[], Sequence[str]] | None = None) -> Starlette:
+    """The ASGI application; `page` makes the metrics, in a thread, one call at a time.
+
+    With `nodes` it is about many of them: `page` takes a node's name for its metrics alone, which are at
+    /nodes/<name>/metrics, and /targets lists these for Prometheus (http_sd_configs).
+    """
     failures = Seldom(log)
     one = asyncio.Lock()
 
-    async def metrics(_request: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        node = request.path_params.get("node", "")
+        if nodes is not None and node and node not in nodes():
+            return PlainTextResponse(f"no node {node} measures anything here\n", status_code=404)
         async with one:
-            body = await asyncio.to_thread(page)
+            body = await asyncio.to_thread(page, node) if node else await asyncio.to_thread(page)
         return InChunks(body, headers={"Content-Type": _TEXT})
+
+    async def targets(request: Request) -> Response:
+        here = request.headers.get("host", "")
+        names = nodes() if nodes is not None else ()
+        return JSONResponse(
+            [
+                {"targets": [here], "labels": {"__metrics_path__": f"/nodes/{each}/metrics", "node": each}}
+                for each in names
+            ]
+        )
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def index(_request: Request) -> Response:
-        return PlainTextResponse("what the devices of this node measure is at /metrics\n")
+        whose = "this node" if nodes is None else "all nodes"
+        return PlainTextResponse(f"what the devices of {whose} measure is at /metrics\n")
 
     async def failed(request: Request, error: Exception) -> Response:
         failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
@@ -73,5 +91,11 @@ def application(page: Callable[[], Sequence[bytes]]) -> Starlette:
 
     return Starlette(
         exception_handlers={Exception: failed},
-        routes=[Route("/", index), Route("/metrics", metrics), Route("/healthz", healthz), Route("/health", healthz)],
+        routes=[
+            Route("/", index),
+            Route("/metrics", metrics),
+            Route("/healthz", healthz),
+            Route("/health", healthz),
+            *([Route("/targets", targets), Route("/nodes/{node}/metrics", metrics)] if nodes is not None else ()),
+        ],
     )

@@ -189,7 +189,13 @@ async def serving(
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
     requests may be addressed to (see `allowed_hosts`).
     """
-    side = Side(address, application(watched, page=page), hosts=hosts, limits=limits)
+    async with running(Side(address, application(watched, page=page), hosts=hosts, limits=limits)) as bound:
+        yield bound
+
+
+@contextlib.asynccontextmanager
+async def running(side: "Side") -> AsyncIterator[str]:
+    """Let a side answer while the context lasts; gives the address that was bound, empty when none could be yet."""
     bound = await side.bind()
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:

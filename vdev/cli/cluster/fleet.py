@@ -9,12 +9,18 @@ import signal
 import socket
 import sys
 import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ... import config
 from ...api_server import NO_SERVER, find_server
 from ...core.model.syntax import label_syntax
 from ...errors import UsageError
+from ...settings import Settings
 from .. import common, options
+
+if TYPE_CHECKING:
+    from ...fleet import Fleet
 
 DESCRIPTION = "Make the devices of nodes without a kubelet exist in the API server, such as those of KWOK."
 EPILOG = """examples:
@@ -102,11 +108,7 @@ def run(args: argparse.Namespace) -> int:
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             async with contextlib.AsyncExitStack() as stack:
-                if chosen.http_address:
-                    from ...fleet.view import FleetView
-                    from ...observe.http import FLEET_PAGE, serving
-
-                    side = serving(chosen.http_address, FleetView(fleet), page=FLEET_PAGE, hosts=chosen.http_hosts)
+                for side in _sides(fleet, chosen, loaded.spec.telemetry.address):
                     await stack.enter_async_context(side)
                 await fleet.run(until=stop.wait)
 
@@ -116,6 +118,23 @@ def run(args: argparse.Namespace) -> int:
         print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)
         return 1
     return 0
+
+
+def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextlib.AbstractAsyncContextManager[object]]:
+    """What is served over HTTP: the fleet itself, and what its devices measure (at the address `metrics`)."""
+    if not (chosen.http_address or metrics):
+        return
+    from ...observe import http  # it brings the web server
+
+    if chosen.http_address:
+        from ...fleet.view import FleetView
+
+        yield http.serving(chosen.http_address, FleetView(fleet), page=http.FLEET_PAGE, hosts=chosen.http_hosts)
+    if metrics:
+        from ...observe.device_metrics import application
+
+        app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
+        yield http.running(http.Side(metrics, app, what="metrics of devices", hosts=chosen.http_hosts))
 
 
 def _namespace() -> str:

@@ -1,0 +1,88 @@
+"""What the devices of a fleet measure: one page for all nodes, one for each, and where Prometheus finds these."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.component.test_fleet import add_pod, capacity, start, until, watching  # noqa: F401 - fixtures
+from vdev.observe.device_metrics import application
+from vdev.observe.http import Side, running
+
+GPUS = """
+version: v1
+devices:
+  - {name: h100, resource: nvidia.com/gpu, virtual: {preset: h100-sxm5-80gb, count: 2}}
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 2}}
+  - {name: mi, resource: amd.com/gpu, virtual: {preset: mi300x, count: 1}}
+telemetry: {}
+fleet: {nodes: [{name: "n{1..3}"}]}
+faults: {rules: [{name: lost, onNodes: n2, devices: [h100/1], xid: 79}]}
+"""
+
+
+@pytest.fixture
+async def served(start, api_server, until):  # noqa: F811
+    """A function that asks a fleet of three nodes for a path."""
+    fleet = await start(GPUS)
+    await until(lambda: all(["2", "2"] == capacity(api_server, f"n{number}") for number in (1, 3)))
+    app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
+    async with running(Side("127.0.0.1:0", app)) as address:
+
+        def ask(path):
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
+                return answer.read().decode()
+
+        yield lambda path: asyncio.to_thread(ask, path)
+
+
+def values(page, name):
+    """The samples of a metric by node and device, and their labels."""
+    families = text_string_to_metric_families(page)
+    return [each.labels | {"value": each.value} for family in families for each in family.samples if each.name == name]
+
+
+async def test_all_nodes_are_on_one_page(served, api_server, until):  # noqa: F811
+    """Each line has its node; makers' names are those of one node, and a fault shows where it is."""
+    await until(lambda: True)
+    page = await served("/metrics")
+    found = values(page, "DCGM_FI_DEV_XID_ERRORS")
+    assert {("n1", "0"), ("n1", "1"), ("n2", "0"), ("n3", "0"), ("n3", "1")} <= {
+        (each["node"], each["gpu"]) for each in found
+    }
+    assert [79.0] == [each["value"] for each in found if (each["node"], each["gpu"]) == ("n2", "1")]
+    assert {"n1", "n2", "n3"} == {each["node"] for each in values(page, "gpu_package_power")}
+    assert {"n1", "n2", "n3"} == {each["node"] for each in values(page, "vdev_device_power_watts")}
+    assert 6 == len({each["UUID"] for each in found})
+
+
+async def test_a_node_has_the_page_of_an_exporter_there(served):
+    """Found by Prometheus, which sets the node; and no other's."""
+    targets = json.loads(await served("/targets"))
+    assert ["n1", "n2", "n3"] == [each["labels"]["node"] for each in targets]
+    page = await served(targets[0]["labels"]["__metrics_path__"])
+    found = values(page, "DCGM_FI_DEV_GPU_TEMP")
+    assert ({"n1"}, 2, False) == ({each["Hostname"] for each in found}, len(found), "node" in found[0])
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        await served("/nodes/n9/metrics")
+
+
+async def test_devices_that_a_pod_has_are_loaded(served, api_server, until):  # noqa: F811
+    """And say whose they are."""
+    await add_pod(api_server, "one", 1, node="n1")
+    shown = []
+
+    async def is_told():
+        shown[:] = [each for each in values(await served("/metrics"), "vdev_device_utilization_ratio") if each["pod"]]
+        return shown
+
+    for _ in range(200):
+        if await is_told():
+            break
+        await asyncio.sleep(0.02)
+    (device,) = shown
+    assert ("n1", "default", "one", "main") == tuple(device[key] for key in ("node", "namespace", "pod", "container"))
+    assert device["value"] > 0

@@ -1,0 +1,77 @@
+"""What the devices of all nodes measure: sensors for each node, told of every plan in the moment that it is made.
+
+They are those of an agent, so a device on a node without a kubelet shows what it would show on one with: the seed, the
+node's name and the device say how its load runs, and whether a pod holds it.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from ..agent.optional.telemetry_told import by_device, same, users_of
+from ..aio.clock import Clock
+from ..aio.giving_way import giving_way
+from ..core.decide import Plan
+from ..core.exposition.family import chunks
+from ..core.exposition.nodes import Exposition
+from ..core.telemetry.drives import Situation
+from ..core.telemetry.sensors import Measured, Sensors
+
+_TURN = 40  # devices
+
+
+class FleetTelemetry:
+    """The sensors of all nodes that measure anything."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sensors: dict[str, Sensors] = {}
+        self._plans: dict[str, Plan] = {}
+        self._reading = threading.Lock()  # pages are made in a thread
+        self._hostname_label = ""
+
+    def note(self, node: str, plan: Plan) -> None:
+        """From now on this is so on the node. Files are not replayed here; such devices are idle."""
+        if not plan.telemetry.on:
+            self.forget(node)
+            return
+        self._hostname_label = plan.telemetry.hostname_label
+        if same(plan, self._plans.get(node)):
+            return
+        users, claimed = users_of(plan, node)
+        situation = Situation(
+            devices=plan.devices,
+            loads=plan.loads,
+            claimed=claimed,
+            pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
+            xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
+            sensors=by_device(plan.sensors),
+            seed=plan.seed,
+            node=node,
+        )
+        now = self._clock.now()
+        with self._reading:
+            sensors = self._sensors.setdefault(node, Sensors({}))
+            sensors.settle(situation, plan.base, users, now, since=now)
+            self._plans[node] = plan
+
+    def forget(self, node: str) -> None:
+        """It is gone, or measures nothing."""
+        with self._reading:
+            self._sensors.pop(node, None)
+            self._plans.pop(node, None)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that measure anything, by name."""
+        return sorted(self._sensors)
+
+    def page(self, node: str = "") -> Sequence[bytes]:
+        """The metrics of a node, as an exporter there would write them; or of all, with a label `node`. Blocks."""
+        with self._reading:
+            wanted = [node] if node in self._sensors else [] if node else self.nodes
+            exposition = Exposition(self._hostname_label, node_label=not node)
+            families = exposition.families((each, self._measured(each)) for each in wanted)
+            return [*giving_way(chunks(families), every=1)]
+
+    def _measured(self, node: str) -> Iterator[Measured]:
+        return giving_way(self._sensors[node].measured(self._clock.now()), every=_TURN)
