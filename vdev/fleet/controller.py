@@ -28,13 +28,13 @@ from ..faults.engine import Engine
 from ..hostfs import Watcher
 from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api
 from ..observe.metrics import Metrics
-from .cluster import Cluster
 from .faults import FleetFaults
 from .leadership import Leadership, Lost
 from .made_nodes import NodeMaker, is_made
 from .member import Member, spec_for_fleet
-from .pods import PodNotes
 from .queue import DueQueue
+from .seen.cluster import Cluster
+from .seen.pods import PodNotes
 from .telemetry import FleetTelemetry
 from .writers import Writers
 

@@ -13,7 +13,7 @@ import structlog
 from ..core.fleet.made import MADE, MAKER, MadeNode
 from ..kube import NODES, Api, Conflict, Missing
 from ..kube.ownership import owned
-from .cluster import SeenNode
+from .seen.cluster import SeenNode
 
 log = structlog.get_logger(__name__)
 

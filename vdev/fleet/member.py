@@ -26,8 +26,8 @@ from ..core.slices.pools import Claimed
 from ..core.spec import Delays, LabelOutput, NodeSpec, Spec
 from ..faults.engine import CONFIGURATION, Engine
 from ..hostfs import HostRoot
-from .cluster import SeenNode, SeenSlices
-from .pods import PodNotes, SeenPods
+from .seen.cluster import SeenNode, SeenSlices
+from .seen.pods import PodNotes, SeenPods
 from .writers import Writer
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import structlog
 
-from ..aio.backoff import Backoff
-from ..aio.clock import Clock
-from ..core.intervals import Intervals
-from ..errors import ApiServerError
-from ..kube import (
+from ...aio.backoff import Backoff
+from ...aio.clock import Clock
+from ...core.intervals import Intervals
+from ...errors import ApiServerError
+from ...kube import (
     NODES,
     PODS,
     RESOURCE_CLAIMS,

@@ -11,11 +11,11 @@ from typing import Any
 
 import structlog
 
-from ..aio.clock import Clock
-from ..core.fleet.made import MAKER
-from ..core.fleet.pods import NOTE, Assignment, Devices, Pod, Role, note, read_pod
-from ..core.inventory.resources import Inventory
-from ..kube import EVENTS, PODS, Api, Conflict, Missing
+from ...aio.clock import Clock
+from ...core.fleet.made import MAKER
+from ...core.fleet.pods import NOTE, Assignment, Devices, Pod, Role, note, read_pod
+from ...core.inventory.resources import Inventory
+from ...kube import EVENTS, PODS, Api, Conflict, Missing
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from ..kube import MANAGER
+from ...kube import MANAGER
 
 Document = Mapping[str, Any]
 
