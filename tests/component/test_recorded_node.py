@@ -39,7 +39,7 @@ async def test_what_is_recorded_lists_the_same_when_it_is_played(kubelet, start_
     await kubelet.delete_pod("holder")
     await start_agent(await asyncio.to_thread(file.read_text), state_dir=directory / "elsewhere")
 
-    assert there == kubelet.listed()
+    await kubelet.wait_until(lambda: there == kubelet.listed(), what="the same lists")
     healthy = [each for each in told if each.healthy]
     assert healthy == await listed(kubelet.pod_resources_socket, within=10)
     assert {(0,), (1,)} == {each.numa for each in healthy if each.resource == "nvidia.com/gpu"}
