@@ -27,6 +27,7 @@ class NodeSlices:
     ) -> None:
         self.trouble: ApiServerError | None = None
         self._found: dict[str, Document] = {}
+        self._untold: set[str] = set()  # what was written from here, and no watch told of yet
         self._node = node
         self._api = api
         self._on_change = on_change
@@ -45,6 +46,7 @@ class NodeSlices:
     def wrote(self, document: Document) -> None:
         """This is what the server answered to a write."""
         self._found[_name(document)] = document
+        self._untold.add(_name(document))
 
     def removed(self, name: str) -> None:
         """The server said that it is gone."""
@@ -67,14 +69,18 @@ class NodeSlices:
             async for change in changes:
                 match change:
                     case Listed(objects, version):
-                        newer = {name: each for name, each in self._found.items() if _is_newer(each, version)}
+                        # Only what no watch told of yet: a server with another store counts from the beginning.
+                        known = {name: self._found[name] for name in self._untold & self._found.keys()}
+                        newer = {name: each for name, each in known.items() if _is_newer(each, version)}
                         self._found = {_name(each): each for each in objects} | newer
+                        self._untold = set(newer)
                         self._listed = True
                         self._look(None)
                     case Changed(found):
-                        known = self._found.get(_name(found))
-                        if known is None or not _is_newer(known, _version(found)):
+                        old = self._found.get(_name(found))
+                        if old is None or not _is_newer(old, _version(found)):
                             self._found[_name(found)] = found
+                            self._untold.discard(_name(found))
                             self._look(None)
                     case Removed(found):
                         self._found.pop(_name(found), None)
