@@ -41,11 +41,12 @@ class SeenNode:
     the answer to a write says so, since more writes may follow.
     """
 
-    __slots__ = ("_users", "document", "name", "on_answer", "on_change")
+    __slots__ = ("_users", "document", "is_untold", "name", "on_answer", "on_change")
 
     def __init__(self, name: str, on_change: Callable[[], None], on_answer: Callable[[], None]) -> None:
         self.name = name
         self.document: Document | None = None
+        self.is_untold = False  # no watch told of the last answer yet
         self.on_change = on_change
         self.on_answer = on_answer
         self._users: list[Callable[[], None]] = []
@@ -62,12 +63,17 @@ class SeenNode:
 
     def note(self, document: Document) -> None:
         """This is the Node, as the server just answered; the watch does not tell it again."""
+        self.is_untold = True
         if self._take(document):
             self.on_answer()
 
     def see(self, document: Document | None) -> None:
         """This is the Node now; older news than is known is none."""
+        known = metadata_of(self.document).get("resourceVersion")
+        if document is None or metadata_of(document).get("resourceVersion") == known:
+            self.is_untold = False
         if self._take(document):
+            self.is_untold = False
             self.on_change()
 
     def _take(self, document: Document | None) -> bool:
@@ -103,12 +109,13 @@ class SeenNode:
 class SeenSlices:
     """The ResourceSlices of one node: a `SlicesView` for the output."""
 
-    __slots__ = ("_found", "_trouble", "on_change")
+    __slots__ = ("_found", "_trouble", "_untold", "on_change")
 
     def __init__(self, trouble: Callable[[], ApiServerError | None]) -> None:
         self._trouble = trouble
         self.on_change: Callable[[], None] = lambda: None
         self._found: dict[str, Packed] = {}
+        self._untold: set[str] = set()  # what was written from here, and no watch told of yet
 
     def __len__(self) -> int:
         return len(self._found)
@@ -122,6 +129,7 @@ class SeenSlices:
     def wrote(self, document: Document) -> None:
         """This is what the server answered to a write."""
         self._found[metadata_of(document)["name"]] = Packed(document)
+        self._untold.add(metadata_of(document)["name"])
 
     def removed(self, name: str) -> None:
         """The server said that it is gone."""
@@ -130,6 +138,7 @@ class SeenSlices:
     def see(self, document: Document) -> None:
         """This is a slice now."""
         name = metadata_of(document)["name"]
+        self._untold.discard(name)
         known = self._found.get(name)
         if known is None or not is_known(document, known.metadata):
             self._found[name] = Packed(document)
@@ -142,7 +151,8 @@ class SeenSlices:
 
     def keep_only(self, names: frozenset[str], version: str) -> None:
         """A list had these; others are gone, but for what was written since."""
-        gone = [name for name, one in self._found.items() if name not in names and not is_since(one.metadata, version)]
+        new = {name for name, one in self._found.items() if name in self._untold and is_since(one.metadata, version)}
+        gone = self._found.keys() - names - new
         for name in gone:
             self.see_gone(name)
 
@@ -276,8 +286,9 @@ class Cluster:
     def _see_nodes(self, listed: Listed) -> None:
         """What was seen is there; what was not is gone, unless it was made since."""
         for name in self.nodes.keys() - {metadata_of(each)["name"] for each in listed.objects}:
-            if not is_since(metadata_of(self.nodes[name].document), listed.version):
-                self.nodes[name].see(None)
+            seen = self.nodes[name]  # a server with another store counts versions from the beginning
+            if not (seen.is_untold and is_since(metadata_of(seen.document), listed.version)):
+                seen.see(None)
 
     def _see_node(self, document: Document) -> None:
         self.node(metadata_of(document)["name"]).see(document)
