@@ -1,9 +1,11 @@
 """One agent per kubelet, also after somebody removed the kubelet's directory and made it again."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -18,14 +20,12 @@ devices:
 
 
 def is_locked(directory):
-    """Whether somebody holds the lock on the directory that is there now."""
-    lock = DirectoryLock(directory)
-    try:
-        return not lock.take()
-    except OSError:
-        return False
-    finally:
-        lock.release()
+    """Whether this process holds a lock on the directory that is there now. To try for it would be in the way."""
+    for handle in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # it is closed meanwhile
+            if handle.samefile(directory) and "lock:" in Path("/proc/self/fdinfo", handle.name).read_text():
+                return True
+    return False
 
 
 async def test_a_directory_made_anew_is_locked_anew(kubelet, start_agent, shows):

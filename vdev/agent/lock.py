@@ -6,6 +6,7 @@ the directory itself, which all pods and processes of a node share, and leaves n
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import structlog
 
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
+from ..errors import reason_of
 from ..hostfs.directory_lock import DirectoryLock, Presence, is_somebody_present
 
 log = structlog.get_logger(__name__)
@@ -38,8 +40,9 @@ class NodeLock:
         self._drivers = directory.parent / "plugins_registry"
         self._presence = Presence(self._drivers)
         self._is_ours = False
-        self._served: tuple[int, int] | None = None  # the directory that another one was seen to serve
-        self._anew_at: float | None = None  # when there was another directory instead
+        self._served: tuple[int, int] | None = None  # the directory that another one serves, or had time to lock
+        self._anew: tuple[int, int] | None = None  # the one that there is instead
+        self._anew_at = 0.0  # since when
 
     async def take(self, stopping: asyncio.Event) -> bool:
         """Wait until the directory is there and nobody else serves it. False when `stopping` came first."""
@@ -82,7 +85,7 @@ class NodeLock:
             return True
         try:
             return await asyncio.to_thread(self._lock.take)
-        except OSError:  # there is none at the moment
+        except OSError:  # there is none at the moment, or no descriptor to open it with
             return True
 
     def release(self) -> None:
@@ -95,19 +98,21 @@ class NodeLock:
     def _take(self) -> tuple[str, bool]:
         """What keeps the directory from being ours, empty when it is, and whether that is another agent."""
         try:
-            if not self._is_left_to_others() and self._lock.take():
+            if self._lock.take(leave=self._is_left_to_others):
                 return "", False
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return f"no directory {self._directory}; is --kubelet-dir right, and mounted?", False
+        except OSError as failed:
+            return f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again", False
         return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True
 
-    def _is_left_to_others(self) -> bool:
-        """Whether the directory was made anew under an agent that serves, which needs a moment to lock the new one."""
-        status, now = self._directory.stat(), self._clock.now()
-        directory = status.st_dev, status.st_ino
-        if self._served in (None, directory):
-            self._served, self._anew_at = directory, None
-            return False
-        if self._anew_at is None:
-            self._anew_at = now
-        return now - self._anew_at < self._intervals.directory_anew
+    def _is_left_to_others(self, status: os.stat_result) -> bool:
+        """Whether this directory was made anew under an agent that serves, which needs a moment to lock it."""
+        directory, now = (status.st_dev, status.st_ino), self._clock.now()
+        if self._served not in (None, directory):
+            if self._anew != directory:
+                self._anew, self._anew_at = directory, now
+            if now - self._anew_at < self._intervals.directory_anew:
+                return True
+        self._served = directory
+        return False

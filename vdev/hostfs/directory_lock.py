@@ -1,8 +1,10 @@
 """Locks on a directory, which leave no file behind and end with their process: one's own, and those of who waits."""
 
+import errno
 import fcntl
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -10,6 +12,8 @@ import structlog
 from ..errors import reason_of
 
 log = structlog.get_logger(__name__)
+
+_NOT_NOW = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # but perhaps later
 
 
 class DirectoryLock:
@@ -25,25 +29,32 @@ class DirectoryLock:
         self._closed = False
         self._one_at_a_time = threading.Lock()
 
-    def take(self) -> bool:
+    def take(self, leave: Callable[[os.stat_result], bool] = lambda _: False) -> bool:
         """Whether the lock is ours now. Where the system cannot lock, it is until `close`.
 
-        Raises FileNotFoundError or NotADirectoryError when there is no directory; what was locked stays so.
+        What `leave` is true for is left alone. It is asked about the very directory that would be locked: between a
+        look at the path and the lock there may come to be another.
+
+        Raises OSError when there is no directory, or the system has too little of something; what was locked stays so.
         """
         with self._one_at_a_time:
-            return not self._closed and self._take()
+            return not self._closed and self._take(leave)
 
-    def _take(self) -> bool:
+    def _take(self, leave: Callable[[os.stat_result], bool]) -> bool:
         try:
             handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        except (FileNotFoundError, NotADirectoryError):
-            raise
         except OSError as failed:
+            if failed.errno in _NOT_NOW:
+                raise
             log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
             return True
-        if self._held is not None and os.path.samestat(os.fstat(handle), os.fstat(self._held)):
+        status = os.fstat(handle)
+        if self._held is not None and os.path.samestat(status, os.fstat(self._held)):
             os.close(handle)
             return True
+        if leave(status):
+            os.close(handle)
+            return False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
