@@ -26,7 +26,7 @@ from vdev.core.allocation import preferred
 from vdev.core.decide import Decider, World
 from vdev.core.inventory import resources
 from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.difference import Changed, diff
+from vdev.core.inventory.difference import ChangedResource, diff
 from vdev.core.inventory.resources import Inventory
 from vdev.core.model.device import Health
 from vdev.core.model.faults.fault_effects import Rpc
@@ -224,7 +224,7 @@ def _one_changes(plain: Inventory) -> Callable[[], None]:
         fresh = resources.with_health(plain, {"d0-500": Health(healthy=False, reason=f"reason {turns}")})
         kept = retain.retain(served, fresh, {}, retain.Holdings(), 0.0)
         for change in diff(served, kept.inventory):
-            assert isinstance(change, Changed)
+            assert isinstance(change, ChangedResource)
             assert (len(change.health), len(change.added), len(change.removed)) == (1, 0, 0)
             encoder.encode(change.new.slots)
         served = kept.inventory

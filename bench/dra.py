@@ -17,7 +17,7 @@ import grpc
 
 from tests.kit.api_server import ApiServer
 from tests.kit.dra import claim
-from vdev.api_server import Server
+from vdev.api_server import ApiServerAddress
 from vdev.kube.api import Api
 from vdev.kube.kinds import RESOURCE_CLAIMS
 from vdev.pb import dra_v1_pb2, dra_v1_pb2_grpc
@@ -117,7 +117,7 @@ async def _prepare(run: Run) -> None:
         made = await here.server.add("resourceclaims", document, namespace=_NAMESPACE, status=status)
         named = dra_v1_pb2.Claim(namespace=_NAMESPACE, name=_CLAIM, uid=made["metadata"]["uid"])
         channel = grpc.aio.insecure_channel(f"unix:{await here.socket()}")
-        async with channel, Api(Server(kubeconfig=here.here.root / "kubeconfig")) as api:
+        async with channel, Api(ApiServerAddress(kubeconfig=here.here.root / "kubeconfig")) as api:
             stub = dra_v1_pb2_grpc.DRAPluginStub(channel)
 
             async def get() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vdev import config
-from vdev.api_server import Server
+from vdev.api_server import ApiServerAddress
 from vdev.core.fleet.made import MAKER
 from vdev.fleet import dry_run
 from vdev.kube import NODES, RESOURCE_SLICES, Api
@@ -159,7 +159,7 @@ async def _blind(directory: Path, nodes: int) -> float:
         made = list(dry_run.objects(config.load([file]).spec, {}))
         found = [each for each in made if each["kind"] == "Node"]
         slices = [each for each in made if each["kind"] != "Node"]
-        async with Api(Server(kubeconfig=server.kubeconfig), at_once=_IN_FLIGHT) as api:
+        async with Api(ApiServerAddress(kubeconfig=server.kubeconfig), at_once=_IN_FLIGHT) as api:
             await api.version()
             begun = time.perf_counter()
             for work in ([_node(api, each) for each in found], [_slice(api, each) for each in slices]):

@@ -16,7 +16,7 @@ NO_SERVER = "no API server is known: give --kubeconfig FILE, or give the pod a s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ApiServerAddress:
     """A context of a kubeconfig, the current one where it is empty; or an address and a service account's directory.
 
     `ca` None trusts the system's authorities.
@@ -49,13 +49,13 @@ def find_server(
     context: str = "",
     environ: Mapping[str, str] = os.environ,
     account: Path = ACCOUNT,
-) -> Server | None:
+) -> ApiServerAddress | None:
     """What is given, else the pod's own; None outside a cluster, or where the pod has no token. Looks at files."""
     if kubeconfig:
-        return Server(kubeconfig=kubeconfig, context=context)
+        return ApiServerAddress(kubeconfig=kubeconfig, context=context)
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     token, ca = account / "token", account / "ca.crt"
     if not host or not port.isdecimal() or not exists(token):
         return None
     address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Server(address=address, token=token, ca=ca if exists(ca) else None)
+    return ApiServerAddress(address=address, token=token, ca=ca if exists(ca) else None)

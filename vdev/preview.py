@@ -21,9 +21,9 @@ from .core.model.device import EMPTY as NOTHING
 from .core.model.faults.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
 from .core.model.problem import Problem, did_you_mean, errors, warning
-from .core.node.capacity import Amount
+from .core.node.capacity import SlotCounts
 from .core.node.conditions import NodeCondition
-from .core.repartition import State
+from .core.repartition import RepartitionState
 from .core.slices.devices.published import Pools
 from .core.slices.objects.classes import DeviceClass, device_classes
 from .core.slices.pools import NO_POOLS
@@ -51,7 +51,7 @@ class Preview:
     faults: FaultSpec = NO_RULES
     refused: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    capacity: Mapping[str, Amount] = field(default_factory=dict)
+    capacity: Mapping[str, SlotCounts] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     pools: Pools = field(default_factory=lambda: NO_POOLS)
     classes: tuple[DeviceClass, ...] = ()
@@ -96,7 +96,7 @@ def preview(
     of_labels = [
         warning(f"node {node}", f"the label {each.label}={each.value} would fail: {each.sentence}")
         for each in choices.values()
-        if each.state is State.FAILED
+        if each.state is RepartitionState.FAILED
     ]
     of_labels += [
         warning(f"node {node}", f"no devices of this node follow the label {label}", did_you_mean(label, choices))
@@ -125,14 +125,14 @@ def _problems(bad: ConfigError) -> tuple[Problem, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PreviewedContainer:
     """What a container gets; `cdi` has what the runtime finds under each CDI name in it."""
 
     edits: ContainerEdits
     cdi: Mapping[str, Mapping[str, Any]]
 
 
-def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy | None = None) -> Answer:
+def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy | None = None) -> PreviewedContainer:
     """The answer to an allocation of these devices, under that strategy alone if given. Raises AllocationError."""
     if strategy:
         resource = replace(resource, flags=replace(resource.flags, device_list_strategies=(strategy,)))
@@ -145,7 +145,7 @@ def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy 
     }
     annotated = (name for names in given.annotations.values() for name in names.split(","))
     named = dict.fromkeys((*given.cdi_devices, *annotated))
-    return Answer(given, {name: known[name] for name in named if name in known})
+    return PreviewedContainer(given, {name: known[name] for name in named if name in known})
 
 
 @dataclass(frozen=True, slots=True)

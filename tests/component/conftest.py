@@ -184,7 +184,7 @@ async def api_server():
 def account(api_server, directory):
     """Where it is, and a service account that it knows."""
     (directory / "token").write_text("secret\n")
-    return kube.Server(address=api_server.address, token=directory / "token")
+    return kube.ApiServerAddress(address=api_server.address, token=directory / "token")
 
 
 @pytest.fixture

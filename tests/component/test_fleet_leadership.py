@@ -10,7 +10,7 @@ from tests.kit import quick
 from vdev import config
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
-from vdev.fleet import Fleet, Leadership, Lost, Options
+from vdev.fleet import Fleet, Leadership, LeaseLost, Options
 from vdev.hostfs import Watcher
 
 CONFIG = """
@@ -61,7 +61,7 @@ async def start(watching, start_api, directory):
             controller = Controller(fleet, clock)
 
             async def ended():
-                with contextlib.suppress(Lost):
+                with contextlib.suppress(LeaseLost):
                     await controller.stop()
 
             stack.push_async_callback(ended)
@@ -126,7 +126,7 @@ async def test_a_server_that_is_away_longer_than_the_lease(start, api_server):
     await api_server.down()
     await advance_until(api_server, [first], first.task.done)
     assert not first.fleet.is_leading
-    with pytest.raises(Lost, match="default/fleet could not be renewed for 10 s"):
+    with pytest.raises(LeaseLost, match="default/fleet could not be renewed for 10 s"):
         await first.task
     await api_server.up()
     second = await start("second", count=3)
@@ -142,7 +142,7 @@ async def test_a_lease_that_somebody_takes_is_lost(start, api_server):
         "leases", "fleet", {"spec": {"holderIdentity": "thief"}}, namespace="default", manager="kubectl"
     )
     await advance_until(api_server, [first], first.task.done)
-    with pytest.raises(Lost, match="thief has the Lease"):
+    with pytest.raises(LeaseLost, match="thief has the Lease"):
         await first.task
 
 

@@ -257,7 +257,7 @@ async def test_faults_break_a_watch(api_server, start_api, follow):
     await api_server.add("nodes", node("a", "1"))
     api = await start_api(fault=lambda call: faults.get(call.verb))
     seen = await follow(api)
-    faults["watch"] = kube.Fault(message="broken on purpose")
+    faults["watch"] = kube.InjectedAnswer(message="broken on purpose")
     api.break_watches()
     await api_server.until(lambda: len(seen.errors) == 2)
     assert "broken on purpose" in str(seen.errors[1])

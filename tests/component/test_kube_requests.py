@@ -98,9 +98,9 @@ def kubeconfig(file, address, token, **cluster):
 async def test_a_kubeconfig(api_server, start_api, directory, node):
     """Its current context, or the one that was chosen."""
     file = kubeconfig(directory / "config", api_server.address, "secret")
-    api = await start_api(server=kube.Server(kubeconfig=file))
+    api = await start_api(server=kube.ApiServerAddress(kubeconfig=file))
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
-    api = await start_api(server=kube.Server(kubeconfig=file, context="two"))
+    api = await start_api(server=kube.ApiServerAddress(kubeconfig=file, context="two"))
     with pytest.raises(kube.Denied, match=f"the user of {file}"):
         await api.get(NODES, "worker-1")
 
@@ -108,7 +108,7 @@ async def test_a_kubeconfig(api_server, start_api, directory, node):
 async def test_a_kubeconfig_that_was_written_again(api_server, start_api, directory, node):
     """As where credentials are renewed from outside: a refusal makes it read again."""
     file = kubeconfig(directory / "config", api_server.address, "secret")
-    api = await start_api(server=kube.Server(kubeconfig=file))
+    api = await start_api(server=kube.ApiServerAddress(kubeconfig=file))
     await api.get(NODES, "worker-1")
     api_server.tokens = {"a longer one"}
     kubeconfig(file, api_server.address, "a longer one")
@@ -125,7 +125,7 @@ async def test_a_program_that_prints_credentials(api_server, start_api, director
         document = json.loads(file.read_text())
         document["users"][0]["user"] = {"exec": {**run, "args": ["-c", script]}}
         file.write_text(json.dumps(document))
-        return kube.Server(kubeconfig=file)
+        return kube.ApiServerAddress(kubeconfig=file)
 
     api = await start_api(server=write("""echo '{"status": {"token": "secret"}}'"""))
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
@@ -160,13 +160,13 @@ async def test_the_server_must_prove_who_it_is(certificate, start_api, directory
     async with ApiServer(tls=context) as server:
         await server.add("nodes", {"metadata": {"name": "n"}})
         pod = {"address": server.address, "token": directory / "token"}
-        in_pod = await start_api(server=kube.Server(**pod, ca=file))
+        in_pod = await start_api(server=kube.ApiServerAddress(**pod, ca=file))
         assert "n" == (await in_pod.get(NODES, "n"))["metadata"]["name"]
         inside = {"certificate-authority-data": base64.b64encode(file.read_bytes()).decode()}
         config = kubeconfig(directory / "config", server.address, "secret", **inside)
-        by_file = await start_api(server=kube.Server(kubeconfig=config))
+        by_file = await start_api(server=kube.ApiServerAddress(kubeconfig=config))
         assert "n" == (await by_file.get(NODES, "n"))["metadata"]["name"]
-        stranger = await start_api(server=kube.Server(**pod))
+        stranger = await start_api(server=kube.ApiServerAddress(**pod))
         with pytest.raises(kube.Unreachable, match=r"(?i)certificate"):
             await stranger.get(NODES, "n")
         await in_pod.aclose()
@@ -191,7 +191,7 @@ async def test_what_is_not_there(api_server, api, node):
     with pytest.raises(kube.Missing, match="there is no Node worker-2") as raised:
         await api.get(NODES, "worker-2")
     assert raised.value.served
-    new = kube.Kind("resource.k8s.io", "v9", "ResourceSlice", "resourceslices", namespaced=False)
+    new = kube.ObjectKind("resource.k8s.io", "v9", "ResourceSlice", "resourceslices", namespaced=False)
     with pytest.raises(kube.Missing, match=r"has no resourceslices of resource.k8s.io/v9") as raised:
         await api.list(new)
     assert not raised.value.served
@@ -350,15 +350,15 @@ async def test_few_requests_at_a_time(api_server, start_api, node):
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (kube.Fault(), kube.Unreachable),
-        (kube.Fault(status=500), kube.Unreachable),
-        (kube.Fault(status=403), kube.Denied),
-        (kube.Fault(status=404), kube.Missing),
-        (kube.Fault(status=409, conflicts=(kube.FieldConflict(".metadata.labels.a", "gfd"),)), kube.Conflict),
-        (kube.Fault(status=422), kube.Invalid),
-        (kube.Fault(status=429, after=3600), kube.Throttled),
+        (kube.InjectedAnswer(), kube.Unreachable),
+        (kube.InjectedAnswer(status=500), kube.Unreachable),
+        (kube.InjectedAnswer(status=403), kube.Denied),
+        (kube.InjectedAnswer(status=404), kube.Missing),
+        (kube.InjectedAnswer(status=409, conflicts=(kube.FieldConflict(".metadata.labels.a", "gfd"),)), kube.Conflict),
+        (kube.InjectedAnswer(status=422), kube.Invalid),
+        (kube.InjectedAnswer(status=429, after=3600), kube.Throttled),
     ],
-    ids=lambda value: str(value.status) if isinstance(value, kube.Fault) else "",
+    ids=lambda value: str(value.status) if isinstance(value, kube.InjectedAnswer) else "",
 )
 async def test_faults_in_place_of_an_answer(api_server, start_api, node, fault, error):
     """What a fault rule says comes as if the server had said it, and nothing is sent."""

@@ -12,7 +12,7 @@ from vdev.agent.reports import status
 from vdev.core.model.faults.fault_effects import StreamFault
 from vdev.errors import SocketError
 from vdev.plugin import registration_client
-from vdev.plugin.service import State
+from vdev.plugin.service import ServiceState
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "example.com/other"
@@ -58,7 +58,7 @@ async def test_a_kubelet_that_is_noticed_late_is_registered_with_once(kubelet, s
 
     monkeypatch.setattr(lock, "keep", late)  # the directory is looked at before the socket
     await kubelet.stop()
-    await kubelet.wait_until(lambda: service(agent).state is State.WAITING, what="waiting")
+    await kubelet.wait_until(lambda: service(agent).state is ServiceState.WAITING, what="waiting")
     await kubelet.start()
     await kubelet.wait_until(lambda: {NPU: 2, OTHER: 2} == dict(kubelet.metrics.registrations), what="registrations")
     noticed.set()
@@ -111,7 +111,7 @@ async def test_a_dead_kubelet_leaves_a_stale_socket(kubelet, start_agent, shows)
     """ECONNREFUSED on a socket that exists is no reason to give up."""
     agent = await start_agent(CONFIG)
     await kubelet.crash()
-    await kubelet.wait_until(lambda: service(agent).state is State.WAITING, what="waiting")
+    await kubelet.wait_until(lambda: service(agent).state is ServiceState.WAITING, what="waiting")
     assert "no kubelet answers" in service(agent).trouble
     await kubelet.start()
     await shows(NPU, 2, 2)
@@ -183,7 +183,7 @@ async def test_a_path_too_long_for_a_socket_is_said(kubelet, start_agent):
     deep = kubelet.root / ("d" * 100)
     await asyncio.to_thread(deep.mkdir)
     agent = await start_agent(CONFIG, plugin_dir=deep, wait=False)
-    await kubelet.wait_until(lambda: is_in(agent, State.WAITING), what="waiting")
+    await kubelet.wait_until(lambda: is_in(agent, ServiceState.WAITING), what="waiting")
     assert "the system allows 107" in service(agent).trouble
     assert 0 == await agent.stop()
 
@@ -191,7 +191,7 @@ async def test_a_path_too_long_for_a_socket_is_said(kubelet, start_agent):
 async def test_without_a_kubelet_socket_it_only_serves(kubelet, start_agent):
     """An empty --kubelet-socket serves without registering, as with NVIDIA's plugin."""
     agent = await start_agent(CONFIG, kubelet_socket=None, wait=False)
-    await kubelet.wait_until(lambda: is_in(agent, State.SERVING), what="serving")
+    await kubelet.wait_until(lambda: is_in(agent, ServiceState.SERVING), what="serving")
     assert {} == dict(kubelet.metrics.registrations)
     assert 0 == await agent.stop()
 

@@ -12,7 +12,7 @@ import yaml
 from tests.kit.measured import ids, plan_of
 from vdev.core.exposition.family import text
 from vdev.core.exposition.nodes import Exposition
-from vdev.core.telemetry.drives import Situation, wish
+from vdev.core.telemetry.drives import LoadSituation, wish
 from vdev.core.telemetry.sensors import Sensors, User
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
@@ -39,7 +39,7 @@ def series(loads):
     plan = plan_of(block("autoscale.yaml"))
     gpus = ids(plan, "nvidia.com/gpu")
     users = {gpu: [User("default", f"server-{number}", "server")] for number, gpu in enumerate(gpus[: len(loads)])}
-    situation = Situation(
+    situation = LoadSituation(
         devices=plan.devices,
         loads=plan.loads,
         pods={gpu: {f"default/{found[0].pod}"} for gpu, found in users.items()},

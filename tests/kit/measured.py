@@ -3,7 +3,7 @@
 from vdev import config
 from vdev.core.decide import Decider, World
 from vdev.core.inventory import imagined_nodes
-from vdev.core.telemetry.drives import Situation
+from vdev.core.telemetry.drives import LoadSituation
 from vdev.core.telemetry.sensors import Sensors, User
 
 
@@ -26,7 +26,7 @@ def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=No
     for (resource, index), names in (users or {}).items():
         device = ids(plan, resource)[index]
         found[device] = [User(*name.split("/")) for name in names]
-    situation = Situation(
+    situation = LoadSituation(
         devices=plan.devices,
         loads=plan.loads,
         pods={device: {f"{each.namespace}/{each.pod}" for each in mine} for device, mine in found.items()},

@@ -15,7 +15,7 @@ from vdev.core.model.smi_places import order
 from vdev.core.model.telemetry import Physics
 from vdev.core.smi import amd, nvidia
 from vdev.core.smi.shown import Shown
-from vdev.core.telemetry.reading import Reading, Throttle
+from vdev.core.telemetry.reading import SensorReading, Throttle
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
@@ -35,7 +35,7 @@ H100 = Physics(
     links=18,
     link_bytes=50e9,
 )
-BUSY = Reading(
+BUSY = SensorReading(
     gpu_percent=99.6,
     copy_percent=41.4,
     encoder_percent=0,

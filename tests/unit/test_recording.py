@@ -11,19 +11,22 @@ from tests.kit.fakehost import FakeHost
 from vdev import config
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.errors import ConfigError
-from vdev.plugin.podresources_client import Listed
-from vdev.recording import Mask, Piece, Recording, pieces, recorded
+from vdev.plugin.podresources_client import KubeletDevice
+from vdev.recording import HardwarePiece, Mask, Recording, pieces, recorded
 
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(3))
-A100 = [Piece("pci", f"0000:8{n}:00.0", "10de", "20b0", serial=UUIDS[n], numa=n, is_accelerator=True) for n in range(2)]
-STICK = Piece("usb", "1-2", "1050", "0407", serial="ABC12345", maker="Yubico", model="YubiKey")
+A100 = [
+    HardwarePiece("pci", f"0000:8{n}:00.0", "10de", "20b0", serial=UUIDS[n], numa=n, is_accelerator=True)
+    for n in range(2)
+]
+STICK = HardwarePiece("usb", "1-2", "1050", "0407", serial="ABC12345", maker="Yubico", model="YubiKey")
 
 
 Lists = dict[str, dict[str, tuple[int, ...]]]
 
 
 def played(
-    devices: list[Listed], hardware: list[Piece] | None = None, salt: str = "", **more: object
+    devices: list[KubeletDevice], hardware: list[HardwarePiece] | None = None, salt: str = "", **more: object
 ) -> tuple[str, Lists]:
     """The file, and by resource what it lists: ids and NUMA nodes."""
     text = recorded(Recording("gpu-7", devices, hardware or [], **more), Mask(salt)).text()
@@ -39,10 +42,10 @@ def played(
 def test_ids_and_numa_nodes_stay() -> None:
     """Of each device, whatever its plugin calls it."""
     devices = [
-        Listed("acme.dev/npu", "npu-0", (1,)),
-        Listed("acme.dev/npu", "npu-1"),
-        Listed("intel.com/vf", "0000:81:00.2", (0,)),
-        Listed("squat.ai/fuse", "a" * 40),
+        KubeletDevice("acme.dev/npu", "npu-0", (1,)),
+        KubeletDevice("acme.dev/npu", "npu-1"),
+        KubeletDevice("intel.com/vf", "0000:81:00.2", (0,)),
+        KubeletDevice("squat.ai/fuse", "a" * 40),
     ]
 
     assert {
@@ -54,8 +57,8 @@ def test_ids_and_numa_nodes_stay() -> None:
 
 def test_replicas_are_of_one_device() -> None:
     """The device is shared again; where a slot is missing, it is one of those that do not work."""
-    devices = [Listed("nvidia.com/gpu", f"{UUIDS[0]}::{n}", (0,)) for n in range(4)]
-    devices += [Listed("nvidia.com/gpu", f"{UUIDS[1]}::1", (0,), healthy=False)]
+    devices = [KubeletDevice("nvidia.com/gpu", f"{UUIDS[0]}::{n}", (0,)) for n in range(4)]
+    devices += [KubeletDevice("nvidia.com/gpu", f"{UUIDS[1]}::1", (0,), healthy=False)]
 
     text, lists = played(devices)
 
@@ -66,7 +69,7 @@ def test_replicas_are_of_one_device() -> None:
 
 def test_a_known_model_is_its_preset() -> None:
     """By the UUID and the PCI id, or where the node has one model; partitions of it stay what they are."""
-    devices = [Listed("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]
+    devices = [KubeletDevice("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]
     for hardware in (
         A100,
         [piece.__class__("pci", piece.place, "10de", "20b0", is_accelerator=True) for piece in A100],
@@ -75,13 +78,13 @@ def test_a_known_model_is_its_preset() -> None:
         (entry,) = yaml.safe_load(text)["devices"]
         assert ("a100-sxm4-40gb", list(UUIDS[:2])) == (entry["virtual"]["preset"], entry["virtual"]["ids"])
         assert list(UUIDS[:2]) == list(lists["nvidia.com/gpu"])
-    mig = [Listed("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000001", (0,))]
+    mig = [KubeletDevice("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000001", (0,))]
     assert "preset" not in played(mig, A100)[0]
 
 
 def test_what_sysfs_knows_of_a_device() -> None:
     """Vendor and model are attributes; the place is a comment."""
-    text, _ = played([Listed("a.b/key", "key-ABC12345")], [STICK])
+    text, _ = played([KubeletDevice("a.b/key", "key-ABC12345")], [STICK])
 
     (entry,) = yaml.safe_load(text)["devices"]
     assert {"vendor": "1050", "product": "0407", "maker": "Yubico", "model": "YubiKey"} == entry["virtual"][
@@ -100,7 +103,10 @@ def test_what_no_plugin_offers() -> None:
 def test_ids_that_a_node_cannot_have_twice() -> None:
     """Get a name of their own, and a warning says so."""
     draft = recorded(
-        Recording("n", [Listed("a.b/x", "0"), Listed("a.b/y", "0"), Listed("a.b/y", "strange id/")]), Mask()
+        Recording(
+            "n", [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
+        ),
+        Mask(),
     )
 
     assert ["0", "y-0", "strange-id"] == [each for block in draft.devices for each in block.body["virtual"]["ids"]]
@@ -110,9 +116,9 @@ def test_ids_that_a_node_cannot_have_twice() -> None:
 def test_nothing_of_the_node_is_left_with_a_salt() -> None:
     """Serials, UUIDs, addresses, ids and the node's name; numbers, models and NUMA nodes stay."""
     devices = [
-        Listed("nvidia.com/gpu", UUIDS[0], (1,)),
-        Listed("intel.com/vf", "0000:81:00.2"),
-        Listed("a.b/key", "key-ABC12345"),
+        KubeletDevice("nvidia.com/gpu", UUIDS[0], (1,)),
+        KubeletDevice("intel.com/vf", "0000:81:00.2"),
+        KubeletDevice("a.b/key", "key-ABC12345"),
     ]
     hardware = [*A100, STICK]
 
@@ -131,7 +137,7 @@ def test_nothing_of_the_node_is_left_with_a_salt() -> None:
 @given(
     st.lists(
         st.builds(
-            Listed,
+            KubeletDevice,
             st.sampled_from(["a.b/x", "nvidia.com/gpu", "c.d/y.shared"]),
             st.text(min_size=1, max_size=70) | st.sampled_from([*UUIDS, "x::0", "x::1", "0000:81:00.2", "a::b"]),
             st.sampled_from([(), (0,), (0, 1)]),
@@ -142,7 +148,7 @@ def test_nothing_of_the_node_is_left_with_a_salt() -> None:
     ),
     st.sampled_from(["", "s"]),
 )
-def test_any_list_becomes_a_configuration(devices: list[Listed], salt: str) -> None:
+def test_any_list_becomes_a_configuration(devices: list[KubeletDevice], salt: str) -> None:
     """With at least as many devices of each resource."""
     _, lists = played(devices, [STICK, *A100], salt)
 

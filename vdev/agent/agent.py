@@ -25,7 +25,7 @@ from ..hostfs import Watcher
 from ..observe.metrics import Metrics
 from ..plugin.grpc_engine import grpc_engine
 from ..plugin.kubelet_socket import KubeletSocket
-from ..plugin.service import State
+from ..plugin.service import ServiceState
 from .due import Due
 from .events import Events
 from .fault_control import FaultControl
@@ -419,15 +419,15 @@ class Agent:
             announced=dict(self.faults.engine.announced),
         )
 
-    def _on_state(self, resource: str, state: State) -> None:
+    def _on_state(self, resource: str, state: ServiceState) -> None:
         self.announcer.look()
         if self.reconciler.spec.node.events:
             self.due.mark()
-        self.metrics.registered.labels(resource).set(state is State.REGISTERED)
-        if state is State.REGISTERED:
+        self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
+        if state is ServiceState.REGISTERED:
             self.metrics.registrations.labels(resource).inc()
             self.due.ask_holders_soon()  # it may be another kubelet, or the first one there is
-        elif state is State.STOPPED and resource not in self.reconciler.served.resources:
+        elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
             self.requests.forget_resource(resource)
 

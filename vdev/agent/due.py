@@ -9,7 +9,7 @@ from ..core.intervals import Intervals
 
 
 @dataclass(slots=True)
-class Work:
+class DueWork:
     """What a turn has to do before it decides; what fails stays due."""
 
     reload: bool = False
@@ -21,7 +21,7 @@ class Due:
     """The work that is due, and whether somebody wants to know who holds what."""
 
     def __init__(self, intervals: Intervals, clock: Clock) -> None:
-        self.work = Work()
+        self.work = DueWork()
         self.asked = asyncio.Event()
         self._intervals = intervals
         self._clock = clock
@@ -36,9 +36,9 @@ class Due:
         self.work.scan |= scan
         self._wake.set()
 
-    def take(self) -> Work:
+    def take(self) -> DueWork:
         """The work that is due, which then is no more."""
-        work, self.work = self.work, Work(faults=False)
+        work, self.work = self.work, DueWork(faults=False)
         return work
 
     async def wait(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .. import config
 from ..aio.clock import SYSTEM, Clock
-from ..api_server import Server
+from ..api_server import ApiServerAddress
 from ..config import Loaded, Texts
 from ..core.intervals import Intervals
 from ..core.model import smi_places, virtual_node
@@ -54,7 +54,7 @@ class Options:
     service_manager: ServiceManager | None = None
     boot_wait: float = 30.0
     boot_id: str = ""
-    api_server: Server | None = None
+    api_server: ApiServerAddress | None = None
     features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")
     load_again: Callable[[Texts], Loaded] = config.load_again
     intervals: Intervals = field(default_factory=Intervals)

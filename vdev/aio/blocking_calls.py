@@ -20,7 +20,7 @@ class StillHanging(Exception):
     """The caller's last call has not come back yet."""
 
 
-class Calls:
+class BlockingCalls:
     """Runs blocking calls; a key identifies the caller."""
 
     def __init__(self, clock: Clock, *, at_once: int = _AT_ONCE) -> None:

@@ -32,7 +32,7 @@ from .layouts.layout_files import LayoutFiles
 from .messages import MAX_PROBLEMS
 from .origins import Origin, origins
 from .presets.preset_texts import PresetTexts
-from .report import Report, stands_alone
+from .report import ProblemReport, stands_alone
 from .validation import Validated, validate
 
 
@@ -87,7 +87,7 @@ def built(
     """
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
     document = overlaid(document, over)
-    report = Report(document)
+    report = ProblemReport(document)
     validated = validate(document, report)
     entries = list(validated.items(("devices",), validated.file.devices))
     for path, model in entries:
@@ -141,7 +141,7 @@ def built(
 def built_rules(document: Document, spec: Spec) -> FaultSpec:
     """The fault rules of a document that stands beside the configuration `spec`. Raises ConfigError."""
     document = as_section(document)
-    report = Report(document)
+    report = ProblemReport(document)
     validated = validate(document, report)
     faults = _faults(validated, spec, report)
     if "kernel_log" in validated.file.faults.model_fields_set:
@@ -151,7 +151,7 @@ def built_rules(document: Document, spec: Spec) -> FaultSpec:
     return faults if "seed" in validated.file.faults.model_fields_set else replace(faults, seed=spec.faults.seed)
 
 
-def _faults(validated: Validated, spec: Spec, report: Report) -> FaultSpec:
+def _faults(validated: Validated, spec: Spec, report: ProblemReport) -> FaultSpec:
     """The fault rules for the devices of `spec`. With errors in the report, the value is of no use."""
     entries = [entry.name for entry in spec.entries]
     rules: list[tuple[KeyPath, FaultRuleSpec]] = []
@@ -166,7 +166,7 @@ def _faults(validated: Validated, spec: Spec, report: Report) -> FaultSpec:
     return FaultSpec(seed=section.seed, kernel_log=section.kernel_log, rules=tuple(rule for _, rule in rules))
 
 
-def _presets_dir(name: str | None, report: Report) -> Iterator[Path]:
+def _presets_dir(name: str | None, report: ProblemReport) -> Iterator[Path]:
     """The directory that the file names, which is relative to the file."""
     if name is not None:
         path = ("presetsDir",)

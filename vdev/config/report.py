@@ -24,7 +24,7 @@ ITEM_LISTS: tuple[KeyPath, ...] = (
 
 
 @dataclass(slots=True)
-class Report:
+class ProblemReport:
     """The problems of a document's values, in the order in which they are found."""
 
     document: Document

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import permutations
 
 from ..core.model.place import KeyPath
-from .report import Report
+from .report import ProblemReport
 
 MAX_LINKED = 256  # devices with fast links; the largest known domain, an NVL72 rack, has 72
 FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
@@ -13,7 +13,7 @@ Links = Mapping[tuple[int, int], int]
 """Scores of pairs of indices, both ways."""
 
 
-def numa_nodes(nodes: list[int], count: int, path: KeyPath, report: Report) -> tuple[int, ...]:
+def numa_nodes(nodes: list[int], count: int, path: KeyPath, report: ProblemReport) -> tuple[int, ...]:
     """One NUMA node for all devices, or one per device. A `count` of 0 fits any number of devices."""
     if len(nodes) not in (1, count):
         message = f"{len(nodes)} NUMA nodes for {count or 'any number of'} devices"
@@ -21,7 +21,9 @@ def numa_nodes(nodes: list[int], count: int, path: KeyPath, report: Report) -> t
     return tuple(nodes)
 
 
-def device_links(rows: list[list[int]], count: int, path: KeyPath, report: Report, *, score: int = FAST_LINK) -> Links:
+def device_links(
+    rows: list[list[int]], count: int, path: KeyPath, report: ProblemReport, *, score: int = FAST_LINK
+) -> Links:
     """The links of `count` devices. `count` lists of `count` numbers are scores, anything else groups of indices.
 
     A pair of a group gets `score`. No list of groups is taken for scores: each of its groups would hold every device.
@@ -51,7 +53,7 @@ def device_links(rows: list[list[int]], count: int, path: KeyPath, report: Repor
     return links
 
 
-def _scores(rows: list[list[int]], path: KeyPath, report: Report) -> Links:
+def _scores(rows: list[list[int]], path: KeyPath, report: ProblemReport) -> Links:
     hint = "as many lists of as many numbers as there are devices are scores of pairs, not groups of indices"
     for one, row in enumerate(rows):
         if row[one]:

@@ -10,7 +10,7 @@ from ..core.model.place import KeyPath
 from .document.loader import Document
 from .document.parser import Tree
 from .messages import empty_values, explained
-from .report import ITEM_LISTS, Report, unit_of
+from .report import ITEM_LISTS, ProblemReport, unit_of
 from .schema.config_file import ConfigFile
 
 
@@ -28,7 +28,7 @@ class Validated:
             yield (*path, index if numbers is None else numbers[index]), model
 
 
-def validate(document: Document, report: Report) -> Validated:
+def validate(document: Document, report: ProblemReport) -> Validated:
     """The models of a document; every error goes to the report."""
     report.problems += document.problems
     tree: Any = dict(document.root)

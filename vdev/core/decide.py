@@ -32,7 +32,7 @@ from .model.faults.fault_effects import CdiFault, SensorFault
 from .model.problem import Problem
 from .model.telemetry import UNMEASURED, EntryTelemetry, TelemetrySpec
 from .node import capacity, conditions
-from .node.capacity import Amount
+from .node.capacity import SlotCounts
 from .node.conditions import NodeCondition
 from .node.losses import NONE, Losses, losses
 from .repartition import Progresses, state_labels
@@ -122,7 +122,7 @@ class Plan:
     kernel_log: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, str] | None = None
-    capacity: Mapping[str, Amount] = field(default_factory=dict)
+    capacity: Mapping[str, SlotCounts] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     choices: Progresses = field(default_factory=dict)
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)

@@ -39,7 +39,7 @@ Part = tuple[str, int]
 _WHOLE: Part = ("", 0)
 
 
-class State(Enum):
+class RepartitionState(Enum):
     """How far it is. UNSEEN: the label's value is not known, or was not acted on."""
 
     UNSEEN = "unseen"
@@ -60,7 +60,7 @@ class Progress:
 
     label: str
     value: str | None = None
-    state: State = State.UNSEEN
+    state: RepartitionState = RepartitionState.UNSEEN
     sentence: str = ""
     parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=dict)
     asked: tuple[NamedLayout | None, ...] | None = None
@@ -70,7 +70,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class RepartitionView:
     """What is known at one moment.
 
     `labels` are those of the Node; None: not known. `hardware` has the id of each device, by entry and index. `listed`
@@ -91,7 +91,7 @@ Progresses = Mapping[str, Progress]
 """How far each label is."""
 
 
-def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: Seen) -> Progresses:
+def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
     """How far each label of these entries is, with what was known `before`."""
     found: dict[str, Progress] = {}
     for label, group in _groups(entries).items():
@@ -115,7 +115,12 @@ def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
         was = before.get(label) or Progress(label=label)
         if was.parts != progress.parts:
             result[label] = replace(
-                progress, state=State.FAILED, sentence=why, parts=was.parts, again_at=None, doubted=frozenset()
+                progress,
+                state=RepartitionState.FAILED,
+                sentence=why,
+                parts=was.parts,
+                again_at=None,
+                doubted=frozenset(),
             )
     return result
 
@@ -124,7 +129,7 @@ def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Prog
     """What these labels would make of the node of that name, which has nothing yet, and what would become of each."""
     entries = spec.on_node(node)
     hardware = {entry.name: {index: f"{entry.name}/{index}" for index in _indices(entry)} for entry in entries}
-    found = look({}, entries, spec.flags.mig_strategy, Seen(labels=labels, hardware=hardware))
+    found = look({}, entries, spec.flags.mig_strategy, RepartitionView(labels=labels, hardware=hardware))
     return in_force(spec, found), found
 
 
@@ -132,7 +137,11 @@ def state_labels(progresses: Progresses, entries: Iterable[EntrySpec]) -> dict[s
     """The labels that tell what became of the chosen layouts; none where nothing is chosen."""
     protocols = {each.label: each.protocol for each in _choices(entries)}
     words = {
-        label: {State.PENDING: it.pending, State.SUCCESS: it.success, State.FAILED: it.failed}
+        label: {
+            RepartitionState.PENDING: it.pending,
+            RepartitionState.SUCCESS: it.success,
+            RepartitionState.FAILED: it.failed,
+        }
         for label, it in protocols.items()
     }
     told = {
@@ -161,7 +170,7 @@ class _Look:
 
     before: Progress
     entries: Sequence[EntrySpec]
-    seen: Seen
+    seen: RepartitionView
     cuts: bool
 
     def result(self) -> Progress:
@@ -179,7 +188,7 @@ class _Look:
 
     def _unseen(self) -> Progress:
         """Nobody tells the label: what an earlier process had in force stays, else the entry says how it is cut."""
-        if self.before.state is State.UNSEEN:
+        if self.before.state is RepartitionState.UNSEEN:
             return self.before
         return self._same(
             replace(self.before, parts={entry.name: dict(self._in_force(entry)) for entry in self.entries})
@@ -187,45 +196,47 @@ class _Look:
 
     @property
     def _is_restart(self) -> bool:
-        return self.before.state is not State.UNSEEN and self.before.asked is None
+        return self.before.state is not RepartitionState.UNSEEN and self.before.asked is None
 
     @property
     def _is_over(self) -> bool:
-        return self.before.state in (State.SUCCESS, State.FAILED)
+        return self.before.state in (RepartitionState.SUCCESS, RepartitionState.FAILED)
 
     def _judged(self, now: Progress, asked: tuple[NamedLayout | None, ...]) -> Progress:
         if wrong := self._misfit(now.value, asked):
-            return self._stays(now, State.FAILED, wrong)
+            return self._stays(now, RepartitionState.FAILED, wrong)
         target = self._filled(now.parts)
         for entry, layout in zip(self.entries, asked, strict=True):
             target[entry.name].update(layout.parts if layout else {})
         changed = list(self._changed(target))
         if not changed:
-            return replace(now, state=State.SUCCESS, parts=target)
+            return replace(now, state=RepartitionState.SUCCESS, parts=target)
         was = self.before
-        if self._is_restart and was.state is State.FAILED and was.value == now.value:
-            return self._stays(now, State.FAILED, was.sentence)  # so before a restart: only a new value triggers
+        if self._is_restart and was.state is RepartitionState.FAILED and was.value == now.value:
+            return self._stays(
+                now, RepartitionState.FAILED, was.sentence
+            )  # so before a restart: only a new value triggers
         return self._ready(now, target, list(self._held(changed, target)))
 
     def _ready(self, now: Progress, target: Mapping[str, Mapping[int, Parts]], held: Sequence[_Held]) -> Progress:
         """Put it in force once `pending` was seen, and it is known for certain that no pod has what goes away."""
         was, protocol, clock = self.before, _choice(self.entries[0]).protocol, self.seen.now
-        is_new = was.state is not State.PENDING or (was.value, was.asked) != (now.value, now.asked)
+        is_new = was.state is not RepartitionState.PENDING or (was.value, was.asked) != (now.value, now.asked)
         since = clock if is_new else was.since
         told = not is_new and (self.seen.labels or {}).get(protocol.label) == protocol.pending
         unwritten = bool(protocol.pending) and now.value is not None and not told and clock < since + PATIENCE
         named = [each for each in held if each.pod] if self.seen.read_at >= since else []
         if named or (held and clock >= since + NAMING):
-            return self._stays(now, State.FAILED, (named or held)[0].sentence)
+            return self._stays(now, RepartitionState.FAILED, (named or held)[0].sentence)
         if self.seen.complete and not unwritten and not held:
-            return replace(now, state=State.SUCCESS, parts=target)
+            return replace(now, state=RepartitionState.SUCCESS, parts=target)
         asks = held or not self.seen.complete
         what = "the kubelet to say which pods hold which devices" if asks else f"{protocol.label} to be written"
         again_at = max(since + ASK, since if is_new else clock + RECHECK) if asks else since + PATIENCE
         later = replace(now, since=since, again_at=again_at, doubted=frozenset(each.key for each in held))
-        return self._stays(later, State.PENDING, f"waiting for {what}")
+        return self._stays(later, RepartitionState.PENDING, f"waiting for {what}")
 
-    def _stays(self, now: Progress, state: State, why: str) -> Progress:
+    def _stays(self, now: Progress, state: RepartitionState, why: str) -> Progress:
         """What is in force stays."""
         return replace(now, state=state, sentence=why, parts=self._filled(now.parts))
 
@@ -357,7 +368,7 @@ def _listed_parts(listed: Inventory) -> dict[str, set[Part]]:
     return found
 
 
-def _held_parts(seen: Seen) -> dict[str, list[tuple[Part, Key, str]]]:
+def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]:
     """What is held of each hardware device, with the pod's name or the empty string."""
     found: dict[str, list[tuple[Part, Key, str]]] = {}
     for key, pod in sorted(seen.held.items()):

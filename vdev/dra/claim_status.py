@@ -16,7 +16,7 @@ from ..aio.clock import Clock
 from ..core.claims.prepared import PreparedClaim
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
-from ..kube import RESOURCE_CLAIMS, Kind, Missing
+from ..kube import RESOURCE_CLAIMS, Missing, ObjectKind
 from ..kube.answers import Conflict, Denied, Invalid
 from .checkpoint import Prepared
 from .health_stream import DeviceHealth, Health
@@ -31,12 +31,12 @@ Document = Mapping[str, Any]
 class Api(Protocol):
     """What is asked of the API server."""
 
-    async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Document:
+    async def get(self, kind: ObjectKind, name: str, *, namespace: str = "") -> Document:
         """An object. Raises ApiServerError."""
 
     async def apply(
         self,
-        kind: Kind,
+        kind: ObjectKind,
         name: str,
         document: Document,
         *,

@@ -25,7 +25,7 @@ from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
 from ..hostfs.directory_lock import DirectoryLock
 from ..hostfs.look import is_directory
-from ..kube import NO_SERVER, RESOURCE_CLAIMS, Kind, Missing, Unconfigured
+from ..kube import NO_SERVER, RESOURCE_CLAIMS, Missing, ObjectKind, Unconfigured
 from ..kube.answers import Denied
 from .checkpoint import Checkpoint, Prepared
 from .claim_files import ClaimFiles
@@ -50,7 +50,7 @@ class ClaimRef:
 class Api(Protocol):
     """What is asked of the API server."""
 
-    async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Mapping[str, object]:
+    async def get(self, kind: ObjectKind, name: str, *, namespace: str = "") -> Mapping[str, object]:
         """An object. Raises ApiServerError."""
 
 

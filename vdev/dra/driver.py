@@ -40,7 +40,7 @@ from .servicer import DraServicer, ObserveRpc
 log = structlog.get_logger(__name__)
 
 
-class State(StrEnum):
+class DriverState(StrEnum):
     """What a driver is doing."""
 
     STARTING = "starting"
@@ -110,17 +110,17 @@ class DraDriver:
         return self.places.driver
 
     @property
-    def state(self) -> State:
+    def state(self) -> DriverState:
         """What it is doing."""
         if self._stopped:
-            return State.STOPPED
+            return DriverState.STOPPED
         if self._trouble:
-            return State.FAILING
+            return DriverState.FAILING
         if not self._serves:
-            return State.STARTING
+            return DriverState.STARTING
         if self._registration.registered:
-            return State.REGISTERED
-        return State.REFUSED if self._registration.refusal else State.WAITING
+            return DriverState.REGISTERED
+        return DriverState.REFUSED if self._registration.refusal else DriverState.WAITING
 
     @property
     def health_streams(self) -> int:

@@ -9,6 +9,6 @@ What is decided for a node, and how it is written, is what an agent on that node
 """
 
 from .controller import Fleet, Options
-from .leadership import Leadership, Lost
+from .leadership import Leadership, LeaseLost
 
-__all__ = ["Fleet", "Leadership", "Lost", "Options"]
+__all__ = ["Fleet", "Leadership", "LeaseLost", "Options"]

@@ -29,7 +29,7 @@ from ..hostfs import Watcher
 from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api
 from ..observe.metrics import Metrics
 from .faults import FleetFaults
-from .leadership import Leadership, Lost
+from .leadership import Leadership, LeaseLost
 from .made_nodes import NodeMaker, is_made
 from .member import Member, spec_for_fleet
 from .queue import DueQueue
@@ -170,10 +170,10 @@ class Fleet:
         return self._api.writes
 
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Keep the nodes as the file says, until cancelled, or until `until` returns. Raises Lost."""
+        """Keep the nodes as the file says, until cancelled, or until `until` returns. Raises LeaseLost."""
         try:
             await self._run(until)
-        except* Lost as lost:
+        except* LeaseLost as lost:
             raise lost.exceptions[0] from None
         finally:
             self.is_leading = False

@@ -23,7 +23,7 @@ _RENEW = 10.0  # seconds without a successful renewal after which the holder giv
 _RETRY = 2.0  # seconds between attempts
 
 
-class Lost(Exception):
+class LeaseLost(Exception):
     """The Lease could not be renewed: somebody else may work by now."""
 
 
@@ -63,17 +63,17 @@ class Leadership:
         log.info("leading", lease=self.where)
 
     async def keep(self) -> None:
-        """Renew it, for ever. Raises Lost."""
+        """Renew it, for ever. Raises LeaseLost."""
         while True:
             try:
                 async with self._clock.timeout(self._renewed_at + _RENEW - self._clock.now()):
                     await self._clock.sleep(_RETRY)
                     while not await self._try():
                         if not self.is_held:
-                            raise Lost(f"{self.holder or 'nobody'} has the Lease {self.where} now")
+                            raise LeaseLost(f"{self.holder or 'nobody'} has the Lease {self.where} now")
                         await self._clock.sleep(_RETRY)
             except TimeoutError:
-                raise Lost(f"the Lease {self.where} could not be renewed for {_RENEW:g} s") from None
+                raise LeaseLost(f"the Lease {self.where} could not be renewed for {_RENEW:g} s") from None
 
     async def release(self) -> None:
         """Let another process have it at once; where that fails, it waits until the Lease runs out."""

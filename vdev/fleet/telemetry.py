@@ -13,8 +13,8 @@ from ..aio.giving_way import giving_way
 from ..core.decide import Plan
 from ..core.exposition.family import chunks
 from ..core.exposition.nodes import Exposition
-from ..core.telemetry.drives import Situation
-from ..core.telemetry.sensors import Measured, Sensors
+from ..core.telemetry.drives import LoadSituation
+from ..core.telemetry.sensors import MeasuredDevice, Sensors
 
 _TURN = 40  # devices
 
@@ -38,7 +38,7 @@ class FleetTelemetry:
         if same(plan, self._plans.get(node)):
             return
         users, claimed = users_of(plan, node)
-        situation = Situation(
+        situation = LoadSituation(
             devices=plan.devices,
             loads=plan.loads,
             claimed=claimed,
@@ -73,5 +73,5 @@ class FleetTelemetry:
             families = exposition.families((each, self._measured(each)) for each in wanted)
             return [*giving_way(chunks(families), every=1)]
 
-    def _measured(self, node: str) -> Iterator[Measured]:
+    def _measured(self, node: str) -> Iterator[MeasuredDevice]:
         return giving_way(self._sensors[node].measured(self._clock.now()), every=_TURN)

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ..aio.blocking_calls import Calls, StillHanging
+from ..aio.blocking_calls import BlockingCalls, StillHanging
 from ..aio.clock import SYSTEM, Clock
 from ..core.health.thresholds import Outcome, Track, observe
 from ..core.model.device import Health, RawDevice
@@ -54,7 +54,7 @@ class HealthMonitor:
     def __init__(self, host: HostRoot, clock: Clock = SYSTEM) -> None:
         self._host = host
         self._clock = clock
-        self._calls = Calls(clock)
+        self._calls = BlockingCalls(clock)
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
         self._verdicts: dict[str, Verdict] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import config
 from .draft import Draft
-from .reading import Source, listed, mapping, number
+from .reading import ImportSource, listed, mapping, number
 from .wishes import Wishes
 
 _GPU = "nvidia.com/gpu"
@@ -45,7 +45,7 @@ def _topology(content: Any) -> dict[str, Any]:
     return {}
 
 
-def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
+def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each pool."""
     made = []
     for source in found:
@@ -94,7 +94,7 @@ def _strategy(draft: Draft, topology: Mapping[str, Any]) -> None:
         draft.flags["migStrategy"] = str(topology["migStrategy"])
 
 
-def _node(source: Source, wishes: Wishes) -> Draft:
+def _node(source: ImportSource, wishes: Wishes) -> Draft:
     given = mapping(source.content)
     draft = Draft("Made by vdev import of the topology of one node of fake-gpu-operator.", source.key)
     _strategy(draft, given)

@@ -17,7 +17,7 @@ from . import (
     sriov_device_plugin,
 )
 from .draft import Draft
-from .reading import Arguments, Source, listed, mapping, sources
+from .reading import Arguments, ImportSource, listed, mapping, sources
 from .wishes import Wishes
 
 __all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]
@@ -32,7 +32,7 @@ class Form:
     name: str
     title: str
     recognises: Callable[[Any], bool]
-    drafts: Callable[[Sequence[Source], Wishes], Sequence[Draft]]
+    drafts: Callable[[Sequence[ImportSource], Wishes], Sequence[Draft]]
 
 
 def _form(name: str, title: str, module: ModuleType) -> Form:
@@ -77,7 +77,7 @@ def imported(text: str, name: str, wishes: Wishes) -> list[Imported]:
     """The vdev files that say the same. Raises UsageError, or ConfigError, where there is nothing to import."""
     found = sources(text, name)
     if wishes.arguments:
-        found = [Source(Arguments(wishes.arguments)), *found]
+        found = [ImportSource(Arguments(wishes.arguments)), *found]
     form = FORMS[wishes.form] if wishes.form else _told_by_content(found, name)
     own = [each for each in found if form.recognises(each.content)]
     if not own:
@@ -91,7 +91,7 @@ def imported(text: str, name: str, wishes: Wishes) -> list[Imported]:
     return results
 
 
-def _told_by_content(found: Sequence[Source], name: str) -> Form:
+def _told_by_content(found: Sequence[ImportSource], name: str) -> Form:
     for form in FORMS.values():
         if any(form.recognises(each.content) for each in found):
             return form

@@ -14,7 +14,7 @@ from .. import config
 from ..errors import ConfigError
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, glob, literal, may_meet
-from .reading import Arguments, Source, listed, mapping, number
+from .reading import Arguments, ImportSource, listed, mapping, number
 from .wishes import Wishes
 
 _DOMAIN = "squat.ai"
@@ -44,7 +44,7 @@ class _Given:
     is_file: bool = False
 
 
-def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
+def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file of all sources."""
     draft = Draft("Made by vdev import of a configuration of generic-device-plugin.")
     for source in found:
@@ -55,7 +55,7 @@ def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
     return [draft]
 
 
-def _given(source: Source, draft: Draft) -> _Given:
+def _given(source: ImportSource, draft: Draft) -> _Given:
     content = source.content
     if isinstance(content, Arguments):
         return _arguments(content, draft)

@@ -13,7 +13,7 @@ from ..core.partitions.geometry import Geometry, repeated
 from ..core.partitions.placement import LayoutError, place
 from ..errors import ConfigError
 from .draft import Draft
-from .reading import Source, listed, mapping, number
+from .reading import ImportSource, listed, mapping, number
 from .wishes import Wishes
 
 _KEY = "mig-configs"
@@ -30,7 +30,7 @@ def recognises(content: Any) -> bool:
     return isinstance(mapping(content).get(_KEY), dict)
 
 
-def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
+def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each configuration."""
     named = [(str(name), each) for source in found for name, each in source.content[_KEY].items()]
     usual = next((preset for _, each in named if (preset := _fitting(each))), _USUAL[0])

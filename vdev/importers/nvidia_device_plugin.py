@@ -10,7 +10,7 @@ from typing import Any
 from .. import config
 from ..errors import ConfigError
 from .draft import Block, Draft
-from .reading import Source, listed, mapping
+from .reading import ImportSource, listed, mapping
 from .wishes import Wishes
 
 _SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
@@ -42,7 +42,7 @@ def _read(value: Any, key: str) -> Any:
         return None
 
 
-def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
+def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each configuration."""
     named: list[tuple[str, Any]] = []
     for source in found:

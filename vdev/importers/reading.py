@@ -23,7 +23,7 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImportSource:
     """A document, or the arguments of a container. `key` is its name in what it was wrapped in, `where` its path."""
 
     content: Any
@@ -31,17 +31,17 @@ class Source:
     where: str = ""
 
 
-def sources(text: str, name: str) -> list[Source]:
+def sources(text: str, name: str) -> list[ImportSource]:
     """All that the text holds. Raises ConfigError where it is no YAML."""
-    found: list[Source] = []
+    found: list[ImportSource] = []
     for tree in config.trees(text, name):
         found += _unwrapped(tree, name)
     return found[:MAX_SOURCES]
 
 
-def _unwrapped(tree: Any, name: str) -> Iterator[Source]:
+def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
     if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str) or "apiVersion" not in tree:
-        yield Source(tree)
+        yield ImportSource(tree)
         return
     kind = tree["kind"]
     if kind == "List" or (kind.endswith("List") and isinstance(tree.get("items"), list)):
@@ -56,26 +56,26 @@ def _unwrapped(tree: Any, name: str) -> Iterator[Source]:
     elif kind == "Pod":
         yield from _containers(tree)
     else:
-        yield Source(tree)
+        yield ImportSource(tree)
 
 
-def _inner(text: str, key: str, name: str) -> Iterator[Source]:
+def _inner(text: str, key: str, name: str) -> Iterator[ImportSource]:
     try:
         trees = config.trees(text, f"{name}: {key}")
     except ConfigError:
         return  # some other text, such as a script
     stem = key.rpartition(".")[0] if key.endswith((".yaml", ".yml", ".json")) else key
     for tree in trees:
-        yield Source(tree, stem, f"data.{key}")
+        yield ImportSource(tree, stem, f"data.{key}")
 
 
-def _containers(template: dict[str, Any]) -> Iterator[Source]:
+def _containers(template: dict[str, Any]) -> Iterator[ImportSource]:
     spec = mapping(template.get("spec"))
     for container in (*listed(spec.get("initContainers")), *listed(spec.get("containers"))):
         given = mapping(container)
         words = [*listed(given.get("command")), *listed(given.get("args"))]
         if words:
-            yield Source(Arguments(tuple(str(each) for each in words if isinstance(each, str))))
+            yield ImportSource(Arguments(tuple(str(each) for each in words if isinstance(each, str))))
 
 
 def mapping(value: Any) -> dict[str, Any]:

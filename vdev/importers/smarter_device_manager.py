@@ -9,7 +9,7 @@ from typing import Any
 
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, literal, names, regex
-from .reading import Source, listed, mapping, number
+from .reading import ImportSource, listed, mapping, number
 from .wishes import Wishes
 
 _RESOURCE = "smarter-devices/{attributes.below}"
@@ -26,12 +26,12 @@ def _items(content: Any) -> list[Any]:
     return listed(content) or listed(mapping(content).get("config"))
 
 
-def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:  # noqa: ARG001 - as the other forms
+def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:  # noqa: ARG001 - as the other forms
     """One file for each list, since a node has one."""
     return [_draft(source, len(found) > 1) for source in found]
 
 
-def _draft(source: Source, several: bool) -> Draft:  # noqa: FBT001
+def _draft(source: ImportSource, several: bool) -> Draft:  # noqa: FBT001
     draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key if several else "")
     for place, item in enumerate(_items(source.content)):
         _desired(draft, mapping(item), f"[{place}]")

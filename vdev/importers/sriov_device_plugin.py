@@ -11,7 +11,7 @@ from typing import Any
 from .. import config
 from ..errors import ConfigError
 from .draft import Draft
-from .reading import Source, listed, mapping
+from .reading import ImportSource, listed, mapping
 from .wishes import Wishes
 
 _PREFIX = "intel.com"
@@ -30,12 +30,12 @@ def recognises(content: Any) -> bool:
     return isinstance(pools, list) and all("resourceName" in mapping(each) for each in pools)
 
 
-def drafts(found: Sequence[Source], wishes: Wishes) -> list[Draft]:
+def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each list, since a node has one."""
     return [_draft(source, source.key if len(found) > 1 else "", wishes) for source in found]
 
 
-def _draft(source: Source, name: str, wishes: Wishes) -> Draft:
+def _draft(source: ImportSource, name: str, wishes: Wishes) -> Draft:
     draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", name)
     for place, pool in enumerate(source.content["resourceList"]):
         _pool(draft, mapping(pool), f"resourceList[{place}]", wishes.domain or _PREFIX)

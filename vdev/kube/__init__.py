@@ -1,14 +1,14 @@
 """Everything that speaks with the API server goes through `Api`: plain documents, and errors that say what to do.
 
-    find_server(…) ─► Server ─► Api(server) ─┬─ get, list, create, patch, apply, delete
+    find_server(…) ─► ApiServerAddress ─► Api(server) ─┬─ get, list, create, patch, apply, delete
                                              └─ follow: what is there, then every change
 
 Making an `Api` costs nothing. The client library is imported and a connection made with the first request.
 """
 
-from ..api_server import NO_SERVER, Server, find_server
+from ..api_server import NO_SERVER, ApiServerAddress, find_server
 from .answers import (
-    Call,
+    ApiCall,
     Conflict,
     Denied,
     Expired,
@@ -20,9 +20,9 @@ from .answers import (
     Unreachable,
 )
 from .api import MANAGER, Api, PatchType
-from .calls import NO_FAULT, Fault, FaultHook
+from .calls import NO_FAULT, FaultHook, InjectedAnswer
 from .follow import Back, Change, Changed, Listed, Lost, Removed, for_ever
-from .kinds import DEVICE_CLASSES, EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from .kinds import DEVICE_CLASSES, EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
 
 __all__ = [
     "DEVICE_CLASSES",
@@ -36,24 +36,24 @@ __all__ = [
     "RESOURCE_CLAIMS",
     "RESOURCE_SLICES",
     "Api",
+    "ApiCall",
+    "ApiServerAddress",
     "Back",
-    "Call",
     "Change",
     "Changed",
     "Conflict",
     "Denied",
     "Expired",
-    "Fault",
     "FaultHook",
     "FieldConflict",
+    "InjectedAnswer",
     "Invalid",
-    "Kind",
     "Listed",
     "Lost",
     "Missing",
+    "ObjectKind",
     "PatchType",
     "Removed",
-    "Server",
     "Throttled",
     "Unconfigured",
     "Unreachable",

@@ -19,18 +19,18 @@ from http import HTTPStatus
 from typing import Any
 
 from ..errors import ApiServerError
-from .kinds import Kind
+from .kinds import ObjectKind
 
 _OWNER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
 _SHOWN = 400  # characters of a message that is not a Status: a proxy's page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ApiCall:
     """What was asked for, for sentences; `who` asks the server at `where`."""
 
     verb: str
-    kind: Kind
+    kind: ObjectKind
     name: str = ""
     namespace: str = ""
     subresource: str = ""
@@ -62,7 +62,7 @@ class Unconfigured(ApiServerError):
 class Unreachable(ApiServerError):
     """Nobody answers, or somebody who cannot now; the request may have been carried out all the same."""
 
-    def __init__(self, call: Call, reason: str) -> None:
+    def __init__(self, call: ApiCall, reason: str) -> None:
         at = f" at {call.where}" if call.where else ""
         super().__init__(f"the API server{at} does not answer: {reason}")
         self.call = call
@@ -72,7 +72,7 @@ class Unreachable(ApiServerError):
 class Throttled(ApiServerError):
     """Too many requests; `after` is how many seconds the server asks to wait, if it says so."""
 
-    def __init__(self, call: Call, message: str, *, after: float | None = None) -> None:
+    def __init__(self, call: ApiCall, message: str, *, after: float | None = None) -> None:
         wait = "" if after is None else f" and asks to wait {after:g} s"
         super().__init__(f"the API server has too much to do{wait}: {message}")
         self.call = call
@@ -82,7 +82,7 @@ class Throttled(ApiServerError):
 class Denied(ApiServerError):
     """The server does not know who asks, or does not allow it; `permission` is what is missing."""
 
-    def __init__(self, call: Call, message: str, *, known: bool = True) -> None:
+    def __init__(self, call: ApiCall, message: str, *, known: bool = True) -> None:
         if known:
             role = f"give it a role with the verb {call.verb} on {call.resource}"
             text = f"{call.who} may not {call.permission}: {message}; {role}"
@@ -97,7 +97,7 @@ class Denied(ApiServerError):
 class Missing(ApiServerError):
     """There is no such object, or (`served` is false) the server does not have the kind at all."""
 
-    def __init__(self, call: Call, message: str, *, served: bool = True) -> None:
+    def __init__(self, call: ApiCall, message: str, *, served: bool = True) -> None:
         kind = f"{call.kind.plural} of {call.kind.api_version}"
         super().__init__(f"there is no {call.object}" if served else f"the API server has no {kind}: {message}")
         self.call = call
@@ -116,7 +116,7 @@ class Conflict(ApiServerError):
     """Somebody else was there first; `causes` are the fields of an apply that others own, `exists` that it exists."""
 
     def __init__(
-        self, call: Call, message: str, *, causes: tuple[FieldConflict, ...] = (), exists: bool = False
+        self, call: ApiCall, message: str, *, causes: tuple[FieldConflict, ...] = (), exists: bool = False
     ) -> None:
         if causes:
             owned = ", ".join(f"{each.field} belongs to {each.manager}" for each in causes)
@@ -132,7 +132,7 @@ class Conflict(ApiServerError):
 class Expired(ApiServerError):
     """The version that a list or watch was to start from is forgotten; what is there must be listed again."""
 
-    def __init__(self, call: Call, message: str) -> None:
+    def __init__(self, call: ApiCall, message: str) -> None:
         super().__init__(f"the API server has forgotten the version of {call.object}: {message}")
         self.call = call
 
@@ -140,19 +140,19 @@ class Expired(ApiServerError):
 class Invalid(ApiServerError):
     """The server refuses what was sent; `status` is that of HTTP, `causes` have the field and what is wrong with it."""
 
-    def __init__(self, call: Call, message: str, *, status: int, causes: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, call: ApiCall, message: str, *, status: int, causes: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(f"the API server refuses to {call.verb} {call.object}: {message}")
         self.call = call
         self.status = status
         self.causes = causes
 
 
-def error_of(call: Call, status: int, headers: Mapping[str, str], body: bytes) -> ApiServerError:
+def error_of(call: ApiCall, status: int, headers: Mapping[str, str], body: bytes) -> ApiServerError:
     """The error that an answer stands for, which is none of success."""
     return _error(call, status, after(headers), _status(body, status))
 
 
-def error_in_watch(call: Call, status: Mapping[str, Any]) -> ApiServerError:
+def error_in_watch(call: ApiCall, status: Mapping[str, Any]) -> ApiServerError:
     """The error that an event of type ERROR brings."""
     code = status.get("code")
     return _error(call, code if isinstance(code, int) else HTTPStatus.INTERNAL_SERVER_ERROR, None, status)
@@ -164,7 +164,7 @@ def after(headers: Mapping[str, str]) -> float | None:
     return float(given) if given.isascii() and given.isdecimal() else None
 
 
-def _error(call: Call, code: int, wait: float | None, status: Mapping[str, Any]) -> ApiServerError:
+def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, Any]) -> ApiServerError:
     message = str(status.get("message") or (HTTPStatus(code).phrase if code in _PHRASES else "no reason given"))
     details = status.get("details") or {}
     causes = [each for each in details.get("causes") or () if isinstance(each, Mapping)]

@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..aio.clock import SYSTEM, Clock
-from ..api_server import Server
+from ..api_server import ApiServerAddress
 from ..core.intervals import PRODUCTION, Intervals
-from .answers import Call
-from .calls import NO_FAULT, Calls, FaultHook, Request
+from .answers import ApiCall
+from .calls import NO_FAULT, ApiCalls, ApiRequest, FaultHook
 from .follow import Change, Listed, Object, Selection, follow, listing
-from .kinds import Kind
+from .kinds import ObjectKind
 
 MANAGER = "vdev"
-_VERSION = Kind("", "", "version", "version", namespaced=False)  # no object, but in sentences it is one
+_VERSION = ObjectKind("", "", "version", "version", namespaced=False)  # no object, but in sentences it is one
 
 
 class PatchType(Enum):
@@ -46,7 +46,7 @@ class Api:
 
     def __init__(
         self,
-        server: Server,
+        server: ApiServerAddress,
         *,
         intervals: Intervals = PRODUCTION,
         clock: Clock = SYSTEM,
@@ -54,7 +54,7 @@ class Api:
         at_once: int = 8,
     ) -> None:
         self.server = server
-        self._calls = Calls(server, intervals=intervals, clock=clock, at_once=at_once, fault=fault)
+        self._calls = ApiCalls(server, intervals=intervals, clock=clock, at_once=at_once, fault=fault)
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,18 +79,18 @@ class Api:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def get(self, kind: Kind, name: str, *, namespace: str = "", at_hand: bool = False) -> dict[str, Any]:
+    async def get(self, kind: ObjectKind, name: str, *, namespace: str = "", at_hand: bool = False) -> dict[str, Any]:
         """One object; `at_hand`: as the API server's cache has it, which may be a moment old and is cheap for it."""
-        call = Call(verb="get", kind=kind, name=name, namespace=namespace)
+        call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
         return await self._ask("GET", call, params={"resourceVersion": "0"} if at_hand else {})
 
-    async def list(self, kind: Kind, *, namespace: str = "", labels: str = "", fields: str = "") -> Listed:
+    async def list(self, kind: ObjectKind, *, namespace: str = "", labels: str = "", fields: str = "") -> Listed:
         """All objects that the selectors choose, in one state; in all namespaces where none is given."""
         return await listing(self._calls, Selection(kind=kind, namespace=namespace, labels=labels, fields=fields))
 
     def follow(
         self,
-        kind: Kind,
+        kind: ObjectKind,
         *,
         namespace: str = "",
         labels: str = "",
@@ -107,28 +107,28 @@ class Api:
 
     async def version(self) -> tuple[int, int]:
         """The server's version: major and minor number."""
-        call = Call(verb="get", kind=_VERSION)
-        found = await self._calls.ask(Request(method="GET", call=call, params={}, path="/version"))
+        call = ApiCall(verb="get", kind=_VERSION)
+        found = await self._calls.ask(ApiRequest(method="GET", call=call, params={}, path="/version"))
         numbers = [re.match("[0-9]*", str(found.get(part, "")))[0] or "0" for part in ("major", "minor")]  # type: ignore[index]
         return int(numbers[0]), int(numbers[1])
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    async def create(self, kind: Kind, document: Mapping[str, Any], *, namespace: str = "") -> dict[str, Any]:
+    async def create(self, kind: ObjectKind, document: Mapping[str, Any], *, namespace: str = "") -> dict[str, Any]:
         """The object as it was made. Raises Conflict where there is one of this name."""
-        call = Call(verb="create", kind=kind, namespace=namespace)
+        call = ApiCall(verb="create", kind=kind, namespace=namespace)
         return await self._ask("POST", call, params={"fieldManager": MANAGER}, body=_typed(kind, document))
 
-    async def update(self, kind: Kind, document: Mapping[str, Any]) -> dict[str, Any]:
+    async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
         """The object after it was replaced by this one. Raises Conflict where it is not the version that was read."""
         metadata = document["metadata"]
         namespace = str(metadata.get("namespace") or "")
-        call = Call(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
+        call = ApiCall(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
         return await self._ask("PUT", call, params={"fieldManager": MANAGER}, body=_typed(kind, document))
 
     async def patch(
         self,
-        kind: Kind,
+        kind: ObjectKind,
         name: str,
         change: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
@@ -137,12 +137,12 @@ class Api:
         subresource: str = "",
     ) -> dict[str, Any]:
         """The object after a patch: a mapping to merge, or the operations of a JSON patch."""
-        call = Call(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
+        call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         return await self._ask("PATCH", call, params={"fieldManager": MANAGER}, body=change, content_type=how.value)
 
     async def apply(
         self,
-        kind: Kind,
+        kind: ObjectKind,
         name: str,
         document: Mapping[str, Any],
         *,
@@ -156,7 +156,7 @@ class Api:
         Version, kind and name are filled in. An object that is not there is made, except by a subresource.
         Raises Conflict, with what they are, where others own a field with another value, unless `force` takes it over.
         """
-        call = Call(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
+        call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         whole = _typed(kind, document)
         whole["metadata"] = {**whole.get("metadata", {}), "name": name} | (
             {"namespace": namespace} if namespace else {}
@@ -164,24 +164,24 @@ class Api:
         params = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._ask("PATCH", call, params=params, body=whole, content_type=_APPLY)
 
-    async def delete(self, kind: Kind, name: str, *, namespace: str = "", uid: str = "") -> None:
+    async def delete(self, kind: ObjectKind, name: str, *, namespace: str = "", uid: str = "") -> None:
         """Delete an object; with a `uid` only if it is that one. Raises Missing where there is none."""
-        call = Call(verb="delete", kind=kind, name=name, namespace=namespace)
+        call = ApiCall(verb="delete", kind=kind, name=name, namespace=namespace)
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}} if uid else None
         await self._ask("DELETE", call, body=body)
 
     async def _ask(
         self,
         method: str,
-        call: Call,
+        call: ApiCall,
         *,
         params: Mapping[str, str] | None = None,
         body: object = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        request = Request(method=method, call=call, params=params or {}, body=body, content_type=content_type)
+        request = ApiRequest(method=method, call=call, params=params or {}, body=body, content_type=content_type)
         return await self._calls.ask(request)
 
 
-def _typed(kind: Kind, document: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "apiVersion": kind.api_version, "kind": kind.name}

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ..aio.backoff import Backoff
 from ..aio.clock import Clock
 from ..aio.interruption import Interrupted, Interruption
-from ..api_server import Server
+from ..api_server import ApiServerAddress
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
-from .answers import Call, Denied, FieldConflict, Throttled, Unreachable, error_of
+from .answers import ApiCall, Denied, FieldConflict, Throttled, Unreachable, error_of
 
 if TYPE_CHECKING:
-    from .connection import Answer, Connection
+    from .connection import Connection, HttpAnswer
 
 _T = TypeVar("_T")
 _AT_ONCE = 8  # requests in flight, besides watches
@@ -33,7 +33,7 @@ _JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class InjectedAnswer:
     """An answer in place of the server's: its HTTP status, 0 for none at all; `after` is in seconds."""
 
     status: int = 0
@@ -42,33 +42,33 @@ class Fault:
     conflicts: tuple[FieldConflict, ...] = ()
 
 
-FaultHook: TypeAlias = Callable[[Call], Fault | None]
+FaultHook: TypeAlias = Callable[[ApiCall], InjectedAnswer | None]
 """Asked before each request, with what it is about."""
 
 
-def NO_FAULT(call: Call) -> None:  # noqa: N802 - a constant that is called
+def NO_FAULT(call: ApiCall) -> None:  # noqa: N802 - a constant that is called
     """Let every request through."""
     del call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ApiRequest:
     """What is sent for a call."""
 
     method: str
-    call: Call
+    call: ApiCall
     params: Mapping[str, str]
     body: object = None
     content_type: str = _JSON
     path: str = ""  # of what is no object; else it is the call's
 
 
-class Calls:
+class ApiCalls:
     """The requests of one client."""
 
     def __init__(
         self,
-        server: Server,
+        server: ApiServerAddress,
         *,
         intervals: Intervals,
         clock: Clock,
@@ -89,7 +89,7 @@ class Calls:
         self.writes = 0
         self._broken = 0  # how many times all watches were
 
-    async def ask(self, request: Request) -> dict[str, Any]:
+    async def ask(self, request: ApiRequest) -> dict[str, Any]:
         """The document that answers. Raises an ApiServerError."""
         for attempt in range(_ATTEMPTS):
             try:
@@ -101,7 +101,7 @@ class Calls:
                 self._pause(pause)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _attempt(self, request: Request) -> dict[str, Any]:
+    async def _attempt(self, request: ApiRequest) -> dict[str, Any]:
         await self._wait()
         self.writes += request.method != "GET"
         async with self._slots, self._answer(request) as answer:
@@ -109,7 +109,7 @@ class Calls:
         return await _decoded(answer.call, body)
 
     @contextlib.asynccontextmanager
-    async def watch(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(self, request: ApiRequest, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an answer that goes on; it is broken off after so many seconds of silence."""
         await self._wait()
         begun = self._broken
@@ -152,7 +152,7 @@ class Calls:
     # --- one request --------------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _answer(self, request: Request) -> AsyncIterator["_Speech"]:
+    async def _answer(self, request: ApiRequest) -> AsyncIterator["_Speech"]:
         """The good answer, whose body is read inside. An account that is not known is read anew, once."""
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -163,7 +163,7 @@ class Calls:
                 answer = await self._begin(stack, request)
             yield answer
 
-    async def _begin(self, stack: contextlib.AsyncExitStack, request: Request) -> "_Speech":
+    async def _begin(self, stack: contextlib.AsyncExitStack, request: ApiRequest) -> "_Speech":
         call = replace(request.call, who=self.server.who)
         if (fault := self._fault(call)) is not None:
             raise _error_of(call, fault)
@@ -236,9 +236,9 @@ class _Speech:
     """A request under way: what it raises, and its silence, become errors of ours."""
 
     connection: "Connection"
-    call: Call
+    call: ApiCall
     clock: Clock
-    answer: "Answer | None" = None
+    answer: "HttpAnswer | None" = None
 
     async def within(self, seconds: float, work: Callable[[], Awaitable[_T]]) -> _T:
         """What the work gives. Raises Unreachable, Unconfigured."""
@@ -260,17 +260,17 @@ class _Speech:
         return self.answer.lines()
 
 
-def _open(server: Server) -> "Connection":
+def _open(server: ApiServerAddress) -> "Connection":
     from .connection import Connection  # 9 MiB, for those who ask the API server
 
     return Connection.open(server)
 
 
-def _described(request: Request) -> dict[str, str]:
+def _described(request: ApiRequest) -> dict[str, str]:
     return {} if request.body is None else {"Content-Type": request.content_type}
 
 
-async def _decoded(call: Call, body: bytes) -> dict[str, Any]:
+async def _decoded(call: ApiCall, body: bytes) -> dict[str, Any]:
     try:
         document = await asyncio.to_thread(json.loads, body) if len(body) > _LARGE else json.loads(body)
     except ValueError as wrong:
@@ -280,7 +280,7 @@ async def _decoded(call: Call, body: bytes) -> dict[str, Any]:
     return document
 
 
-def _error_of(call: Call, fault: Fault) -> ApiServerError:
+def _error_of(call: ApiCall, fault: InjectedAnswer) -> ApiServerError:
     if not fault.status:
         return Unreachable(call, fault.message)
     causes = [

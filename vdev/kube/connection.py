@@ -21,9 +21,9 @@ import yaml
 from lightkube.config import client_adapter
 from lightkube.config.models import Cluster, User
 
-from ..api_server import Server
+from ..api_server import ApiServerAddress
 from ..errors import reason_of
-from .answers import Call, Unconfigured, Unreachable
+from .answers import ApiCall, Unconfigured, Unreachable
 
 _AGENT = "vdev"
 _FOREVER = httpx.Timeout(None)  # the deadlines are those of the clock that was handed in
@@ -34,7 +34,7 @@ _BAD_CREDENTIALS = (lightkube.ConfigError, OSError, LookupError, TypeError, Valu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpAnswer:
     """The head of an answer, and its body."""
 
     status: int
@@ -59,7 +59,9 @@ class Answer:
 class Connection:
     """Connections to one server as one user; made by `open`."""
 
-    def __init__(self, client: httpx.AsyncClient, where: str, server: Server, token: Path | None, seen: object) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, where: str, server: ApiServerAddress, token: Path | None, seen: object
+    ) -> None:
         self.where = where
         self._server = server
         self._seen = seen
@@ -69,7 +71,7 @@ class Connection:
         self._retired = False
 
     @classmethod
-    def open(cls, server: Server) -> "Connection":
+    def open(cls, server: ApiServerAddress) -> "Connection":
         """Read what it takes; blocks. Raises Unconfigured."""
         seen = _stamp(server)
         source = server.kubeconfig or server.token
@@ -112,19 +114,19 @@ class Connection:
     @contextlib.asynccontextmanager
     async def ask(
         self, method: str, path: str, *, params: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpAnswer]:
         """The answer to a request; to be used inside of `speaking`."""
         self._users += 1
         try:
             async with self._client.stream(method, path, params=params, headers=headers, content=body) as response:
-                yield Answer(status=response.status_code, headers=response.headers, response=response)
+                yield HttpAnswer(status=response.status_code, headers=response.headers, response=response)
         finally:
             self._users -= 1
             if self._retired and not self._users:
                 await self._client.aclose()
 
     @contextlib.contextmanager
-    def speaking(self, call: Call) -> Iterator[None]:
+    def speaking(self, call: ApiCall) -> Iterator[None]:
         """What the client library raises inside becomes Unreachable or Unconfigured."""
         try:
             yield
@@ -140,7 +142,7 @@ class Connection:
             await self._client.aclose()
 
 
-def _stamp(server: Server) -> object:
+def _stamp(server: ApiServerAddress) -> object:
     """A value that is another one when the kubeconfig or the certificate authority was written again; blocks."""
     path = server.kubeconfig or server.ca
     if path is None:
@@ -165,7 +167,7 @@ def _reason(failed: BaseException) -> str:
     return found or str(failed) or type(failed).__name__
 
 
-def _config(server: Server) -> lightkube.SingleConfig:
+def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
     if server.kubeconfig is not None:
         if os.pathsep in str(server.kubeconfig):
             raise lightkube.ConfigError("these are several files; kubectl config view --flatten makes one of them")

@@ -19,9 +19,9 @@ from ..aio.backoff import Backoff
 from ..aio.clock import Clock
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
-from .answers import Call, Expired, Throttled, Unconfigured, Unreachable, error_in_watch
-from .calls import Calls, Request
-from .kinds import Kind
+from .answers import ApiCall, Expired, Throttled, Unconfigured, Unreachable, error_in_watch
+from .calls import ApiCalls, ApiRequest
+from .kinds import ObjectKind
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -73,15 +73,15 @@ class Selection:
     `keep` makes of each object of a list what the list has of it: thousands of whole ones are much at once.
     """
 
-    kind: Kind
+    kind: ObjectKind
     namespace: str = ""
     labels: str = ""
     fields: str = ""
     keep: Callable[[Object], Object] = field(default=lambda each: each, compare=False)
 
-    def call(self, verb: str) -> Call:
+    def call(self, verb: str) -> ApiCall:
         """What is asked for."""
-        return Call(verb=verb, kind=self.kind, namespace=self.namespace)
+        return ApiCall(verb=verb, kind=self.kind, namespace=self.namespace)
 
     @property
     def params(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Selection:
         return {name: value for name, value in given.items() if value}
 
 
-async def listing(calls: Calls, chosen: Selection, *, not_older: str = "") -> Listed:
+async def listing(calls: ApiCalls, chosen: Selection, *, not_older: str = "") -> Listed:
     """All objects, in one consistent state: as new as can be, or no older than a version ("0": whatever is at hand).
 
     Raises an ApiServerError; Expired where it takes so long that the server forgets what it is listing.
@@ -101,14 +101,14 @@ async def listing(calls: Calls, chosen: Selection, *, not_older: str = "") -> Li
     while True:
         page = {"continue": more} if more else at
         params = chosen.params | {"limit": _CHUNK} | page
-        found = await calls.ask(Request(method="GET", call=chosen.call("list"), params=params))
+        found = await calls.ask(ApiRequest(method="GET", call=chosen.call("list"), params=params))
         objects += map(chosen.keep, found.get("items") or ())
         metadata = found.get("metadata") or {}
         if not (more := metadata.get("continue") or ""):
             return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
 
 
-async def follow(calls: Calls, chosen: Selection) -> AsyncGenerator[Change, None]:
+async def follow(calls: ApiCalls, chosen: Selection) -> AsyncGenerator[Change, None]:
     """What there is, then each change, for ever; close it when done. Raises Denied, Missing, Invalid, Conflict."""
     clock = calls.clock
     backoff = Backoff(calls.intervals.api_pause_first, calls.intervals.api_pause_most)
@@ -165,7 +165,7 @@ async def for_ever(
         await clock.sleep(backoff.pause(failures))
 
 
-async def _watch(calls: Calls, chosen: Selection, version: str) -> AsyncGenerator[tuple[str, Change | None], None]:
+async def _watch(calls: ApiCalls, chosen: Selection, version: str) -> AsyncGenerator[tuple[str, Change | None], None]:
     """One watch: at its begin and with each event, the version to go on from, and the change if it is one."""
     call = chosen.call("watch")
     seconds = calls.intervals.api_watch * random.uniform(1.0, 1.5)  # noqa: S311 - jitter, no secret
@@ -175,7 +175,7 @@ async def _watch(calls: Calls, chosen: Selection, version: str) -> AsyncGenerato
         "resourceVersion": version,
         "timeoutSeconds": str(max(1, round(seconds))),
     }
-    async with calls.watch(Request(method="GET", call=call, params=params), silence=seconds * _SILENCE) as lines:
+    async with calls.watch(ApiRequest(method="GET", call=call, params=params), silence=seconds * _SILENCE) as lines:
         yield version, None
         async for line in lines:
             kind, found = _event(call, line)
@@ -191,7 +191,7 @@ async def _watch(calls: Calls, chosen: Selection, version: str) -> AsyncGenerato
                     yield version, None
 
 
-def _event(call: Call, line: bytes) -> tuple[str, Object]:
+def _event(call: ApiCall, line: bytes) -> tuple[str, Object]:
     try:
         event = json.loads(line)
         return event["type"], dict(event["object"])

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ObjectKind:
     """A kind of object; `group` is empty for the core's."""
 
     group: str
@@ -32,10 +32,10 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-NODES = Kind("", "v1", "Node", "nodes", namespaced=False)
-PODS = Kind("", "v1", "Pod", "pods", namespaced=True)
-EVENTS = Kind("", "v1", "Event", "events", namespaced=True)
-RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
-RESOURCE_CLAIMS = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True)
-LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
-DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
+NODES = ObjectKind("", "v1", "Node", "nodes", namespaced=False)
+PODS = ObjectKind("", "v1", "Pod", "pods", namespaced=True)
+EVENTS = ObjectKind("", "v1", "Event", "events", namespaced=True)
+RESOURCE_SLICES = ObjectKind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
+RESOURCE_CLAIMS = ObjectKind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True)
+LEASES = ObjectKind("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+DEVICE_CLASSES = ObjectKind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)

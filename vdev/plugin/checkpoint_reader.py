@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.model.device import Key
-from ..core.retention.holders import Checkpoint
+from ..core.retention.holders import KubeletCheckpoint
 from ..errors import HostError
 from ..hostfs import read_plain
 
@@ -31,10 +31,10 @@ class CheckpointReader:
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.trouble = ""
-        self._last: Checkpoint | None = None
+        self._last: KubeletCheckpoint | None = None
         self._stamp: tuple[int, ...] | None = None  # of what was read last; None: look again
 
-    def read(self) -> Checkpoint | None:
+    def read(self) -> KubeletCheckpoint | None:
         """What the file says now, or said when it was understood last; None where it is not there. Blocks briefly."""
         stamp = _stamp(self.path)
         if self._stamp != stamp:
@@ -46,7 +46,7 @@ class CheckpointReader:
         self.trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
-            self._last = None if text is None else Checkpoint(_pods(_entries(text.decode())), stamp)
+            self._last = None if text is None else KubeletCheckpoint(_pods(_entries(text.decode())), stamp)
         except HostError as failed:
             self.trouble, self._stamp = str(failed), None  # it may be readable the next time
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

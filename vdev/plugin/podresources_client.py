@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 
 from ..core.model.device import Key
-from ..core.retention.holders import Answer, Use
+from ..core.retention.holders import HoldersAnswer, Use
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sockets.files import MAX_SOCKET_PATH
@@ -23,7 +23,7 @@ class RateLimited(Exception):
     """The kubelet is being asked too often; ask again soon."""
 
 
-async def holders(socket: Path, *, within: float) -> Answer | None:
+async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
     """What all active pods hold; None when the API does not answer `within` so many seconds.
 
     Raises RateLimited when the kubelet's limit is hit.
@@ -48,11 +48,11 @@ async def holders(socket: Path, *, within: float) -> Answer | None:
             containers.update(dict.fromkeys(keys, container.name))
             claimed += _uses(name, container)
     pods = {f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources}
-    return Answer(named, frozenset(pods - set(named.values())), containers, tuple(claimed))
+    return HoldersAnswer(named, frozenset(pods - set(named.values())), containers, tuple(claimed))
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class KubeletDevice:
     """A device that the kubelet knows of, of whatever plugin."""
 
     resource: str
@@ -61,7 +61,7 @@ class Listed:
     healthy: bool = True
 
 
-async def listed(socket: Path, *, within: float) -> list[Listed] | None:
+async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
     """The devices that the kubelet tells of: the healthy ones, and of others those that pods hold.
 
     None when the API does not answer `within` so many seconds.
@@ -84,7 +84,7 @@ async def listed(socket: Path, *, within: float) -> list[Listed] | None:
             for each in container.devices:
                 _note(numa, each)
     return [
-        Listed(resource, device, tuple(sorted(nodes)), (resource, device) in healthy)
+        KubeletDevice(resource, device, tuple(sorted(nodes)), (resource, device) in healthy)
         for (resource, device), nodes in sorted(numa.items())
     ]
 

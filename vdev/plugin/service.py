@@ -36,7 +36,7 @@ from .servicer import RequestHandler, Servicer
 log = structlog.get_logger(__name__)
 
 
-class State(StrEnum):
+class ServiceState(StrEnum):
     """What a resource's service is doing."""
 
     STARTING = "starting"
@@ -77,13 +77,13 @@ class ResourceService:
         link: KubeletSocket,
         requests: RequestHandler,
         *,
-        on_state: Callable[[str, State], None],
+        on_state: Callable[[str, ServiceState], None],
         faults: FaultHooks = NO_FAULTS,
         intervals: Intervals = PRODUCTION,
         clock: Clock = SYSTEM,
     ) -> None:
         self.resource = resource
-        self.state = State.STARTING
+        self.state = ServiceState.STARTING
         self.trouble = ""
         self.registrations = 0
         self._link = link
@@ -116,7 +116,7 @@ class ResourceService:
     @property
     def ready(self) -> bool:
         """Registered, and the kubelet listens."""
-        return self.state is State.REGISTERED and self.streams > 0
+        return self.state is ServiceState.REGISTERED and self.streams > 0
 
     @property
     def socket(self) -> str:
@@ -154,7 +154,7 @@ class ResourceService:
             return
         self._spoilt.add(server.path)
         await asyncio.to_thread(_spoil, server.path, replace=fault is SocketFault.REPLACE)
-        if self._server is not server and self.state in (State.REGISTERED, State.STOPPED):
+        if self._server is not server and self.state in (ServiceState.REGISTERED, ServiceState.STOPPED):
             await self._clear_spoilt()
         self._wake.set()
 
@@ -177,7 +177,7 @@ class ResourceService:
                     opened = server.servicer.streams_opened
                     if server.servicer.streams:  # a Register that seemed to fail had arrived all the same
                         opened -= 1
-                        self._become(State.REGISTERED)
+                        self._become(ServiceState.REGISTERED)
                     else:
                         await self._register(server)
                     since = self._clock.now()
@@ -187,10 +187,10 @@ class ResourceService:
                     if ended:  # a kubelet that ends streams again and again is asked less and less often
                         await self._sleep(self._backoff.pause(self._attempt))
                 except _Held as held:
-                    self._become(State.WAITING, str(held))
+                    self._become(ServiceState.WAITING, str(held))
                     await self._sleep(None)
                 except RegistrationRefused as refused:
-                    self._become(State.REFUSED, str(refused))
+                    self._become(ServiceState.REFUSED, str(refused))
                     await self._sleep(None)
                 except Interrupted:
                     break
@@ -198,18 +198,18 @@ class ResourceService:
                     if self._stopping:
                         break
                     self._renew |= isinstance(failed, SocketUnreachable)
-                    self._become(State.WAITING, str(failed))
+                    self._become(ServiceState.WAITING, str(failed))
                     await self._back_off()
                 except Exception as failed:
                     log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
-                    self._become(State.WAITING, f"vdev failed to serve it: {failed!r}")
+                    self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
                     await self._close()
                     await self._back_off()
         finally:
             await self._close()
             await self._clear_spoilt()
             self._link.unsubscribe(self._wake)
-            self._become(State.STOPPED)
+            self._become(ServiceState.STOPPED)
 
     async def retire(self) -> None:
         """Take the resource off the node: send an empty list, so that its capacity becomes 0, then stop."""
@@ -275,7 +275,7 @@ class ResourceService:
 
     async def _register(self, server: SocketServer[Servicer]) -> None:
         if self._link.socket is None:
-            self._become(State.SERVING)
+            self._become(ServiceState.SERVING)
             return
         fault = self._faults.on_register(self.name)
         if fault is not None and fault.hold:
@@ -292,7 +292,7 @@ class ResourceService:
                 )
         await self._clear_spoilt()
         self.registrations += 1
-        self._become(State.REGISTERED)
+        self._become(ServiceState.REGISTERED)
 
     async def _until_dropped(self, server: SocketServer[Servicer], opened: int) -> bool:
         """Return when it is time to register again; the server is closed where it cannot be used any more.
@@ -314,13 +314,15 @@ class ResourceService:
                 await self._close()
                 await self._sleep(self._intervals.end_of_stream)
                 return False
-            if self.state is State.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
+            if self.state is ServiceState.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
                 return True
             left = deadline - self._clock.now()
-            if self.state is State.REGISTERED and servicer.streams_opened == opened and left <= 0:
+            if self.state is ServiceState.REGISTERED and servicer.streams_opened == opened and left <= 0:
                 raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
-            await self._wait(left if self.state is State.REGISTERED and servicer.streams_opened == opened else None)
+            await self._wait(
+                left if self.state is ServiceState.REGISTERED and servicer.streams_opened == opened else None
+            )
         return False
 
     def _meet(self) -> None:
@@ -370,22 +372,22 @@ class ResourceService:
         if unused:
             await asyncio.to_thread(_remove, unused)
 
-    def _become(self, state: State, trouble: str = "") -> None:
-        if (state, trouble) == (self.state, self.trouble) and state is not State.REGISTERED:
+    def _become(self, state: ServiceState, trouble: str = "") -> None:
+        if (state, trouble) == (self.state, self.trouble) and state is not ServiceState.REGISTERED:
             return  # each registration is logged, each trouble once
         self.state, self.trouble = state, trouble
         match state:
-            case State.REGISTERED:
+            case ServiceState.REGISTERED:
                 healthy, total = self.resource.healthy, len(self.resource.slots)
                 log.info("registered", resource=self.name, devices=total, healthy=healthy, socket=self.socket)
-            case State.WAITING:
+            case ServiceState.WAITING:
                 log.warning("not registered; trying again", resource=self.name, reason=trouble)
-            case State.REFUSED:
+            case ServiceState.REFUSED:
                 log.error("refused for good", resource=self.name, reason=trouble)
-            case State.STOPPED:
+            case ServiceState.STOPPED:
                 log.info("stopped", resource=self.name)
-            case State.SERVING:
+            case ServiceState.SERVING:
                 log.info("serving", resource=self.name, socket=self.socket)
-            case State.STARTING:
+            case ServiceState.STARTING:
                 pass
         self._on_state(self.name, state)

@@ -6,6 +6,6 @@ document   both to the text of a file
 
 from .anonymous import Mask
 from .document import Recording, recorded
-from .hardware import Piece, pieces
+from .hardware import HardwarePiece, pieces
 
-__all__ = ["Mask", "Piece", "Recording", "pieces", "recorded"]
+__all__ = ["HardwarePiece", "Mask", "Recording", "pieces", "recorded"]

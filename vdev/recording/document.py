@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import config
 from ..importers.draft import Draft
-from ..plugin.podresources_client import Listed
+from ..plugin.podresources_client import KubeletDevice
 from .anonymous import Mask
-from .hardware import ADDRESS, Piece
+from .hardware import ADDRESS, HardwarePiece
 
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
@@ -29,8 +29,8 @@ class Recording:
     """What was seen of a node. `hardware` that no plugin offers becomes entries, under `domain`, if `with_hardware`."""
 
     node: str
-    devices: Sequence[Listed]
-    hardware: Sequence[Piece] = ()
+    devices: Sequence[KubeletDevice]
+    hardware: Sequence[HardwarePiece] = ()
     with_hardware: bool = False
     domain: str = "example.com"
 
@@ -44,7 +44,7 @@ class _Device:
     numa: int | None
     replicas: int
     bad: tuple[str, ...]  # ids of slots; the device's own for all of them
-    piece: Piece | None
+    piece: HardwarePiece | None
 
     @property
     def preset(self) -> str:
@@ -122,7 +122,7 @@ def recorded(seen: Recording, mask: Mask) -> Draft:
 
 
 def _devices(seen: Recording, names: _Names) -> list[_Device]:
-    by_base: dict[tuple[str, str], list[Listed]] = {}
+    by_base: dict[tuple[str, str], list[KubeletDevice]] = {}
     for each in seen.devices:
         by_base.setdefault((each.resource, each.id.partition(_MARK)[0]), []).append(each)
     most: dict[str, int] = {}
@@ -148,12 +148,12 @@ def _devices(seen: Recording, names: _Names) -> list[_Device]:
     return found
 
 
-def _number(slot: Listed) -> int | None:
+def _number(slot: KubeletDevice) -> int | None:
     text = slot.id.partition(_MARK)[2]
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else None  # noqa: PLR2004
 
 
-def _piece_of(device: str, hardware: Iterable[Piece]) -> Piece | None:
+def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
     """The piece whose serial number, UUID or PCI address is the id, or a part of it."""
     for piece in hardware:
         for said in piece.says:
@@ -164,7 +164,7 @@ def _piece_of(device: str, hardware: Iterable[Piece]) -> Piece | None:
     return None
 
 
-def _only_model(resource: str, device: str, hardware: Iterable[Piece]) -> Piece | None:
+def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
     """Of GPUs whose UUIDs nobody tells, the model, where the node has one alone: its place is not known."""
     if not resource.startswith("nvidia.com/") or not device.startswith("GPU-"):
         return None
@@ -172,10 +172,10 @@ def _only_model(resource: str, device: str, hardware: Iterable[Piece]) -> Piece 
     if len(models) != 1:
         return None
     vendor, product = models.pop()
-    return Piece("pci", "", vendor, product)
+    return HardwarePiece("pci", "", vendor, product)
 
 
-def _bare(piece: Piece, domain: str, names: _Names) -> _Device:
+def _bare(piece: HardwarePiece, domain: str, names: _Names) -> _Device:
     preset = _preset(piece, "")
     resource = config.preset(preset).resource if preset else f"{domain}/{piece.kind}-{piece.vendor}-{piece.product}"
     own = names.of(resource, piece.serial if preset and piece.serial else f"{piece.kind}-{piece.says[0]}")
@@ -194,7 +194,7 @@ def _models() -> Mapping[str, str]:
     return found
 
 
-def _preset(piece: Piece | None, resource: str) -> str:
+def _preset(piece: HardwarePiece | None, resource: str) -> str:
     """The preset of a model; of a device that has a resource, one of that resource's domain."""
     if piece is None:
         return ""
@@ -230,7 +230,7 @@ def _entry(draft: Draft, alike: Sequence[_Device], mask: Mask, ids: Container[st
         draft.share(first.resource, first.replicas, [name])
 
 
-def _described(piece: Piece, mask: Mask) -> str:
+def _described(piece: HardwarePiece, mask: Mask) -> str:
     words = [piece.kind, f"{piece.vendor}:{piece.product}", mask.identity(piece.place)]
     named = " ".join(filter(None, (piece.maker, piece.model)))
     words += [named] if named else []

@@ -17,7 +17,7 @@ ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class HardwarePiece:
     """A piece of hardware. `kind` is pci or usb, `place` its address or port; ids are four hexadecimal digits.
 
     `serial` tells it from others alike: a serial number, or the UUID of a GPU. `model` and `maker` are names, where
@@ -41,7 +41,7 @@ class Piece:
         return tuple(each for each in (self.serial, self.place) if each)
 
 
-def pieces(host: HostRoot) -> list[Piece]:
+def pieces(host: HostRoot) -> list[HardwarePiece]:
     """All pieces of the host, as far as they can be read. Blocks."""
     tree = SysTree(host)
     gpus = dict(_gpus(host))
@@ -59,10 +59,10 @@ def _members(tree: SysTree, listing: str) -> list[tuple[str, str]]:
         return []
 
 
-def _pci(tree: SysTree) -> Iterator[Piece]:
+def _pci(tree: SysTree) -> Iterator[HardwarePiece]:
     for address, directory in _members(tree, _PCI):
         node = tree.text(directory, "numa_node")
-        yield Piece(
+        yield HardwarePiece(
             "pci",
             address,
             tree.text(directory, "vendor").removeprefix("0x"),
@@ -73,11 +73,11 @@ def _pci(tree: SysTree) -> Iterator[Piece]:
         )
 
 
-def _usb(tree: SysTree) -> Iterator[Piece]:
+def _usb(tree: SysTree) -> Iterator[HardwarePiece]:
     for port, directory in _members(tree, _USB):
         if ":" in port or tree.text(directory, "bDeviceClass") == _HUB:
             continue
-        yield Piece(
+        yield HardwarePiece(
             "usb",
             port,
             tree.text(directory, "idVendor").lower(),

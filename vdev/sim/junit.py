@@ -6,13 +6,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from ..errors import HostError, reason_of
-from .scenario_report import Result
+from .scenario_report import ScenarioResult
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot say
 _LARGEST_OUTPUT = 100_000  # characters of a plugin's output
 
 
-def write(path: Path, results: Sequence[Result]) -> None:
+def write(path: Path, results: Sequence[ScenarioResult]) -> None:
     """Write the file. Blocks. Raises HostError."""
     try:
         path.write_bytes(document(results))
@@ -20,7 +20,7 @@ def write(path: Path, results: Sequence[Result]) -> None:
         raise HostError(f"{path}: cannot write the results: {reason_of(error)}") from error
 
 
-def document(results: Sequence[Result]) -> bytes:
+def document(results: Sequence[ScenarioResult]) -> bytes:
     """One test case for each scenario. Blocks: it reads the plugins' output."""
     totals = {
         "tests": str(len(results)),

@@ -14,7 +14,7 @@ _INDENT = "      "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ScenarioResult:
     """How a scenario ended. `failure` is empty if it came true; `history` are the last things that happened before it
     failed, `remarks` what was found and does not count, `log` the plugin's output.
     """
@@ -28,7 +28,7 @@ class Result:
     log: Path
 
 
-class Report(Protocol):
+class ScenarioReport(Protocol):
     """Told of everything as it happens; must not block."""
 
     def begin(self, name: str, path: Path, scenario: Scenario) -> None:
@@ -40,10 +40,10 @@ class Report(Protocol):
     def step(self, number: int, seconds: float, failure: str = "") -> None:
         """A step was done, or failed."""
 
-    def end(self, result: Result) -> None:
+    def end(self, result: ScenarioResult) -> None:
         """A scenario ended."""
 
-    def summary(self, results: Sequence[Result], left_out: Sequence[str] = ()) -> None:
+    def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
         """All have ended."""
 
 
@@ -71,7 +71,7 @@ class TextReport:
         where = f"step {number} of {len(self._scenario.steps)}, {self._path}:{line}: " if failure else ""
         self._say(f"  {mark} {where}{text}  ({seconds:.1f} s)")
 
-    def end(self, result: Result) -> None:
+    def end(self, result: ScenarioResult) -> None:
         """A scenario ended."""
         for remark in result.remarks:
             self._say(f"  ! {remark}")
@@ -84,7 +84,7 @@ class TextReport:
             self._say(f"    the plugin's whole output: {result.log}")
         self._say("")
 
-    def summary(self, results: Sequence[Result], left_out: Sequence[str] = ()) -> None:
+    def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
         """All have ended."""
         failed = [each.name for each in results if each.failure]
         seconds = sum(each.seconds for each in results)
@@ -127,13 +127,13 @@ class JsonReport:
         outcome = self._of("failed" if failure else "done")
         self._put({"event": "step", **outcome, "step": number, "line": line, "text": text, "seconds": seconds})
 
-    def end(self, result: Result) -> None:
+    def end(self, result: ScenarioResult) -> None:
         """A scenario ended."""
         outcome = self._of("failed" if result.failure else "passed")
         rest = {"failure": result.failure, "seconds": result.seconds, "log": str(result.log)}
         self._put({"event": "scenario", **outcome, **rest})
 
-    def summary(self, results: Sequence[Result], left_out: Sequence[str] = ()) -> None:
+    def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
         """Each scenario has said how it ended."""
 
     def _of(self, outcome: str) -> dict[str, str]:

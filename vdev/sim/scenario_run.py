@@ -14,7 +14,7 @@ from typing import TextIO
 
 from ..errors import HostError, UsageError, reason_of
 from . import junit
-from .scenario_report import JsonReport, Report, Result, TextReport, history
+from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextReport, history
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
 from .scenarios.play import need_of, play
@@ -49,9 +49,9 @@ async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
     SIGTERM ends it as Ctrl-C does, with everything that was started.
     """
     chosen = await asyncio.to_thread(_choose, options)
-    report: Report = JsonReport(out) if options.as_json else TextReport(out)
+    report: ScenarioReport = JsonReport(out) if options.as_json else TextReport(out)
     logs = await asyncio.to_thread(_make_logs, options.logs, chosen)
-    results: list[Result] = []
+    results: list[ScenarioResult] = []
     if options.junit is not None:
         await asyncio.to_thread(junit.write, options.junit, results)  # a path that cannot be written is known now
     try:
@@ -159,7 +159,7 @@ def _problem(scenario: Scenario, node: NodeOptions) -> str:
 # --- playing ---------------------------------------------------------------------------------------------------------
 
 
-async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Report) -> Result:
+async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
     report.begin(chosen.name, chosen.path, chosen.scenario)
     clock = _Stopwatch()
     node = CommandNode(options, log)
@@ -176,7 +176,7 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Report
     found = node.kubelet.findings
     if not failure:
         failure = "; ".join(str(each) for each in found if node.counts(each))  # noticed as it ended
-    result = Result(
+    result = ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
         seconds=clock.total(),
@@ -189,7 +189,9 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Report
     return result
 
 
-async def _played(scenario: Scenario, node: CommandNode, timeout: float, clock: "_Stopwatch", report: Report) -> str:  # noqa: ASYNC109  # of an expectation, not of this call
+async def _played(
+    scenario: Scenario, node: CommandNode, patience: float, clock: "_Stopwatch", report: ScenarioReport
+) -> str:  # of an expectation, not of this call
     """Why a scenario did not come true, with the plugin's last lines; empty if it did."""
 
     async def after(number: int) -> None:
@@ -197,7 +199,7 @@ async def _played(scenario: Scenario, node: CommandNode, timeout: float, clock: 
         report.step(number, clock.lap())
 
     try:
-        await play(scenario, node, patience=timeout, after=after)
+        await play(scenario, node, patience=patience, after=after)
     except StepFailed as failed:
         report.step(failed.step, clock.lap(), failed.why)
         return await node.explained(failed.why)
@@ -222,9 +224,9 @@ class _Stopwatch:
         return time.monotonic() - self._begun
 
 
-def _not_played(chosen: _Chosen, logs: Path) -> Result:
+def _not_played(chosen: _Chosen, logs: Path) -> ScenarioResult:
     """A scenario that was cut short, or whose turn did not come."""
-    return Result(
+    return ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
         seconds=0,

@@ -14,7 +14,7 @@ from tests.kit import dra, quick
 from vdev.aio.clock import LeapClock
 from vdev.core.claims.prepare import Published
 from vdev.core.intervals import Intervals
-from vdev.dra.driver import DraDriver, State
+from vdev.dra.driver import DraDriver, DriverState
 from vdev.dra.fault_hooks import NO_FAULTS
 from vdev.dra.places import Places
 
@@ -92,7 +92,7 @@ async def start_driver(kubelet, cdi_dir, published, request):
             running = Running(driver, clock, asyncio.create_task(driver.run(), name=f"driver {name}"), logs)
             stack.push_async_callback(_end, running)
             if wait:
-                await running.until(lambda: driver.state not in (State.STARTING, State.FAILING))
+                await running.until(lambda: driver.state not in (DriverState.STARTING, DriverState.FAILING))
             return running
 
         yield start

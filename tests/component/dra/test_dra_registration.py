@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vdev.dra.driver import State
+from vdev.dra.driver import DriverState
 from vdev.dra.places import Places
 from vdev.pb import pluginregistration_v1_pb2
 
@@ -19,7 +19,7 @@ OLD, NEW = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-2222
 async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
     """As the Go helper does it: v1 first, an absolute endpoint."""
     running = await start_driver(None)
-    assert State.WAITING is running.driver.state
+    assert DriverState.WAITING is running.driver.state
     info = (await kubelet.register()).info
     assert [kubelet.registry / f"{DRIVER}-reg.sock"] == kubelet.sockets
     assert (
@@ -36,9 +36,9 @@ async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
         )
         == info
     )
-    assert State.REGISTERED is running.driver.state
+    assert DriverState.REGISTERED is running.driver.state
     await running.stop()
-    assert State.STOPPED is running.driver.state
+    assert DriverState.STOPPED is running.driver.state
     assert [] == kubelet.sockets
     assert not (kubelet.directory / "plugins" / DRIVER / "dra.sock").exists()
 
@@ -58,14 +58,14 @@ async def test_a_kubelet_that_restarts_asks_again(start_driver, kubelet):
     before = kubelet.sockets[0].stat().st_ino
     assert DRIVER == (await kubelet.register()).info.name
     assert before == kubelet.sockets[0].stat().st_ino
-    assert State.REGISTERED is running.driver.state
+    assert DriverState.REGISTERED is running.driver.state
 
 
 async def test_a_refusal_is_a_problem_until_it_is_taken(start_driver, kubelet):
     """With the kubelet's words."""
     running = await start_driver(None)
     await kubelet.register(error="endpoint already registered")
-    assert State.REFUSED is running.driver.state
+    assert DriverState.REFUSED is running.driver.state
     (problem,) = running.driver.problems
     assert f"the kubelet does not take the DRA driver {DRIVER}: endpoint already registered" == problem.message
     await kubelet.register()
@@ -83,7 +83,7 @@ async def test_a_directory_that_is_made_anew_is_served_again(start_driver, kubel
         if kubelet.registry in directories:
             # An attempt that was under way when it vanished says so in other words.
             await running.until(lambda: "there is no directory" in str(running.driver.problems))
-            assert State.FAILING is running.driver.state
+            assert DriverState.FAILING is running.driver.state
             kubelet.registry.mkdir()
         await running.until(lambda: kubelet.sockets and (own / DRIVER / "dra.sock").exists())
         await running.until(lambda: not running.driver.problems)
@@ -99,7 +99,7 @@ async def test_it_waits_for_a_kubelet(start_driver, kubelet, directory):
     assert f"there is no directory {place}; is --kubelet-dir right, and mounted?" == running.driver.problems[0].message
     assert not place.exists()
     (place / "plugins_registry").mkdir(parents=True)
-    await running.until(lambda: not running.driver.problems and running.driver.state is State.WAITING)
+    await running.until(lambda: not running.driver.problems and running.driver.state is DriverState.WAITING)
 
 
 async def test_sockets_of_processes_that_are_gone_are_removed(start_driver, kubelet):
@@ -133,9 +133,9 @@ async def test_a_socket_that_another_one_serves_is_left_alone(start_driver, kube
     await second.until(lambda: second.driver.problems)
     assert f"somebody else serves {kubelet.directory}" in second.driver.problems[0].message
     assert DRIVER == (await kubelet.register()).info.name
-    assert State.REGISTERED is first.driver.state
+    assert DriverState.REGISTERED is first.driver.state
     await first.stop()
-    await second.until(lambda: not second.driver.problems and second.driver.state is State.WAITING)
+    await second.until(lambda: not second.driver.problems and second.driver.state is DriverState.WAITING)
     assert 1 == len(kubelet.sockets)
 
 
@@ -223,14 +223,14 @@ async def test_a_driver_that_failed_can_be_run_again(start_driver, kubelet):
     running = await start_driver(None)
     running.task.cancel()
     await asyncio.gather(running.task, return_exceptions=True)
-    assert State.STOPPED is running.driver.state
+    assert DriverState.STOPPED is running.driver.state
     assert [] == kubelet.sockets
     running.task = asyncio.create_task(running.driver.run(), name="again")
     await running.until(lambda: kubelet.sockets)
     stream = (await kubelet.register()).watch()
     assert not (await stream.read()).devices
     await running.until(lambda: 1 == running.driver.health_streams)
-    assert State.REGISTERED is running.driver.state
+    assert DriverState.REGISTERED is running.driver.state
 
 
 async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubelet, allocate, api_server):

@@ -4,7 +4,7 @@ import pytest
 
 from vdev import config
 from vdev.core.model.faults.fault_effects import CountErrors, Overheat
-from vdev.core.model.telemetry import UNMEASURED, LoadSpec, Pattern, Physics, Range, SmiTool, TelemetrySpec
+from vdev.core.model.telemetry import UNMEASURED, LoadPattern, LoadSpec, Physics, Range, SmiTool, TelemetrySpec
 from vdev.errors import ConfigError
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
@@ -46,7 +46,7 @@ def test_real_devices_measure_nothing_unless_told_how():
     """Watts and degrees of a serial port on the desk would be made up."""
     real = "devices:\n- name: uart\n  resource: example.com/uart\n  glob: /dev/ttyUSB*\n"
     assert entry("telemetry: {}\n" + real).telemetry is None
-    assert entry(real + "  telemetry: {pattern: steady}\n").telemetry.load.pattern is Pattern.STEADY
+    assert entry(real + "  telemetry: {pattern: steady}\n").telemetry.load.pattern is LoadPattern.STEADY
 
 
 def test_the_section():
@@ -60,7 +60,12 @@ def test_a_load():
     """A level or two ends, with or without a percent sign."""
     text = "  telemetry: {pattern: burst, period: 2m, gpu: [5, 95%], memory: 40, decoder: 1.5, always: true}\n"
     expected = LoadSpec(
-        pattern=Pattern.BURST, period=120, gpu=Range(5, 95), memory=Range(40, 40), decoder=Range(1.5, 1.5), always=True
+        pattern=LoadPattern.BURST,
+        period=120,
+        gpu=Range(5, 95),
+        memory=Range(40, 40),
+        decoder=Range(1.5, 1.5),
+        always=True,
     )
     assert expected == entry(ENTRY + text).telemetry.load
 

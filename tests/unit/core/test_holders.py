@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from vdev.core.intervals import Intervals
 from vdev.core.retention.holders import (
     NOTHING,
-    Answer,
-    Checkpoint,
+    HoldersAnswer,
+    HoldersReading,
     Holdings,
     Knowledge,
-    Reading,
+    KubeletCheckpoint,
     learn,
     settled,
 )
@@ -27,11 +27,11 @@ def reading(at, answer=None, on_disk=None, *, written=0, kubelet=OLD, without=("
     """An answer that names these devices, each with a pod of its own; a checkpoint that has those, likewise."""
     named = None
     if answer is not None:
-        named = Answer({key: f"default/pod-{key[1]}" for key in answer}, frozenset(without))
+        named = HoldersAnswer({key: f"default/pod-{key[1]}" for key in answer}, frozenset(without))
     checkpoint = None
     if on_disk is not None:
-        checkpoint = Checkpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk}, (written,))
-    return Reading(at, named, checkpoint, kubelet)
+        checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk}, (written,))
+    return HoldersReading(at, named, checkpoint, kubelet)
 
 
 def after(*readings, allocated=None, pressed=None) -> Knowledge:
@@ -166,12 +166,12 @@ def test_a_device_is_free_when_no_pod_is_left_that_could_have_it():
 
 def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
     """An init container's device, and an app container's that is named."""
-    both = Checkpoint({"uid": frozenset({A, B})}, (1,))
-    known = after(Reading(0, Answer({B: "default/both"}), both, OLD))
+    both = KubeletCheckpoint({"uid": frozenset({A, B})}, (1,))
+    known = after(HoldersReading(0, HoldersAnswer({B: "default/both"}), both, OLD))
     for at in (10, 100, 1000):
-        known = learn(known, Reading(at, Answer({B: "default/both"}), both, OLD), {}, {A: 0.0})
+        known = learn(known, HoldersReading(at, HoldersAnswer({B: "default/both"}), both, OLD), {}, {A: 0.0})
     assert may_hold(known, A)
-    assert not may_hold(learn(known, Reading(1001, Answer({}), both, OLD), {}, {A: 0.0}), A)
+    assert not may_hold(learn(known, HoldersReading(1001, HoldersAnswer({}), both, OLD), {}, {A: 0.0}), A)
 
 
 def test_an_allocate_is_settled_by_its_pod_or_by_time():
@@ -226,11 +226,11 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
         ready = ready or mode == "full" or now - started >= 1.0
         young = not ready
         app, init = dict.fromkeys(apps, "default/app"), {f"default/init-{key[1]}" for key in inits}
-        answer = Answer({}) if mode == "empty" and young else Answer(app, frozenset(init))
+        answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app, frozenset(init))
         stale = held | (stale if young or mode == "silent" else frozenset())
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
-        checkpoint = Checkpoint(pods, (int(now * 1e6),))
-        told = Reading(now, None if mode == "silent" else answer, checkpoint, kubelet)
+        checkpoint = KubeletCheckpoint(pods, (int(now * 1e6),))
+        told = HoldersReading(now, None if mode == "silent" else answer, checkpoint, kubelet)
         known = learn(known, told, allocated, {}, PATIENCE)
         for key in settled(known, allocated, replace(PATIENCE, unnamed_allocate=0.0)):
             del allocated[key]

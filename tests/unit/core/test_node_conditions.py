@@ -2,7 +2,7 @@
 
 from vdev.core.inventory.resources import EMPTY, with_health
 from vdev.core.model.device import Health
-from vdev.core.node.capacity import Amount, capacity
+from vdev.core.node.capacity import SlotCounts, capacity
 from vdev.core.node.conditions import NodeCondition, conditions
 from vdev.core.node.losses import NONE, losses
 from vdev.core.spec import ConditionSpec, TrueWhen
@@ -51,4 +51,4 @@ def test_capacity_counts_slots_and_allocatable_the_healthy_ones(build):
     """As the kubelet counts a list."""
     shared = build.inventory(build.entry(), sharing=build.sharing({"name": GPU, "replicas": 4}))
     ill = with_health(shared, {"GPU-gggg0": Health(healthy=False, reason="dead")})
-    assert {GPU: Amount(8, 4)} == capacity(ill)
+    assert {GPU: SlotCounts(8, 4)} == capacity(ill)

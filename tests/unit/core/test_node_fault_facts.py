@@ -5,7 +5,7 @@ from vdev.core.model.faults.fault_answers import XidError
 from vdev.core.model.faults.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition
 from vdev.core.model.faults.xid import APPLICATION_ERRORS, TEXTS, described
 from vdev.core.node.conditions import NodeCondition, conditions
-from vdev.core.node.happenings import Happening, of_situation, of_xids
+from vdev.core.node.happenings import EventText, of_situation, of_xids
 from vdev.core.node.losses import NONE
 from vdev.core.node.situation import NOTHING, Situation
 from vdev.core.spec import ConditionSpec
@@ -36,8 +36,8 @@ def test_events_of_xids():
     text = "Xid 79: GPU has fallen off the bus (fault rule 'fallen')"
     other = "Xid 31: GPU memory page fault (fault rule 'program')"
     assert {
-        Happening("NvidiaXID79Error", f"{GPU}: b, c: {text}", warning=True),
-        Happening("NvidiaXID31Warning", f"{GPU}: a: {other}", warning=True),
+        EventText("NvidiaXID79Error", f"{GPU}: b, c: {text}", warning=True),
+        EventText("NvidiaXID31Warning", f"{GPU}: a: {other}", warning=True),
     } == set(of_xids(before, now))
     assert () == of_xids(now, {})
 
@@ -45,7 +45,7 @@ def test_events_of_xids():
 def test_events_of_rules():
     """As often as it was said since."""
     hot = NodeEvent("GpuHot", "hot", warning=False)
-    assert [Happening("GpuHot", "hot")] * 2 == list(of_situation(NOTHING, Situation(announced={hot: 2})))
+    assert [EventText("GpuHot", "hot")] * 2 == list(of_situation(NOTHING, Situation(announced={hot: 2})))
     assert () == of_situation(Situation(announced={hot: 2}), Situation(announced={hot: 2}))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from vdev.core.inventory.resources import EMPTY, with_health
 from vdev.core.model.device import Health
-from vdev.core.node.happenings import Happening, of_losses, of_partitions
+from vdev.core.node.happenings import EventText, of_losses, of_partitions
 from vdev.core.node.losses import NONE, losses
 from vdev.core.spec import ConditionSpec, MigStrategy
 
@@ -32,7 +32,7 @@ def test_a_broken_device_is_lost_until_it_works_again(build):
     assert [("DeviceUnhealthy", f"{GPU}: GPU-gggg1 is unhealthy: fell off the bus")] == said(of_losses(NONE, lost, ill))
     healed = losses(ill, well, lost, [entry])
     assert not healed
-    assert (Happening("DeviceHealthy", f"{GPU}: GPU-gggg1 is healthy again"),) == of_losses(lost, healed, well)
+    assert (EventText("DeviceHealthy", f"{GPU}: GPU-gggg1 is healthy again"),) == of_losses(lost, healed, well)
 
 
 def test_devices_that_break_at_once_share_an_event(build):

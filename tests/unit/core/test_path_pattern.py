@@ -78,7 +78,7 @@ def tried_path(wanted: list[str], path: list[str]) -> tuple[str, ...] | None:
 @example(["*[ab]?"], ["abab"])
 def test_wildcards_take_as_much_as_they_can_from_the_left(wanted: list[str], path: list[str]) -> None:
     """Whether a path matches, and what each wildcard stands for, is as if every way were tried."""
-    found = path_pattern.Pattern("", tuple(wanted)).captures("/" + "/".join(path))
+    found = path_pattern.PathPattern("", tuple(wanted)).captures("/" + "/".join(path))
     assert tried_path(wanted, path) == found
 
 
@@ -157,9 +157,9 @@ def test_two_stars_stand_for_any_directories(between: list[str], ends: list[str]
     path = "/" + "/".join([*between, ends[-1]])
     expected = not any(name.startswith(".") for name in between)
     wanted = (
-        path_pattern.Pattern("", ("**", "*"))
+        path_pattern.PathPattern("", ("**", "*"))
         if not ends[-1].startswith(".")
-        else path_pattern.Pattern("", ("**", ".*"))
+        else path_pattern.PathPattern("", ("**", ".*"))
     )
     assert expected == (wanted.captures(path) is not None)
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.core.conftest import Build
 from vdev.core import repartition
 from vdev.core.partitions.choice import NamedLayout, PartitionChoice, generated
-from vdev.core.repartition import ASK, NAMING, PATIENCE, RECHECK, Progress, Seen, State
+from vdev.core.repartition import ASK, NAMING, PATIENCE, RECHECK, Progress, RepartitionState, RepartitionView
 from vdev.core.spec import Flags, MigStrategy, Spec
 
 MIG = "nvidia.com/mig.config"
@@ -77,7 +77,7 @@ class Node:
     def look(self, *, known=True):
         """One turn of the agent."""
         hardware = {name: {raw.index: raw.id for raw in raws} for name, raws in self.found.items()}
-        seen = Seen(
+        seen = RepartitionView(
             labels=dict(self.labels) if known else None,
             hardware=hardware,
             held={key: who and f"default/{who}" for key, who in self.holders.items()},
@@ -124,7 +124,7 @@ def test_a_new_value_is_pending_until_that_is_written():
     node.choose("all-1g.5gb")
     assert ("pending", {"gpu": 2}) == (node.told, node.counts)
     node.look()
-    assert State.PENDING is node.state
+    assert RepartitionState.PENDING is node.state
     node.write()
     assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
 
@@ -135,10 +135,10 @@ def test_an_api_server_that_takes_nothing_delays_it_by_seconds():
     node.choose("all-1g.5gb")
     node.now = node.progress.again_at - 0.01
     node.look()
-    assert State.PENDING is node.state
+    assert RepartitionState.PENDING is node.state
     node.now = node.progress.again_at
     node.look()
-    assert State.SUCCESS is node.state
+    assert RepartitionState.SUCCESS is node.state
 
 
 def test_what_is_in_force_already_is_never_pending():
@@ -348,7 +348,7 @@ class HeldIsNeverCut(RuleBasedStateMachine):
         """Nothing is cut before `pending` was there, or after a failure."""
         before = self.node.listed
         self.node.choose(value)
-        if self.node.state in (State.PENDING, State.FAILED):
+        if self.node.state in (RepartitionState.PENDING, RepartitionState.FAILED):
             assert self.node.counts == {
                 name.partition("/")[2]: len(r.slots) for name, r in before.resources.items() if r.slots
             }
@@ -368,7 +368,7 @@ class HeldIsNeverCut(RuleBasedStateMachine):
         before = self.node.state
         del self.node.holders[data.draw(st.sampled_from(sorted(self.node.holders)))]
         self.node.look()
-        assert (self.node.state is State.FAILED) == (before is State.FAILED)
+        assert (self.node.state is RepartitionState.FAILED) == (before is RepartitionState.FAILED)
 
     @rule()
     def write(self):
@@ -404,9 +404,9 @@ class HeldIsNeverCut(RuleBasedStateMachine):
     def success_means_in_force(self):
         """And a failure says why."""
         progress, (entry,) = self.node.progress, self.node.spec.entries
-        assert (progress.state is State.FAILED) <= bool(progress.sentence)
+        assert (progress.state is RepartitionState.FAILED) <= bool(progress.sentence)
         layout = entry.choice.layouts.get(progress.value or entry.choice.default)
-        if progress.state is State.SUCCESS and layout:
+        if progress.state is RepartitionState.SUCCESS and layout:
             in_force = progress.parts[entry.name]
             assert {k: sorted(v or ()) for k, v in layout.parts.items()} == {
                 k: sorted(each.partition("@")[0] for each in in_force[k] or ()) for k in layout.parts

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vdev.core.intervals import Intervals
-from vdev.core.inventory.difference import Removed, diff
+from vdev.core.inventory.difference import RemovedResource, diff
 from vdev.core.inventory.resources import EMPTY, Inventory
 from vdev.core.retention.holders import Holdings
 from vdev.core.retention.retain import Dropped, overlaps, retain
@@ -83,7 +83,7 @@ def test_a_removed_resource_drains(build):
     kept = retain(before, EMPTY, {}, Holdings(holders={}, read_at=0.0), 0.0)
     assert kept.inventory.resources[GPU].draining
     gone = retain(kept.inventory, EMPTY, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
-    assert [Removed] == [type(change) for change in diff(kept.inventory, gone.inventory)]
+    assert [RemovedResource] == [type(change) for change in diff(kept.inventory, gone.inventory)]
 
 
 def test_what_overlaps_a_held_partition_waits(build):

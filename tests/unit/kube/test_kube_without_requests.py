@@ -21,7 +21,7 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}} & set({library!
 @pytest.mark.parametrize(
     "work",
     [
-        "from vdev import kube; kube.Api(kube.Server(address='https://127.0.0.1:1'))",
+        "from vdev import kube; kube.Api(kube.ApiServerAddress(address='https://127.0.0.1:1'))",
         "import vdev.agent",
         "import vdev.cli.processes.run",
     ],
@@ -45,7 +45,7 @@ def test_the_server_of_a_pod(tmp_path):
     (tmp_path / "token").write_text("x")
     assert kube.find_server(environ={}, account=tmp_path) is None
     found = kube.find_server(environ=environ, account=tmp_path)
-    assert kube.Server(address="https://10.0.0.1:6443", token=tmp_path / "token") == found
+    assert kube.ApiServerAddress(address="https://10.0.0.1:6443", token=tmp_path / "token") == found
     (tmp_path / "ca.crt").touch()
     assert tmp_path / "ca.crt" == kube.find_server(environ=environ, account=tmp_path).ca
 
@@ -73,7 +73,7 @@ def test_a_kubeconfig_goes_before_the_pods_account(tmp_path):
     (tmp_path / "token").touch()
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     found = kube.find_server(kubeconfig=tmp_path / "none", context="kind", environ=environ, account=tmp_path)
-    assert kube.Server(kubeconfig=tmp_path / "none", context="kind") == found
+    assert kube.ApiServerAddress(kubeconfig=tmp_path / "none", context="kind") == found
 
 
 def test_the_options():
@@ -100,7 +100,7 @@ async def test_a_kubeconfig_that_is_none(tmp_path, text, said):
     file = tmp_path / "config"
     if text is not None:
         file.write_text(text)
-    async with kube.Api(kube.Server(kubeconfig=file)) as api:
+    async with kube.Api(kube.ApiServerAddress(kubeconfig=file)) as api:
         with pytest.raises(kube.Unconfigured, match=said) as raised:
             await api.get(kube.NODES, "n")
     assert str(file) in str(raised.value)
@@ -108,6 +108,6 @@ async def test_a_kubeconfig_that_is_none(tmp_path, text, said):
 
 async def test_several_kubeconfigs(tmp_path):
     """As kubectl takes them, and merges them."""
-    async with kube.Api(kube.Server(kubeconfig=tmp_path / "a:b")) as api:
+    async with kube.Api(kube.ApiServerAddress(kubeconfig=tmp_path / "a:b")) as api:
         with pytest.raises(kube.Unconfigured, match="several files"):
             await api.get(kube.NODES, "n")

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
-from ...aio.blocking_calls import Calls
+from ...aio.blocking_calls import BlockingCalls
 from ...aio.clock import Clock
 from ...aio.program import Program
 from ...core.spec import ActionKind, ActionSpec
@@ -21,7 +21,7 @@ class ActionRunner:
 
     def __init__(self, host: HostRoot, clock: Clock) -> None:
         self._host = host
-        self._calls = Calls(clock)
+        self._calls = BlockingCalls(clock)
         self._numbers = itertools.count()
 
     async def do(self, action: ActionSpec, values: Mapping[str, str], *, within: float) -> str:

@@ -47,7 +47,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ActionWork:
     """Actions to be done to a device."""
 
     occasion: Occasion
@@ -64,7 +64,7 @@ class Retry(Protocol):
     def failed(self, reason: str) -> None:
         """An attempt failed; after a pause there may be another one."""
 
-    def next(self) -> Work | None:
+    def next(self) -> ActionWork | None:
         """The work to try again, or None to give it up; that may have changed meanwhile."""
 
 
@@ -98,7 +98,7 @@ class DeviceActions:
             self._group = None
             self._last.clear()
 
-    def queue(self, work: Work, after: Callable[[], Awaitable[None]], retry: Retry | None = None) -> None:
+    def queue(self, work: ActionWork, after: Callable[[], Awaitable[None]], retry: Retry | None = None) -> None:
         """Do it after what is still being done to the same device, and then `after`; without `retry` try once."""
         assert self._group is not None
         previous = self._last.get(work.device.id)
@@ -114,7 +114,7 @@ class DeviceActions:
         name = f"{work.occasion} {work.device.id}"
         self._last[work.device.id] = self._group.create_task(turn(), name=name)
 
-    async def _all(self, work: Work, retry: Retry | None) -> None:
+    async def _all(self, work: ActionWork, retry: Retry | None) -> None:
         left, pause = list(work.actions), self._first
         while True:
             reasons = [(action, await self.one(work, action, within=action.timeout)) for action in left]
@@ -133,7 +133,7 @@ class DeviceActions:
                 left = list(again.actions)
             work = again
 
-    async def one(self, work: Work, action: ActionSpec, *, within: float) -> str:
+    async def one(self, work: ActionWork, action: ActionSpec, *, within: float) -> str:
         """Do one action now; why it failed, or the empty string."""
         try:
             reason = await self._runner.do(action, work.values, within=within)

@@ -28,7 +28,7 @@ _REMEMBERED = 20  # readings in the history
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ConfigReading:
     """What became of one reading, at a time in seconds since the epoch."""
 
     at: float
@@ -51,7 +51,7 @@ class ReloadStatus:
     applied: int = 0
     failed: int = 0
     problems: tuple[Problem, ...] = ()  # of the last reading, when it was bad
-    history: deque[Reading] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # the newest first
+    history: deque[ConfigReading] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # the newest first
 
     @property
     def summary(self) -> str:
@@ -116,7 +116,7 @@ class ConfigSource:
         self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
         self.status.applied += 1
-        self.status.history.appendleft(Reading(self.status.applied_at, "applied", summary))
+        self.status.history.appendleft(ConfigReading(self.status.applied_at, "applied", summary))
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(not loaded.errors)
         self._metrics.reload_time.set(self.status.applied_at)
@@ -159,7 +159,7 @@ class ConfigSource:
         self.status.failed += 1
         if is_news:
             log.error(event, problems=[str(problem) for problem in problems])
-            self.status.history.appendleft(Reading(self.status.failed_at, "refused", self.status.summary))
+            self.status.history.appendleft(ConfigReading(self.status.failed_at, "refused", self.status.summary))
 
 
 def _in_a_line(problems: tuple[object, ...]) -> str:

@@ -15,7 +15,7 @@ from ...core import repartition
 from ...core.inventory.resources import Inventory
 from ...core.model.device import RawDevice
 from ...core.model.problem import Problem, warning
-from ...core.repartition import Progress, Progresses, Seen, State
+from ...core.repartition import Progress, Progresses, RepartitionState, RepartitionView
 from ...core.retention.holders import Holdings
 from ...core.spec import EntrySpec, Spec
 from ...errors import ApiServerError
@@ -23,7 +23,7 @@ from ...errors import ApiServerError
 log = structlog.get_logger(__name__)
 
 
-class NodeView(Protocol):
+class FollowedNode(Protocol):
     """This agent's own Node, as the API server has it."""
 
     @property
@@ -44,7 +44,7 @@ class NodeView(Protocol):
 class NodeChoices:
     """What labels of the node of this name choose. `on_change` is called when `view` has something new of the Node."""
 
-    def __init__(self, node: str, view: NodeView, on_change: Callable[[], None]) -> None:
+    def __init__(self, node: str, view: FollowedNode, on_change: Callable[[], None]) -> None:
         self.progresses: Progresses = {}
         self._node = node
         self._view = view
@@ -80,7 +80,7 @@ class NodeChoices:
         if not entries:
             return {} if self.progresses else self.progresses
         document = self._view.document
-        seen = Seen(
+        seen = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
             hardware={entry.name: {raw.index: raw.id for raw in found.get(entry.name, ())} for entry in entries},
             listed=listed,
@@ -116,7 +116,7 @@ class NodeChoices:
                 "the layout in force stays; set the label to another value",
             )
             for each in self.progresses.values()
-            if each.state is State.FAILED
+            if each.state is RepartitionState.FAILED
         ]
         if self._follows and self._view.trouble is not None and self.progresses:
             labels = ", ".join(self.progresses)
@@ -139,8 +139,8 @@ def _told(progress: Progress | None) -> object:
 
 
 def _log(progress: Progress) -> None:
-    if progress.state is State.UNSEEN:
+    if progress.state is RepartitionState.UNSEEN:
         return
-    write = log.warning if progress.state is State.FAILED else log.info
+    write = log.warning if progress.state is RepartitionState.FAILED else log.info
     reason = {"reason": progress.sentence} if progress.sentence else {}
     write("layout chosen by a label", label=progress.label, value=progress.value, state=progress.state.value, **reason)

@@ -13,7 +13,7 @@ from ...errors import ApiServerError
 log = structlog.get_logger(__name__)
 
 
-class NodeView(Protocol):
+class LabelledNode(Protocol):
     """This agent's own Node, as the API server has it."""
 
     @property
@@ -42,7 +42,7 @@ class NodeView(Protocol):
 class NodeLabel:
     """Of several labels the first that the node has: `key`, and its last known `value`, empty for none."""
 
-    def __init__(self, node: NodeView, *labels: str) -> None:
+    def __init__(self, node: LabelledNode, *labels: str) -> None:
         self.value = ""
         self.key = labels[0]
         self.trouble = ""

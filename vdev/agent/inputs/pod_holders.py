@@ -15,7 +15,7 @@ from ...core.intervals import Intervals
 from ...core.inventory.resources import Resource
 from ...core.model.device import Key
 from ...core.retention import holders
-from ...core.retention.holders import Holdings, Knowledge, Reading
+from ...core.retention.holders import HoldersReading, Holdings, Knowledge
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
 from ..requests import Requests
@@ -26,7 +26,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class HoldersSource:
     """Where the knowledge of holders comes from at the moment, and since when (seconds since the epoch)."""
 
     name: str
@@ -53,7 +53,7 @@ class PodHolders:
         is_down: Callable[[], bool] = lambda: False,
     ) -> None:
         self.knowledge: Knowledge = holders.NOTHING
-        self.source = Source("nothing yet", clock.wall())
+        self.source = HoldersSource("nothing yet", clock.wall())
         self._socket = socket
         self._checkpoint = CheckpointReader(checkpoint_dir)
         self._requests = requests
@@ -104,7 +104,7 @@ class PodHolders:
         log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
         return False
 
-    async def _ask(self) -> Reading:
+    async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked, kubelet = self._clock.now(), (self._generation(), await asyncio.to_thread(_identity, self._socket))
         answer = (
@@ -115,7 +115,7 @@ class PodHolders:
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         if kubelet != (self._generation(), await asyncio.to_thread(_identity, self._socket)):
             answer = None
-        return Reading(asked, answer, checkpoint, kubelet)
+        return HoldersReading(asked, answer, checkpoint, kubelet)
 
     @property
     def named(self) -> Mapping[Key, str]:
@@ -137,11 +137,11 @@ class PodHolders:
         waiting = self.knowledge.doubted & set(keys) if self.readable else frozenset()
         self._pressed |= {key: self._pressed.get(key, self._clock.now()) for key in waiting}
 
-    def _tell(self, reading: Reading) -> None:
+    def _tell(self, reading: HoldersReading) -> None:
         known, trouble = self.readable, self._checkpoint.trouble
         name = _source(self.knowledge, reading)
         if name != self.source.name:
-            self.source = Source(name, self._clock.wall())
+            self.source = HoldersSource(name, self._clock.wall())
         was_known, was_trouble = self._told
         self._told = known, trouble
         if known is not was_known:
@@ -174,7 +174,7 @@ class PodHolders:
         return self._clock.now() - self._blind_since >= self._intervals.retire_blind
 
 
-def _source(knowledge: Knowledge, reading: Reading) -> str:
+def _source(knowledge: Knowledge, reading: HoldersReading) -> str:
     """In words, what the knowledge of holders rests on; own Allocates that no answer settled always count."""
     if knowledge.silent_since is None:
         sources = ["pod resources"] if knowledge.heard else []

@@ -25,7 +25,7 @@ class Verdicts:
         self._metrics = metrics
         self._intervals = intervals
         self._clock = clock
-        self._presence: dict[str, flapping.Presence] = {}
+        self._presence: dict[str, flapping.FlapHistory] = {}
         self._resources: dict[str, str] = {}  # of the probed devices
         self._probed: tuple[Scan, Collection[str]] | None = None  # the scan, and what was left out of it
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already

@@ -16,7 +16,7 @@ from ...core.claims.prepare import Published
 from ...core.decide import Plan
 from ...core.model.problem import Problem
 from ...core.slices.devices import taints
-from ...core.slices.devices.published import Pool, Pools
+from ...core.slices.devices.published import Pools, PublishedPool
 from ...core.slices.devices.recalled import Record, record
 from ...dra.driver import DraDriver
 from ...dra.fault_hooks import FaultHooks
@@ -133,7 +133,7 @@ class DraSide:
 
     def _find(self, driver: str, pool: str, device: str) -> Published | str:
         """What is published under these names, or why there is none."""
-        published: Pool | None = self._pools.get(driver)
+        published: PublishedPool | None = self._pools.get(driver)
         if pool != self._options.node or published is None:
             return f"this node publishes the pool {self._options.node}"
         found = published.by_name.get(device)

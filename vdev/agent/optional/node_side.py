@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.model.faults.fault_answers import ApiFault
 from ...core.node.situation import Situation
-from ...kube import Api, Call, Fault
+from ...kube import Api, ApiCall, InjectedAnswer
 from ..inputs.node_object import NodeObject
 from ..options import Options
 from ..outputs.base import Output
@@ -53,11 +53,11 @@ class NodeSide:
         if self.api is not None:
             self.api.break_watches()
 
-    def _fault(self, call: Call) -> Fault | None:
+    def _fault(self, call: ApiCall) -> InjectedAnswer | None:
         fault = self._faults(call.verb, call.resource)
         if fault is None:
             return None
-        return Fault(status=fault.status, message=f"the fault rule {fault.rule!r} says so", after=fault.after)
+        return InjectedAnswer(status=fault.status, message=f"the fault rule {fault.rule!r} says so", after=fault.after)
 
     async def aclose(self) -> None:
         """End the connection."""

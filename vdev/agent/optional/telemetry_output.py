@@ -12,7 +12,7 @@ from .node_api import NodeApi
 
 if TYPE_CHECKING:
     from ...kube import Api
-    from ..outputs.tools.tool_files import Seen
+    from ..outputs.tools.tool_files import SeenSensors
     from .telemetry_side import TelemetrySide
 
 
@@ -52,7 +52,7 @@ class Telemetry(Output):
         """What is wrong with it."""
         return self.side.problems if self.side else ()
 
-    def seen(self, ids: Collection[str]) -> "Mapping[str, Seen]":
+    def seen(self, ids: Collection[str]) -> "Mapping[str, SeenSensors]":
         """What these devices and partitions show now, by id. It takes a while: ask from a thread."""
         return self.side.seen(ids) if self.side else {}
 

@@ -24,16 +24,16 @@ from ...core.decide import Plan
 from ...core.exposition.family import Family, chunks
 from ...core.exposition.nodes import Exposition
 from ...core.model.problem import Problem, error
-from ...core.model.telemetry import Pattern, Range, TelemetrySpec
-from ...core.telemetry.drives import Situation
+from ...core.model.telemetry import LoadPattern, Range, TelemetrySpec
+from ...core.telemetry.drives import LoadSituation
 from ...core.telemetry.history import History
 from ...core.telemetry.record import documents
 from ...core.telemetry.replay import Series
-from ...core.telemetry.sensors import Measured, Sensors
+from ...core.telemetry.sensors import MeasuredDevice, Sensors
 from ...errors import ConfigError, HostError
 from ..options import Options
 from ..outputs.base import Output
-from ..outputs.tools.tool_files import Seen
+from ..outputs.tools.tool_files import SeenSensors
 from ..state_file import Owner, RecordError, StateFile
 from .telemetry_told import by_device, document, in_short, same, users_of
 
@@ -90,7 +90,7 @@ class TelemetrySide(Output):
         """Note the plan; files that are to be replayed are read."""
         if self._sensors is None:
             self._sensors = Sensors(await self._recorded())
-        files = {each.load.file for each in plan.loads.values() if each.load.pattern is Pattern.REPLAY}
+        files = {each.load.file for each in plan.loads.values() if each.load.pattern is LoadPattern.REPLAY}
         self._replays = {name: known for name, known in self._replays.items() if name in files}
         for name in files - self._replays.keys():
             self._replays[name] = await asyncio.to_thread(_replay, name)
@@ -156,7 +156,7 @@ class TelemetrySide(Output):
     def _told(self, plan: Plan, at: float) -> None:
         users, claimed = users_of(plan, self._options.node)
         replays = {name: known for name, known in self._replays.items() if isinstance(known, Series)}
-        situation = Situation(
+        situation = LoadSituation(
             devices=plan.devices,
             loads=plan.loads,
             claimed=claimed,
@@ -171,22 +171,22 @@ class TelemetrySide(Output):
         assert self._sensors is not None
         self._sensors.settle(situation, plan.base, users, at, since=at if self._sensors.histories else 0.0)
 
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[MeasuredDevice, ...]:
         """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
         self.catch_up()
         with self._reading:
             return tuple(giving_way(self._shown(), every=_TURN))
 
-    def _shown(self, only: Collection[str] | None = None) -> Iterable[Measured]:
+    def _shown(self, only: Collection[str] | None = None) -> Iterable[MeasuredDevice]:
         return self._sensors.measured(self._clock.now(), only) if self._sensors else ()
 
-    def seen(self, ids: Collection[str]) -> dict[str, Seen]:
+    def seen(self, ids: Collection[str]) -> dict[str, SeenSensors]:
         """What these devices and partitions show now, by id; those that are not there are left out. Likewise."""
         self.catch_up()
         with self._reading:
             found = list(self._shown(only=ids))
         return {
-            each.fixture.device.id: Seen(each.fixture.number, each.whole, each.own, len(each.fixture.users))
+            each.fixture.device.id: SeenSensors(each.fixture.number, each.whole, each.own, len(each.fixture.users))
             for each in found
         }
 

@@ -7,7 +7,7 @@ from ...core.decide import Plan
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
 from ...core.telemetry.reading import Throttle
-from ...core.telemetry.sensors import Measured, User
+from ...core.telemetry.sensors import MeasuredDevice, User
 
 
 def same(plan: Plan, before: Plan | None) -> bool:
@@ -57,7 +57,7 @@ def users_of(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, li
     }
 
 
-def in_short(measured: Measured) -> list[float | None]:
+def in_short(measured: MeasuredDevice) -> list[float | None]:
     """Load, temperature, power, and used and all of the memory; None for each of one that is lost."""
     own, whole = measured.own, measured.whole
     if whole.lost:
@@ -66,7 +66,7 @@ def in_short(measured: Measured) -> list[float | None]:
     return [round(each) for each in numbers]
 
 
-def document(measured: Measured) -> dict[str, Any]:
+def document(measured: MeasuredDevice) -> dict[str, Any]:
     """All of it, for `vdev top`; keys are stable and documented."""
     fixture, own, whole = measured.fixture, measured.own, measured.whole
     part = f":{fixture.device.part}" if fixture.is_cut else ""

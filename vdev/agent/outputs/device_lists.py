@@ -9,12 +9,12 @@ import structlog
 from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.intervals import Intervals
-from ...core.inventory.difference import Added, Change, Changed, Removed, diff
+from ...core.inventory.difference import Added, Change, ChangedResource, RemovedResource, diff
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.faults.fault_effects import SocketFault, StreamFault
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
-from ...plugin.service import ResourceService, State
+from ...plugin.service import ResourceService, ServiceState
 from ...plugin.servicer import RequestHandler
 from ..steps import Steps
 from .base import Output, Stage
@@ -38,7 +38,7 @@ class DeviceLists(Output):
         link: KubeletSocket,
         requests: RequestHandler,
         *,
-        on_state: Callable[[str, State], None],
+        on_state: Callable[[str, ServiceState], None],
         faults: FaultHooks = NO_FAULTS,
         intervals: Intervals,
         clock: Clock,
@@ -104,10 +104,10 @@ class DeviceLists(Output):
                     clock=self._clock,
                 )
                 self._start(resource.name, service)
-            case Changed():
+            case ChangedResource():
                 _log_change(change)
                 self.services[resource.name].update(resource)
-            case Removed():
+            case RemovedResource():
                 log.info("resource removed", resource=resource.name)
                 service = self.services.pop(resource.name)
                 self._group.create_task(self._retire(service), name=f"retire {resource.name}")
@@ -158,10 +158,10 @@ def _update(resource: str) -> str:
 
 
 def _resource(change: Change) -> Resource:
-    return change.new if isinstance(change, Changed) else change.resource
+    return change.new if isinstance(change, ChangedResource) else change.resource
 
 
-def _log_change(change: Changed) -> None:
+def _log_change(change: ChangedResource) -> None:
     for event, ids in (("devices added", change.added), ("devices removed", change.removed)):
         if ids:
             log.info(event, resource=change.new.name, count=len(ids), devices=_short(ids))

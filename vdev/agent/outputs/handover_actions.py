@@ -27,7 +27,7 @@ from ...core.retention.holders import Holdings
 from ...core.retention.retain import overlaps
 from ...core.spec import PRE_START_LIMIT, EntrySpec, OnFailure, Spec
 from ...errors import ActionFailed
-from ..handovers.device_actions import DeviceActions, Occasion, Work
+from ..handovers.device_actions import ActionWork, DeviceActions, Occasion
 from ..handovers.handover_record import HandoverRecord
 from .base import Output, Stage
 
@@ -57,7 +57,7 @@ class HandoverActions(Output):
         self._ledger = handovers.EMPTY
         self._named: Mapping[Key, str] = {}  # pods by name, as of the last reading
         self._inventories: tuple[Inventory, ...] = ()  # what is listed, and what is wanted
-        self._begun: dict[Handover, Work] = {}  # what is queued
+        self._begun: dict[Handover, ActionWork] = {}  # what is queued
         self._failing: dict[Handover, str] = {}
         self._news = asyncio.Event()
 
@@ -168,7 +168,7 @@ class HandoverActions(Output):
             self._failing[release] = reason
             self._wake()
 
-    def work_again(self, release: Handover) -> Work | None:
+    def work_again(self, release: Handover) -> ActionWork | None:
         """What is to be tried again, as the configuration says it now."""
         found = self._find(release.unit)
         if found is None:
@@ -273,18 +273,18 @@ class _Release:
     def failed(self, reason: str) -> None:
         self.actions.release_failed(self.handover, reason)
 
-    def next(self) -> Work | None:
+    def next(self) -> ActionWork | None:
         return self.actions.work_again(self.handover)
 
 
-def _work(occasion: Occasion, pod: str, resource: Resource, device: Device, entry: EntrySpec) -> Work:
+def _work(occasion: Occasion, pod: str, resource: Resource, device: Device, entry: EntrySpec) -> ActionWork:
     actions = {
         Occasion.ALLOCATE: entry.on_allocate,
         Occasion.RELEASE: entry.on_release,
         Occasion.PRE_START: entry.pre_start,
     }
     values = edits.placeholders(resource.name, entry, device)
-    return Work(occasion, resource.name, device, pod, values, actions[occasion])
+    return ActionWork(occasion, resource.name, device, pod, values, actions[occasion])
 
 
 def _acts(resource: Resource | None, slot_id: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from ...aio.clock import Clock
 from ...core.decide import Plan
-from ...core.inventory.difference import Added, Change, Changed, Removed, diff
+from ...core.inventory.difference import Added, Change, ChangedResource, RemovedResource, diff
 from ...core.inventory.resources import EMPTY
 from ...core.model.device import Key
 from ...observe.metrics import Metrics
@@ -37,17 +37,17 @@ class Measures(Output):
             match change:
                 case Added(resource):
                     self.changed_at |= {(resource.name, slot.id): now for slot in resource.slots}
-                case Changed(new=new):
+                case ChangedResource(new=new):
                     self.changed_at |= {(new.name, each): now for each in change.added}
                     self.changed_at |= {(new.name, each): now for each, _ in change.health}
                     for each in change.removed:
                         self.changed_at.pop((new.name, each), None)
                     self._count_health(change)
-                case Removed(resource):
+                case RemovedResource(resource):
                     for slot in resource.slots:
                         self.changed_at.pop((resource.name, slot.id), None)
 
-    def _count_health(self, change: Changed) -> None:
+    def _count_health(self, change: ChangedResource) -> None:
         for each, health in change.health:
             if change.old.by_id[each].health.healthy != health.healthy:
                 word = "Healthy" if health.healthy else "Unhealthy"

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
-from ...core.repartition import Progress, Progresses, State
+from ...core.repartition import Progress, Progresses, RepartitionState
 from ..state_file import RecordError
 
 VERSION = 1
@@ -37,7 +37,9 @@ class _Row:
 
 
 LISTED: TypeAdapter[dict[str, list[str | _Row]]] = TypeAdapter(dict[str, list[str | _Row]])
-_LAYOUTS: TypeAdapter[dict[str, tuple[str | None, State, str]]] = TypeAdapter(dict[str, tuple[str | None, State, str]])
+_LAYOUTS: TypeAdapter[dict[str, tuple[str | None, RepartitionState, str]]] = TypeAdapter(
+    dict[str, tuple[str | None, RepartitionState, str]]
+)
 
 
 def encode(resource: Resource) -> str:

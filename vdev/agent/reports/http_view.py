@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core.boot import Boot, absent
 from ...observe.metrics import Metrics
-from ...plugin.service import State
+from ...plugin.service import ServiceState
 from ..optional.telemetry_output import Telemetry
 from .announcer import Outlook
 from .status import Running, not_ready, stand_by, status
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
-class Measured(Running, Protocol):
+class MeasuredAgent(Running, Protocol):
     """What is looked at, with its metrics and the time of its last turn."""
 
     metrics: Metrics
@@ -26,7 +26,7 @@ class Measured(Running, Protocol):
 class HttpView:
     """A view of the agent that changes nothing."""
 
-    def __init__(self, agent: Measured) -> None:
+    def __init__(self, agent: MeasuredAgent) -> None:
         self._agent = agent
 
     def status(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class HttpView:
             ailing = {raw for raw, health in state.current_verdicts().items() if not health.healthy}
             missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
         boot = Boot(
-            served=state.published and not any(each.state is State.STARTING for each in services),
+            served=state.published and not any(each.state is ServiceState.STARTING for each in services),
             kubelet=any(each.streams for each in services),
             absent=missing,
             waits_for=agent.waiting if agent.lock.waited else "",

@@ -6,7 +6,7 @@ from ... import __version__
 from ...core.inventory.resources import Resource
 from ...core.model.documents import device_document, problem_document
 from ...plugin.kubelet_socket import KubeletSocket
-from ...plugin.service import ResourceService, State
+from ...plugin.service import ResourceService, ServiceState
 from ..fault_control import FaultControl
 from ..inputs.config_files import ConfigSource
 from ..inputs.pod_holders import PodHolders
@@ -129,7 +129,7 @@ def _bad_since_the_start(agent: Running) -> list[str]:
 
 
 def _why(service: ResourceService) -> str:
-    silent = service.state is State.REGISTERED
+    silent = service.state is ServiceState.REGISTERED
     return "registered, but the kubelet has not opened its stream" if silent else service.state
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from ...core.slices.objects.classes import DeviceClass, device_classes
 from ...errors import UsageError
-from ...kube import DEVICE_CLASSES, NO_SERVER, Api, Server, find_server
+from ...kube import DEVICE_CLASSES, NO_SERVER, Api, ApiServerAddress, find_server
 from ...loading import load
 from .. import common, options
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _apply(server: Server, classes: Sequence[DeviceClass]) -> None:
+async def _apply(server: ApiServerAddress, classes: Sequence[DeviceClass]) -> None:
     async with Api(server) as api:
         for each in classes:
             await api.apply(DEVICE_CLASSES, each.name, each.document)

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     if server is None:
         raise UsageError(NO_SERVER)
-    from ...fleet import Fleet, Leadership, Lost, Options
+    from ...fleet import Fleet, Leadership, LeaseLost, Options
     from ...kube import Api
     from ...observe import log
 
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         asyncio.run(main())
-    except Lost as lost:
+    except LeaseLost as lost:
         print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)
         return 1
     return 0

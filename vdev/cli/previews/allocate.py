@@ -12,7 +12,7 @@ from ...core.inventory.resources import Resource
 from ...core.model.problem import did_you_mean
 from ...core.spec import DeviceListStrategy
 from ...errors import AllocationError, UsageError
-from ...preview import Answer
+from ...preview import PreviewedContainer
 from .. import common
 
 EXTRA = "ids"
@@ -125,7 +125,7 @@ def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
     return chosen
 
 
-def _document(resource: str, ids: list[str], answer: Answer) -> dict[str, Any]:
+def _document(resource: str, ids: list[str], answer: PreviewedContainer) -> dict[str, Any]:
     """The answer as `v1beta1.ContainerAllocateResponse` is in JSON, and what is behind its CDI names."""
     edits = answer.edits
     return {

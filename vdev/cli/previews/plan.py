@@ -10,7 +10,7 @@ from typing import Any
 
 from ... import config
 from ...core.faults.forecast import forecast
-from ...core.inventory.difference import Added, Change, Changed, Removed, diff
+from ...core.inventory.difference import Added, Change, ChangedResource, RemovedResource, diff
 from ...core.inventory.resources import Resource
 from ...core.model.device import Slot
 from ...core.model.documents import device_document, problem_document
@@ -143,9 +143,9 @@ def _change(change: Change) -> dict[str, Any]:
     match change:
         case Added(resource):
             return {"resource": resource.name, "change": "added", "devices": [slot.id for slot in resource.slots]}
-        case Removed(resource):
+        case RemovedResource(resource):
             return {"resource": resource.name, "change": "removed", "devices": [slot.id for slot in resource.slots]}
-        case Changed():
+        case ChangedResource():
             return {
                 "resource": change.new.name,
                 "change": "changed",
@@ -231,9 +231,9 @@ def _print_changes(old: Preview, new: Preview) -> None:
         match change:
             case Added(resource):
                 print(f"  + {resource.name}: new, {_devices(resource.slots)}")
-            case Removed(resource):
+            case RemovedResource(resource):
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
-            case Changed():
+            case ChangedResource():
                 _print_changed(change)
     for each in slices:
         print("\n".join(planned_slices.change_lines(each)))
@@ -244,7 +244,7 @@ def _print_changes(old: Preview, new: Preview) -> None:
             print(f"  - label {key}" if after is None else f"  ~ label {key}: {before} -> {after}")
 
 
-def _print_changed(change: Changed) -> None:
+def _print_changed(change: ChangedResource) -> None:
     print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {_devices(change.new.slots)}")
     for sign, ids in (("+", change.added), ("-", change.removed)):
         for each in ids[: common.SHOWN]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.model.syntax.quantity import written
-from ...core.slices.devices.published import DraDevice, Pool, Pools
+from ...core.slices.devices.published import DraDevice, Pools, PublishedPool
 from ...core.slices.objects import cutting
 from .. import common
 
@@ -62,8 +62,8 @@ class PoolChange:
     """What becomes of a driver's devices, by name; `before` and `after` are None where it has no pool."""
 
     driver: str
-    before: Pool | None
-    after: Pool | None
+    before: PublishedPool | None
+    after: PublishedPool | None
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -86,11 +86,11 @@ class PoolChange:
         return self._devices(self.after)
 
     @staticmethod
-    def _devices(pool: Pool | None) -> Sequence[DraDevice]:
+    def _devices(pool: PublishedPool | None) -> Sequence[DraDevice]:
         return pool.devices if pool else ()
 
     @staticmethod
-    def _names(pool: Pool | None) -> frozenset[str]:
+    def _names(pool: PublishedPool | None) -> frozenset[str]:
         return frozenset(pool.by_name) if pool else frozenset()
 
 

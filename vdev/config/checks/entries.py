@@ -10,7 +10,7 @@ from ...core.model.place import KeyPath
 from ...core.model.syntax import path_pattern
 from ...core.model.virtual_node import LineEnd
 from ...core.spec import PRE_START_LIMIT, GroupBy, PathType, Probe
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices.entry import ContainerPath, Entry, Health
 from ..schema.devices.lifecycle_actions import Action
 from ..schema.devices.node_block import VirtualNode
@@ -24,7 +24,7 @@ Entries = Sequence[tuple[KeyPath, Entry]]
 # --- one entry -------------------------------------------------------------------------------------------------------
 
 
-def check_entry(model: Entry, path: KeyPath, report: Report) -> None:
+def check_entry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     """The keys of one entry among each other."""
     sources = {"virtual": model.virtual, "glob": model.glob, "sysfs": model.sysfs, "usb": model.usb}
     report.exactly_one(path, sources, "no device source")
@@ -47,7 +47,7 @@ def check_entry(model: Entry, path: KeyPath, report: Report) -> None:
     _actions(model.pre_start, (*path, "preStart"), report, limit=PRE_START_LIMIT)
 
 
-def _keys_of_sources(model: Entry, path: KeyPath, report: Report) -> None:
+def _keys_of_sources(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     if model.glob is None and model.exclude:
         report.key_error((*path, "exclude"), "exclude is for glob only")
     if model.group_by and not (model.glob or model.usb):
@@ -59,14 +59,14 @@ def _keys_of_sources(model: Entry, path: KeyPath, report: Report) -> None:
         report.key_error((*path, "shared"), "shared is for glob, sysfs and usb only", hint)
 
 
-def _nodes(model: Entry, path: KeyPath, report: Report) -> None:
+def _nodes(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     for number, name in enumerate(model.on_nodes):
         if name != name.lower():
             message = f"{name!r} matches no node of a cluster, whose names are in lower case"
             report.warning((*path, "onNodes", number), message, f"write {name.lower()!r}")
 
 
-def _globs(model: Entry, path: KeyPath, report: Report) -> None:
+def _globs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     for number, item in enumerate(model.glob or ()):
         here = (*path, "glob", number)
         if item.permissions is not None and item.type is PathType.MOUNT:
@@ -76,7 +76,7 @@ def _globs(model: Entry, path: KeyPath, report: Report) -> None:
         _dangerous(item.path, model, (*here, "path"), report)
 
 
-def _usbs(model: Entry, path: KeyPath, report: Report) -> None:
+def _usbs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     several = len(model.usb or ()) > 1
     for number, stick in enumerate(model.usb or ()):
         if not any((stick.vendor, stick.product, stick.serial, stick.port, stick.class_)):
@@ -88,14 +88,14 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _dangerous(host_path: str, model: Entry, path: KeyPath, report: Report) -> None:
+def _dangerous(host_path: str, model: Entry, path: KeyPath, report: ProblemReport) -> None:
     plain = "/" + "/".join(_parts(host_path))
     if plain in DANGEROUS and not model.allow_dangerous:
         message = f"{plain} gives a container power over the whole host"
         report.error(path, message, "set allowDangerous: true on the entry if that is intended")
 
 
-def _health(model: Health, virtual: bool, path: KeyPath, report: Report) -> None:  # noqa: FBT001
+def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) -> None:  # noqa: FBT001
     wanted = {Probe.FILE: "path", Probe.COMMAND: "command"}
     given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
     needed = wanted.get(model.probe)
@@ -114,7 +114,7 @@ def _health(model: Health, virtual: bool, path: KeyPath, report: Report) -> None
         )
 
 
-def _container(model: Entry, path: KeyPath, report: Report) -> None:
+def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     container = (*path, "container")
     taken: dict[str, KeyPath] = {}
     members = list(_own_places(model, path))
@@ -151,7 +151,7 @@ def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         yield (*path, "virtual", "node", "containerPath"), model.virtual.node.container_path
 
 
-def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Report) -> None:
+def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: ProblemReport) -> None:
     """The keys of a virtual node among each other; `count` is the number of devices."""
     kinds = {"like": model.like, "pty": model.pty, "file": model.file, "directory": model.directory}
     kind = report.exactly_one(path, kinds, "nothing says what the node is")
@@ -175,7 +175,7 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Report)
         report.error((*path, "pty"), f"{count} serial lines", f"an entry may have at most {MAX_LINES}")
 
 
-def _actions(models: Sequence[Action], path: KeyPath, report: Report, *, limit: float | None = None) -> None:
+def _actions(models: Sequence[Action], path: KeyPath, report: ProblemReport, *, limit: float | None = None) -> None:
     """The keys of each action among each other; `limit` is how long one may take, in seconds."""
     for number, model in enumerate(models):
         here = (*path, number)
@@ -194,7 +194,7 @@ def _actions(models: Sequence[Action], path: KeyPath, report: Report, *, limit: 
 # --- all entries -----------------------------------------------------------------------------------------------------
 
 
-def check_entries(models: Entries, report: Report) -> None:
+def check_entries(models: Entries, report: ProblemReport) -> None:
     """Names that are given twice, and paths that two entries hand out."""
     first: dict[str, KeyPath] = {}
     for path, model in models:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...core.model.faults.fault_effects import ApiFailure, ApiVerb, ClaimCall, Rpc
 from ...core.model.faults.xid import APPLICATION_ERRORS
 from ...core.model.place import KeyPath
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.faults import fault_section as schema
 from ..schema.faults.node_faults import ApiFaults
 from ..schema.section import Section
@@ -43,7 +43,7 @@ _ASKS_TO_WAIT = (429, 503)
 _COUNTED = (["rpc"], ["register"], ["api"])  # what chance is about is not the repetitions
 
 
-def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
+def check_rule(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:
     """One rule by itself."""
     given = model.given
     kinds = [key for key in _KINDS if key in given]
@@ -73,7 +73,7 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
 # --- what happens ----------------------------------------------------------------------------------------------------
 
 
-def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: Report) -> None:
+def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
     if kind not in _DEVICE_KEYS and "devices" in given and not model.on_allocate:
         report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
     if "reason" in given:
@@ -104,7 +104,7 @@ def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyP
         report.error((*path, "onNodes", "share"), "a share of no nodes can never fire")
 
 
-def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report: Report) -> None:
+def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
     ways = [key for key in _CALL_KEYS if key in given]
     if not ways:
         report.error(path, "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
@@ -126,7 +126,7 @@ def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report
                 )
 
 
-def _reason(model: schema.FaultRule, kind: str, path: KeyPath, report: Report) -> None:
+def _reason(model: schema.FaultRule, kind: str, path: KeyPath, report: ProblemReport) -> None:
     if kind not in _OF_HEALTH:
         report.key_error(path, "reason is for health, xid and flap only")
     elif model.xid in APPLICATION_ERRORS and model.health is None:
@@ -134,7 +134,7 @@ def _reason(model: schema.FaultRule, kind: str, path: KeyPath, report: Report) -
         report.key_error(path, message, "add health: Unhealthy, or leave the reason out")
 
 
-def _api(block: ApiFaults, path: KeyPath, report: Report) -> None:
+def _api(block: ApiFaults, path: KeyPath, report: ProblemReport) -> None:
     ways = {"unreachable": block.unreachable, "status": block.status, "watch": block.watch}
     way = report.exactly_one(path, ways, "no request fails")
     if block.retry_after is not None and way and block.status not in _ASKS_TO_WAIT:
@@ -151,12 +151,12 @@ def _api(block: ApiFaults, path: KeyPath, report: Report) -> None:
         report.error(path, f"the rule can never fire: the plugin does not {what}", hint)
 
 
-def _one_key(block: Section, path: KeyPath, report: Report) -> None:
+def _one_key(block: Section, path: KeyPath, report: ProblemReport) -> None:
     values = {field.alias or name: getattr(block, name) for name, field in type(block).model_fields.items()}
     report.exactly_one(path, values, "nothing fails")
 
 
-def _select(model: schema.Select, path: KeyPath, report: Report) -> None:
+def _select(model: schema.Select, path: KeyPath, report: ProblemReport) -> None:
     conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(model, key)]
     if model.names and conditions:
         report.key_error((*path, conditions[0]), f"names and {conditions[0]} exclude each other", "use one of them")
@@ -171,7 +171,7 @@ def _select(model: schema.Select, path: KeyPath, report: Report) -> None:
 # --- when ------------------------------------------------------------------------------------------------------------
 
 
-def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Report) -> None:
+def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
     moment = kinds in (["process"], ["event"])
     momentary = moment or (
         model.lasts is None
@@ -205,7 +205,7 @@ def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Rep
         report.error((*path, "for"), f"the rule can never fire: {message}", "make for longer, or up shorter")
 
 
-def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Report) -> None:
+def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
     if model.probability == 0:
         report.error((*path, "probability"), "a rule of probability 0 can never fire")
     if model.nth and model.every_nth:
@@ -221,14 +221,14 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Re
         report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
 
 
-def _trigger(given: tuple[str, ...], path: KeyPath, report: Report) -> None:
+def _trigger(given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
     triggers = [key for key in ("since", "onAllocate", "onFile", "manual") if key in given]
     if len(triggers) > 1:
         hint = "use one of them"
         report.key_error((*path, triggers[1]), f"{triggers[0]} and {triggers[1]} exclude each other", hint)
 
 
-def _consent(model: schema.FaultRule, path: KeyPath, report: Report) -> None:
+def _consent(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:
     for at, why in _harms(model, path):
         if not model.allow_harmful:
             hint = "add allowHarmful: true to the rule if that is intended"

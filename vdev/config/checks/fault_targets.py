@@ -18,7 +18,7 @@ from ...core.model.problem import did_you_mean
 from ...core.model.syntax.names import is_nvidia_id
 from ...core.spec import NO_FLEET, EntrySpec, Spec, VirtualSource
 from ..compile.whole_spec import partition_names
-from ..report import Report
+from ..report import ProblemReport
 
 _NAMED = 8  # names that a message shows at most
 _NVIDIA_IDS = ("GPU-", "MIG-")
@@ -38,7 +38,7 @@ class Declared:
     nodes: ImaginedNodes
 
 
-def check_rules(rules: Placed, spec: Spec, report: Report) -> None:
+def check_rules(rules: Placed, spec: Spec, report: ProblemReport) -> None:
     """The rules against what `spec` declares, and against each other."""
     if not rules:
         return
@@ -71,7 +71,7 @@ def _declared(spec: Spec, rules: Sequence[FaultRuleSpec]) -> Declared:
 # --- one rule --------------------------------------------------------------------------------------------------------
 
 
-def _rule(rule: FaultRuleSpec, path: KeyPath, declared: Declared, spec: Spec, report: Report) -> None:
+def _rule(rule: FaultRuleSpec, path: KeyPath, declared: Declared, spec: Spec, report: ProblemReport) -> None:
     """What one rule names, and whether anybody sees what it does."""
     if rule.nodes.labels and spec.fleet == NO_FLEET:
         message = "only vdev fleet knows the labels of its nodes; vdev run takes the rule for one of other nodes"
@@ -91,7 +91,7 @@ def _rule(rule: FaultRuleSpec, path: KeyPath, declared: Declared, spec: Spec, re
         report.warning((*path, rule.kind.value), why, hint)
 
 
-def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Report) -> None:
+def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: ProblemReport) -> None:
     if rule.resource == "*" or not (declared.drivers or rule.of_resources):
         return
     known = frozenset[str]()
@@ -102,14 +102,14 @@ def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Re
         _unknown(kind, rule.resource, known, (*path, "resource"), report)
 
 
-def _unknown(kind: str, word: str, known: frozenset[str], path: KeyPath, report: Report) -> None:
+def _unknown(kind: str, word: str, known: frozenset[str], path: KeyPath, report: ProblemReport) -> None:
     more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
     there = f"there are {', '.join(sorted(known)[:_NAMED])}{more}" if known else f"there is no {kind}"
     report.error(path, f"unknown {kind} {word!r}, so the rule can never fire", did_you_mean(word, known) or there)
 
 
 def _want(  # noqa: PLR0917
-    rule: FaultRuleSpec, want: DeviceFilter, number: int, path: KeyPath, declared: Declared, report: Report
+    rule: FaultRuleSpec, want: DeviceFilter, number: int, path: KeyPath, declared: Declared, report: ProblemReport
 ) -> None:
     base, nodes = (*path, "devices"), declared.nodes
 
@@ -145,14 +145,14 @@ def _want(  # noqa: PLR0917
     _nodes(rule, entries, path, report)
 
 
-def _index(want: DeviceFilter, count: int, path: KeyPath, report: Report) -> None:
+def _index(want: DeviceFilter, count: int, path: KeyPath, report: ProblemReport) -> None:
     beyond = [each for each in want.indices if each.stop > count]
     if beyond:
         index = max(beyond[0].start, count)
         report.error(path, f"there is no device {index}; the entry has {count}", f"expected 0 to {count - 1}")
 
 
-def _partition(want: DeviceFilter, nodes: ImaginedNodes, path: KeyPath, report: Report) -> None:
+def _partition(want: DeviceFilter, nodes: ImaginedNodes, path: KeyPath, report: ProblemReport) -> None:
     """A partition's number on its device."""
     parts = {
         slot.device.part
@@ -170,7 +170,7 @@ def _partition(want: DeviceFilter, nodes: ImaginedNodes, path: KeyPath, report: 
         report.error(path, message, f"there are {there}" if there else "the device has no partitions")
 
 
-def _all_conditions(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Report) -> None:
+def _all_conditions(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: ProblemReport) -> None:
     """All conditions together, if every device that they could mean is known."""
     wants, nodes = rule.selection.filters, declared.nodes
     if any(
@@ -203,7 +203,7 @@ def _units(rule: FaultRuleSpec, node: str, inventory: Inventory) -> int:
     return len({slot.device.id if fine else slot.device.raw.id for slot in slots})
 
 
-def _numa(want: DeviceFilter, entries: Sequence[EntrySpec], path: KeyPath, report: Report) -> None:
+def _numa(want: DeviceFilter, entries: Sequence[EntrySpec], path: KeyPath, report: ProblemReport) -> None:
     known = {node for each in entries if isinstance(each.source, VirtualSource) for node in each.source.numa}
     if want.numa and not known & set(want.numa):
         there = f"there are {sorted(known)}" if known else "the devices have none"
@@ -234,7 +234,7 @@ def _is_known(text: str, nodes: ImaginedNodes) -> bool:
     )
 
 
-def _nodes(rule: FaultRuleSpec, entries: Sequence[EntrySpec], path: KeyPath, report: Report) -> None:
+def _nodes(rule: FaultRuleSpec, entries: Sequence[EntrySpec], path: KeyPath, report: ProblemReport) -> None:
     """Whether a device is on a node that the rule names; patterns are not compared."""
     plain = [each for each in rule.nodes.globs if not set("*?[") & set(each)]
     if plain and len(plain) == len(rule.nodes.globs) and not any(e.is_on(node) for e in entries for node in plain):
@@ -245,7 +245,7 @@ def _nodes(rule: FaultRuleSpec, entries: Sequence[EntrySpec], path: KeyPath, rep
 # --- two rules -------------------------------------------------------------------------------------------------------
 
 
-def _pair(one: FaultRuleSpec, other: FaultRuleSpec, path: KeyPath, report: Report) -> None:
+def _pair(one: FaultRuleSpec, other: FaultRuleSpec, path: KeyPath, report: ProblemReport) -> None:
     if one.nodes != other.nodes or by_chance(one) or by_chance(other):
         return
     if isinstance(one.effect, Process) and other.when.at > one.when.at and not other.triggered:

@@ -3,13 +3,13 @@
 from ...core.model.place import KeyPath
 from ...core.partitions.choice import protocol_of
 from ...core.spec import TrueWhen
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices.partitions import FromLabel
 from ..schema.node_section import Node
 from .entries import Entries, may_meet
 
 
-def check_node(model: Node, entries: Entries, report: Report) -> None:
+def check_node(model: Node, entries: Entries, report: ProblemReport) -> None:
     """Labels and conditions that nothing writes, that contradict each other, or that are not for an entry."""
     known = ("node",) not in report.broken()
     for path, entry in entries:
@@ -22,7 +22,7 @@ def check_node(model: Node, entries: Entries, report: Report) -> None:
     _labels(entries, report)
 
 
-def _labels(entries: Entries, report: Report) -> None:
+def _labels(entries: Entries, report: ProblemReport) -> None:
     """The label that chooses how devices are cut is not for vdev to write, and what became of it not for an entry."""
     taken: dict[str, tuple[str, str]] = {}
     for _, entry in entries:
@@ -42,7 +42,7 @@ def _labels(entries: Entries, report: Report) -> None:
             report.error((*path, "labels", label), f"the label {label} {what}", hint)
 
 
-def _conditions(entries: Entries, report: Report) -> None:
+def _conditions(entries: Entries, report: ProblemReport) -> None:
     """A type is given once in an entry; entries of one node that share it must mean the same by it."""
     said: dict[str, list[tuple[KeyPath, int, TrueWhen]]] = {}
     for number, (path, entry) in enumerate(entries):

@@ -6,13 +6,15 @@ from ...core.inventory.listed.sharing import MPS_CLIENTS
 from ...core.model.place import KeyPath
 from ...core.model.syntax import names
 from ...core.spec import MigStrategy
-from ..report import Report
+from ..report import ProblemReport
 from ..schema import config_file
 from ..validation import Validated
 from .entries import Entries
 
 
-def check_sharing(validated: Validated, models: Entries, partition_names: frozenset[str], report: Report) -> None:
+def check_sharing(
+    validated: Validated, models: Entries, partition_names: frozenset[str], report: ProblemReport
+) -> None:
     """Its items among each other, and the names that they make."""
     model = validated.file.sharing
     if model.time_slicing and model.mps:
@@ -26,7 +28,7 @@ def check_sharing(validated: Validated, models: Entries, partition_names: frozen
         _mps(validated, models, report)
 
 
-def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: Report) -> None:
+def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: ProblemReport) -> None:
     """Two items for one resource must list different devices. A count means the lowest indices."""
     claims: dict[
         str, dict[str, KeyPath]
@@ -76,7 +78,7 @@ def _renames(
     items: list[tuple[KeyPath, config_file.SharedItem]],
     block: config_file.TimeSlicing,
     declared: set[str],
-    report: Report,
+    report: ProblemReport,
 ) -> None:
     targets: dict[str, tuple[str, KeyPath]] = {}
     for path, item in items:
@@ -102,7 +104,7 @@ def _renames(
             report.error(at, message, "choose another name")
 
 
-def _mps(validated: Validated, models: Entries, report: Report) -> None:
+def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
     flags, mps = validated.file.flags, validated.file.sharing.mps
     assert mps is not None
     if flags.mig_strategy is MigStrategy.MIXED:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from ...core.model.dra import Api
+from ...core.model.dra import ClaimApi
 from ...core.model.place import KeyPath
 from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, VirtualSource
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.config_file import ConfigFile
 from ..schema.devices.sources import MAX_COUNT
 from ..validation import Validated
@@ -15,7 +15,7 @@ MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte
 _LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
 
 
-def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], report: Report) -> None:
+def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> None:
     """Numbers of devices that no list can hold, refused before anything creates them.
 
     The exact limit is in bytes and judged by `core.inventory.resources`. Entries for some nodes only may never be on
@@ -41,12 +41,12 @@ def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], rep
                 report.error((*path, "replicas"), message, _LIMIT)
 
 
-def check_flags(validated: Validated, models: Entries, report: Report) -> None:
+def check_flags(validated: Validated, models: Entries, report: ProblemReport) -> None:
     """The flags against each other, and against the entries."""
     model = validated.file.flags
     is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
     for path, entry_ in models:
-        if is_none and entry_.partitions and Api.DEVICE_PLUGIN in entry_.advertise:
+        if is_none and entry_.partitions and ClaimApi.DEVICE_PLUGIN in entry_.advertise:
             message = f"the partitions of {entry_.name} are not advertised under migStrategy none"
             report.warning((*path, "partitions"), message, "set flags.migStrategy to single or mixed")
     for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
@@ -61,7 +61,7 @@ def check_flags(validated: Validated, models: Entries, report: Report) -> None:
         report.warning(("flags", "plugin", "deviceListStrategy"), message, "one of them is enough")
 
 
-def check_emptiness(validated: Validated, report: Report) -> None:
+def check_emptiness(validated: Validated, report: ProblemReport) -> None:
     """A warning for a file without devices, which advertises nothing."""
     if not validated.file.devices and not report.broken():
         report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
@@ -78,7 +78,7 @@ _UNUSED: Mapping[tuple[str, ...], str] = {
 _NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
 
 
-def unused_keys(model: ConfigFile, report: Report) -> None:
+def unused_keys(model: ConfigFile, report: ProblemReport) -> None:
     """A warning for each NVIDIA key that is given, asks for something, and is not used."""
     used = {("flags", "gfd", "noTimestamp")} if model.node.labels else set()
     for path, reason in _UNUSED.items():

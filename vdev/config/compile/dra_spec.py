@@ -8,18 +8,18 @@ from ...core.model.syntax.names import domain_and_name
 from ...core.model.syntax.template import Template
 from ...core.partitions.counters import MAX_COUNTERS, counters
 from ...core.spec import VirtualSource
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices.dra_block import Dra, Value, Version
 from ..schema.devices.entry import Entry
 from .templated import Parse
-from .virtual_block import Resolved
+from .virtual_block import ResolvedSource
 
 _NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
 _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """What makers call their drivers, by the domain under which their device plugins advertise."""
 
 
-def dra_spec(model: Entry, resolved: Resolved, parse: Parse, path: KeyPath, report: Report) -> DraSpec:
+def dra_spec(model: Entry, resolved: ResolvedSource, parse: Parse, path: KeyPath, report: ProblemReport) -> DraSpec:
     """What is published of the entry's devices. With errors in the report, the value is of no use."""
     block = model.dra or Dra()
     at = (*path, "dra")
@@ -50,7 +50,7 @@ def dra_spec(model: Entry, resolved: Resolved, parse: Parse, path: KeyPath, repo
     )
 
 
-def _default_driver(model: Entry, resolved: Resolved, path: KeyPath, report: Report) -> str:
+def _default_driver(model: Entry, resolved: ResolvedSource, path: KeyPath, report: ProblemReport) -> str:
     maker = resolved.source.maker_resource if isinstance(resolved.source, VirtualSource) else ""
     domain = domain_and_name(model.resource)[0]
     driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
@@ -59,11 +59,11 @@ def _default_driver(model: Entry, resolved: Resolved, path: KeyPath, report: Rep
     return driver
 
 
-def _is_nvidia(resolved: Resolved) -> bool:
+def _is_nvidia(resolved: ResolvedSource) -> bool:
     return isinstance(resolved.source, VirtualSource) and resolved.source.id_style is IdStyle.NVIDIA
 
 
-def _check_dynamic(resolved: Resolved, path: KeyPath, report: Report) -> None:
+def _check_dynamic(resolved: ResolvedSource, path: KeyPath, report: ProblemReport) -> None:
     at = (*path, "dra", "partitions")
     if resolved.geometry is None:
         hint = "give virtual.partitioning, or a preset that has partitions"

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from ...core import spec
-from ...core.model.dra import Api
+from ...core.model.dra import ClaimApi
 from ...core.model.place import KeyPath
 from ...core.partitions.choice import PartitionChoice
 from ...core.spec import EntrySpec, VirtualSource
 from ..layouts.layout_files import LayoutFiles
 from ..layouts.subject import Subject
 from ..presets.preset_texts import PresetTexts
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices import sources
 from ..schema.devices.entry import Entry
 from ..schema.devices.partitions import FromLabel
@@ -18,13 +18,19 @@ from .dra_spec import dra_spec
 from .partition_choice import partition_choice
 from .telemetry_spec import entry_telemetry, smi_tool
 from .templated import actions, container, health, labels, parser, virtual_node
-from .virtual_block import Resolved, cannot_be_cut, partitions, virtual
+from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
 _BY_POSITION = spec.GroupBy.POSITION
 
 
 def entry_spec(
-    model: Entry, path: KeyPath, presets: PresetTexts, layouts: LayoutFiles, report: Report, *, measured: bool = False
+    model: Entry,
+    path: KeyPath,
+    presets: PresetTexts,
+    layouts: LayoutFiles,
+    report: ProblemReport,
+    *,
+    measured: bool = False,
 ) -> EntrySpec:
     """One entry, whose preset is one of `presets`, and whose file of layouts is read from `layouts`.
 
@@ -73,8 +79,8 @@ def entry_spec(
             )
             for each in model.conditions
         ),
-        listed=Api.DEVICE_PLUGIN in model.advertise,
-        dra=dra_spec(model, resolved, parse, path, report) if Api.DRA in model.advertise else None,
+        listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
+        dra=dra_spec(model, resolved, parse, path, report) if ClaimApi.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
         telemetry=entry_telemetry(model, resolved, report, path)
         if measured and (model.virtual or model.telemetry)
@@ -83,20 +89,22 @@ def entry_spec(
     )
 
 
-def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: Report) -> Resolved:
+def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
     if model.virtual:
         return virtual(model.virtual, (*path, "virtual"), presets, report)
     if model.glob:
-        return Resolved(_glob(model))
+        return ResolvedSource(_glob(model))
     if model.sysfs:
-        return Resolved(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
+        return ResolvedSource(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
     sticks = tuple(map(_usb, model.usb or [sources.Usb()]))
     grouped = len(sticks) > 1 or model.group_by is spec.GroupBy.ALL
-    return Resolved(spec.UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0])
+    return ResolvedSource(
+        spec.UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0]
+    )
 
 
 def _choice(
-    model: Entry, resolved: Resolved, path: KeyPath, layouts: LayoutFiles, report: Report
+    model: Entry, resolved: ResolvedSource, path: KeyPath, layouts: LayoutFiles, report: ProblemReport
 ) -> PartitionChoice | None:
     """What a label may make of the devices, where one is named and they can be partitioned."""
     if resolved.lacks_preset or not isinstance(model.partitions, FromLabel):

@@ -4,7 +4,7 @@ from ...core.model.place import KeyPath
 from ...core.model.syntax.label_syntax import node_name_problem, value_problem
 from ...core.model.syntax.name_range import NameRange, NameRangeError, filled, parse_names
 from ...core.spec import NO_FLEET, ChosenNodes, Delays, FleetSpec, MadeNodes, NodeTaint
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.fleet_section import Fleet, FleetNodes
 
 MAX_NODES = 20_000
@@ -13,7 +13,7 @@ MAX_NODES = 20_000
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
-def fleet_spec(model: Fleet | None, report: Report) -> FleetSpec:
+def fleet_spec(model: Fleet | None, report: ProblemReport) -> FleetSpec:
     """Which nodes there are."""
     if model is None:
         return NO_FLEET
@@ -49,7 +49,7 @@ def _made(model: FleetNodes, where: str) -> MadeNodes:
     )
 
 
-def _chosen(model: FleetNodes, path: KeyPath, report: Report) -> ChosenNodes:
+def _chosen(model: FleetNodes, path: KeyPath, report: ProblemReport) -> ChosenNodes:
     for key in _OF_MADE:
         if key in model.model_fields_set:
             report.key_error((*path, key), f"{key} is for nodes that vdev makes", "give name instead of selector")
@@ -57,7 +57,7 @@ def _chosen(model: FleetNodes, path: KeyPath, report: Report) -> ChosenNodes:
     return ChosenNodes(labels=dict(model.selector or {}), delays=_delays(model), where=where)
 
 
-def _check_names(ranges: dict[KeyPath, NameRange], report: Report) -> None:
+def _check_names(ranges: dict[KeyPath, NameRange], report: ProblemReport) -> None:
     """Every name is one that Kubernetes takes, and given once; there are not too many."""
     total, owners = 0, dict[str, KeyPath]()
     for path, names in ranges.items():
@@ -77,7 +77,7 @@ def _check_names(ranges: dict[KeyPath, NameRange], report: Report) -> None:
             owners[name] = path
 
 
-def _check_values(nodes: MadeNodes, path: KeyPath, report: Report) -> None:
+def _check_values(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> None:
     """Values name numbers that there are; labels are such as Kubernetes takes, on every node."""
     for kind, values in (("labels", nodes.labels), ("annotations", nodes.annotations)):
         for key, text in values.items():

@@ -13,14 +13,14 @@ from ...core.partitions.choice import NamedLayout, PartitionChoice, generated
 from ...errors import ConfigError
 from ..layouts.layout_files import LayoutFiles
 from ..layouts.subject import Subject
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices.partitions import FromLabel
 
 _SHOWN = 3  # layouts that a warning names
 
 
 def partition_choice(
-    model: FromLabel, subject: Subject, path: KeyPath, files: LayoutFiles, report: Report
+    model: FromLabel, subject: Subject, path: KeyPath, files: LayoutFiles, report: ProblemReport
 ) -> PartitionChoice:
     """The choice at `path`, for the devices of `subject`. With errors in the report, the value is of no use."""
     layouts = generated(subject.geometry, subject.count)
@@ -41,7 +41,7 @@ def partition_choice(
     return choice
 
 
-def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath, report: Report) -> None:
+def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath, report: ProblemReport) -> None:
     if name not in layouts:
         near = did_you_mean(name, layouts)
         hint = f"{near} " * bool(near) + "known: " + ", ".join(layouts)
@@ -50,7 +50,7 @@ def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath,
         report.error(path, f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
 
 
-def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, path: KeyPath, report: Report) -> None:
+def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, path: KeyPath, report: ProblemReport) -> None:
     """One warning for all: a file for many models has dozens."""
     misfits = [f"{name!r} ({layout.refusal})" for name, layout in layouts.items() if layout.refusal]
     if misfits:

@@ -6,29 +6,29 @@ from ...core.model.place import KeyPath
 from ...core.model.telemetry import (
     NOTHING,
     EntryTelemetry,
+    LoadPattern,
     LoadSpec,
-    Pattern,
     Range,
     SmiTool,
     TelemetrySpec,
 )
 from ...core.spec import VirtualSource
-from ..report import Report
+from ..report import ProblemReport
 from ..schema import telemetry_block as schema
 from ..schema.config_file import ConfigFile
 from ..schema.devices.entry import Entry
-from .virtual_block import Resolved
+from .virtual_block import ResolvedSource
 
 _PERIOD = 60.0  # seconds
 _BUSY = LoadSpec()
 _DEFAULTS = {  # of `gpu` and `memory`
-    Pattern.IDLE: (NOTHING, NOTHING),
-    Pattern.STEADY: (Range(70, 70), Range(55, 55)),
-    Pattern.BUSY: (_BUSY.gpu, _BUSY.memory),
-    Pattern.BURST: (Range(5, 95), Range(10, 80)),
-    Pattern.WAVE: (Range(10, 90), Range(30, 60)),
-    Pattern.RAMP: (Range(0, 100), Range(0, 80)),
-    Pattern.REPLAY: (NOTHING, NOTHING),
+    LoadPattern.IDLE: (NOTHING, NOTHING),
+    LoadPattern.STEADY: (Range(70, 70), Range(55, 55)),
+    LoadPattern.BUSY: (_BUSY.gpu, _BUSY.memory),
+    LoadPattern.BURST: (Range(5, 95), Range(10, 80)),
+    LoadPattern.WAVE: (Range(10, 90), Range(30, 60)),
+    LoadPattern.RAMP: (Range(0, 100), Range(0, 80)),
+    LoadPattern.REPLAY: (NOTHING, NOTHING),
 }
 _TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
 """By the resource under which the maker's own plugin advertises."""
@@ -50,13 +50,13 @@ def is_on(file: ConfigFile) -> bool:
     return file.telemetry is not None or any(entry.telemetry is not None or entry.smi for entry in file.devices)
 
 
-def entry_telemetry(model: Entry, resolved: Resolved, report: Report, path: KeyPath) -> EntryTelemetry:
+def entry_telemetry(model: Entry, resolved: ResolvedSource, report: ProblemReport, path: KeyPath) -> EntryTelemetry:
     """How an entry's devices are loaded, and what they are like."""
     block = model.telemetry or schema.EntryTelemetry()
     gpu, memory = _DEFAULTS[block.pattern]
     load = LoadSpec(
         pattern=block.pattern,
-        period=block.period or (_BUSY.period if block.pattern is Pattern.BUSY else _PERIOD),
+        period=block.period or (_BUSY.period if block.pattern is LoadPattern.BUSY else _PERIOD),
         gpu=block.gpu or gpu,
         memory=block.memory or memory,
         encoder=block.encoder or NOTHING,
@@ -67,12 +67,14 @@ def entry_telemetry(model: Entry, resolved: Resolved, report: Report, path: KeyP
     return EntryTelemetry(load, resolved.physics, _maker(resolved))
 
 
-def replay_path(name: str, report: Report, path: KeyPath) -> Path:
+def replay_path(name: str, report: ProblemReport, path: KeyPath) -> Path:
     """The file of a replay, of the entry at `path`; it is relative to the file that names it."""
     return Path(report.document.value_place((*path, "telemetry", "file")).file).parent / name
 
 
-def smi_tool(model: Entry, resolved: Resolved, path: KeyPath, report: Report, *, on: bool) -> SmiTool | None:
+def smi_tool(
+    model: Entry, resolved: ResolvedSource, path: KeyPath, report: ProblemReport, *, on: bool
+) -> SmiTool | None:
     """The tool that containers get to look at the devices with; by default that of the maker, once `on`."""
     tool = _maker(resolved)
     if model.smi and tool is None and not resolved.lacks_preset:
@@ -81,5 +83,5 @@ def smi_tool(model: Entry, resolved: Resolved, path: KeyPath, report: Report, *,
     return tool if (on if model.smi is None else model.smi) else None
 
 
-def _maker(resolved: Resolved) -> SmiTool | None:
+def _maker(resolved: ResolvedSource) -> SmiTool | None:
     return _TOOLS.get(resolved.source.maker_resource) if isinstance(resolved.source, VirtualSource) else None

@@ -8,7 +8,7 @@ from ...core.model.syntax import template
 from ...core.model.syntax.template import Template, TemplateError
 from ...core.model.virtual_node import LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
 from ...core.spec import ActionKind, ActionSpec
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices import entry
 from ..schema.devices.lifecycle_actions import Action
 from ..schema.devices.node_block import VirtualNode
@@ -17,7 +17,7 @@ Parse = Callable[[str, KeyPath], Template]
 """Parses the template at a path."""
 
 
-def parser(report: Report, attributes: frozenset[str] | None) -> Parse:
+def parser(report: ProblemReport, attributes: frozenset[str] | None) -> Parse:
     """Parses the templates of one entry, and reports those that name what its devices lack.
 
     `attributes` are those that its devices have; None where only discovery knows.

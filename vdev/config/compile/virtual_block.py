@@ -16,7 +16,7 @@ from ...core.spec import Source, VirtualSource
 from ...errors import ConfigError
 from ..presets.library import Preset, UnknownPresetError, load_preset
 from ..presets.preset_texts import PresetTexts
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices import sources
 from ..topology import Links, device_links, numa_nodes
 
@@ -24,7 +24,7 @@ _REST = ("*", "all")  # the keys for all devices that no other key names
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedSource:
     """A source, and what else the entry takes from its preset, if it has one.
 
     `attributes` are those that templates may name; None for real devices, whose attributes are known after discovery.
@@ -39,7 +39,7 @@ class Resolved:
     physics: Physics = Physics()  # noqa: RUF009 - frozen
 
 
-def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: Report) -> Resolved:
+def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
     """The source of a `virtual` block at `path`, its preset one of `presets`."""
     preset = _preset(model.preset, (*path, "preset"), presets, report)
     count = model.count or len(model.ids) or preset.count or 1
@@ -71,7 +71,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
     )
     geometry = model.partitioning.to_geometry() if model.partitioning else preset.geometry
     profiles = geometry.profiles if geometry else ()
-    return Resolved(
+    return ResolvedSource(
         source,
         frozenset(source.attributes).union(*(profile.attributes for profile in profiles)),
         geometry,
@@ -82,7 +82,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
     )
 
 
-def _preset(name: str | None, path: KeyPath, presets: PresetTexts, report: Report) -> Preset:
+def _preset(name: str | None, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> Preset:
     """The preset, or an empty one."""
     try:
         return load_preset(name, presets) if name else Preset(name="")
@@ -102,7 +102,11 @@ def _gpu_names(preset: Preset) -> tuple[str, ...]:
 
 
 def partitions(
-    wanted: Mapping[str, str | tuple[str, ...]], geometry: Geometry | None, count: int, path: KeyPath, report: Report
+    wanted: Mapping[str, str | tuple[str, ...]],
+    geometry: Geometry | None,
+    count: int,
+    path: KeyPath,
+    report: ProblemReport,
 ) -> dict[int, tuple[str, ...]]:
     """Profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
     if geometry is None:
@@ -134,13 +138,15 @@ def partitions(
     return result
 
 
-def cannot_be_cut(path: KeyPath, report: Report) -> None:
+def cannot_be_cut(path: KeyPath, report: ProblemReport) -> None:
     """Report `partitions` at `path` of devices that have none."""
     hint = "give virtual.partitioning, or a preset that has partitions"
     report.key_error(path, "these devices cannot be partitioned", hint)
 
 
-def _profiles(geometry: Geometry, value: str | tuple[str, ...], path: KeyPath, report: Report) -> tuple[str, ...]:
+def _profiles(
+    geometry: Geometry, value: str | tuple[str, ...], path: KeyPath, report: ProblemReport
+) -> tuple[str, ...]:
     """The profiles that a key asks for; a list that cannot be placed is reported where it fails."""
     try:
         profiles = layout(geometry, value) if isinstance(value, str) else value

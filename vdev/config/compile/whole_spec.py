@@ -16,7 +16,7 @@ from ...core.spec import (
     SharingKind,
     SharingSpec,
 )
-from ..report import Report
+from ..report import ProblemReport
 from ..schema import config_file
 from ..schema.node_section import NFD
 from ..validation import Validated
@@ -71,7 +71,7 @@ def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str
     )
 
 
-def sharing(validated: Validated, report: Report, broken: frozenset[KeyPath]) -> SharingSpec | None:
+def sharing(validated: Validated, report: ProblemReport, broken: frozenset[KeyPath]) -> SharingSpec | None:
     """The block that is given, without its broken items; that both are given is an error that `checks` reports."""
     model = validated.file.sharing
     for kind, key, block in (
@@ -98,7 +98,9 @@ def sharing(validated: Validated, report: Report, broken: frozenset[KeyPath]) ->
     return None
 
 
-def patterns(validated: Validated, kind: str, report: Report, broken: frozenset[KeyPath]) -> tuple[NamePattern, ...]:
+def patterns(
+    validated: Validated, kind: str, report: ProblemReport, broken: frozenset[KeyPath]
+) -> tuple[NamePattern, ...]:
     """The patterns of `resources.gpus` or `resources.mig`, without the broken ones."""
     models: list[config_file.PatternItem] = getattr(validated.file.resources, kind)
     return tuple(

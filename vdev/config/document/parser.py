@@ -46,18 +46,18 @@ Tree = None | str | list["Tree"] | dict[str, "Tree"]
 class Items:
     """A list's nodes."""
 
-    nodes: list["Node"]
+    nodes: list["YamlNode"]
 
 
 @dataclass(slots=True)
 class Pairs:
     """A mapping's nodes, in order, duplicates included."""
 
-    nodes: list[tuple["Node", "Node"]]
+    nodes: list[tuple["YamlNode", "YamlNode"]]
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     """A value with its place. An anchored node is shared by its aliases, and `open` while its end is not read."""
 
     place: Place
@@ -81,12 +81,12 @@ class Composer:
     def __init__(self, text: str, name: str) -> None:
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self._name = name
-        self._anchors: dict[str, Node] = {}
+        self._anchors: dict[str, YamlNode] = {}
         self._count = 0
 
-    def document(self) -> Node | None:
+    def document(self) -> YamlNode | None:
         """The only document, or None when there is none."""
-        node: Node | None = None
+        node: YamlNode | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if node is not None:
@@ -95,7 +95,7 @@ class Composer:
                 node = self._node(next(self._events), 1)
         return node
 
-    def documents(self) -> Iterator[Node]:
+    def documents(self) -> Iterator[YamlNode]:
         """All documents."""
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
@@ -107,7 +107,7 @@ class Composer:
         assert mark is not None, "the parser marks every event"
         return Place(self._name, mark.line + 1, mark.column + 1)
 
-    def _node(self, event: yaml.Event, depth: int) -> Node:
+    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
         place = self._place(event)
         self._count += 1
         if self._count > MAX_VALUES:
@@ -116,7 +116,7 @@ class Composer:
             raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
         if isinstance(event, yaml.AliasEvent):
             return self._aliased(str(event.anchor), place)
-        node = Node(place, None, open=True)
+        node = YamlNode(place, None, open=True)
         if isinstance(event, yaml.NodeEvent) and event.anchor:
             self._anchors[event.anchor] = node
         if isinstance(event, yaml.ScalarEvent):
@@ -135,7 +135,7 @@ class Composer:
         node.open = False
         return node
 
-    def _aliased(self, anchor: str, place: Place) -> Node:
+    def _aliased(self, anchor: str, place: Place) -> YamlNode:
         node = self._anchors.get(anchor)
         if node is None:
             raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it")
@@ -143,7 +143,7 @@ class Composer:
             raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
         return node
 
-    def _scalar(self, event: yaml.ScalarEvent, node: Node) -> None:
+    def _scalar(self, event: yaml.ScalarEvent, node: YamlNode) -> None:
         if len(event.value) > MAX_TEXT:
             raise refusal(node.place, f"a string of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
         tag = (event.tag or "").removeprefix(_TAG)
@@ -182,7 +182,7 @@ class Expansion:
         self.values: dict[KeyPath, Place] = {}
         self.problems: list[Problem] = []
 
-    def tree(self, node: Node) -> Tree:
+    def tree(self, node: YamlNode) -> Tree:
         """The value of a whole document."""
         return self._value(node, ())
 
@@ -210,7 +210,7 @@ class Expansion:
                     result[name] = self._value(value, (*path, name))
         return result
 
-    def _value(self, node: Node, path: KeyPath) -> Tree:
+    def _value(self, node: YamlNode, path: KeyPath) -> Tree:
         if len(self.values) >= MAX_VALUES:
             raise refusal(node.place, f"aliases expand to more than {MAX_VALUES} values")
         if len(path) > MAX_DEPTH:
@@ -227,7 +227,7 @@ class Expansion:
                 return scalar
 
 
-def _key(node: Node) -> str:
+def _key(node: YamlNode) -> str:
     """A key's text as written, even where YAML would read a number or a boolean."""
     match node.content:
         case Items() | Pairs():
@@ -238,7 +238,7 @@ def _key(node: Node) -> str:
             return str(text)
 
 
-def _sources(node: Node) -> list[Pairs]:
+def _sources(node: YamlNode) -> list[Pairs]:
     """The mappings that a merge key refers to; of several, the first wins."""
     match node.content:
         case Pairs():

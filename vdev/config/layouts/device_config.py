@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ...core.partitions.choice import NamedLayout, Parts
 from ...core.partitions.geometry import LayoutError, layout
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.scalars import Text, Whole, between
 from ..schema.section import Section
 from .subject import Subject
@@ -90,7 +90,7 @@ class File(Section):
     gpu_client_systemd_services: Services = Services()
     """Services that the tool stops meanwhile; there are none that virtual devices would keep."""
 
-    def check(self, report: Report) -> None:
+    def check(self, report: ProblemReport) -> None:
         """Nothing more: it is taken as the tool takes it."""
 
     def layouts(self, subject: Subject) -> dict[str, NamedLayout]:

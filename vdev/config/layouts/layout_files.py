@@ -15,7 +15,7 @@ from ...errors import ConfigError
 from ..document.loader import Document, read_file, read_text
 from ..document.texts import Text
 from ..messages import explained
-from ..report import Report
+from ..report import ProblemReport
 from .subject import Subject
 
 if TYPE_CHECKING:
@@ -66,6 +66,6 @@ class LayoutFiles:
 
 def _flaws(form: "_Form", document: Document) -> list[Problem]:
     """What is wrong with the file though each value is right in itself."""
-    report = Report(document)
+    report = ProblemReport(document)
     form.check(report)
     return report.problems

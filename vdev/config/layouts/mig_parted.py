@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, model_validator
 
 from ...core.partitions.choice import NamedLayout, Parts
 from ...core.partitions.geometry import repeated
-from ..report import Report
+from ..report import ProblemReport
 from ..schema.devices.partitions import counts_of
 from ..schema.scalars import STRING, Flag, Text, Whole, one_or_many
 from ..schema.section import Flaw, Section, described, refuse, refuse_all
@@ -97,7 +97,7 @@ class File(Section):
     mig_configs: dict[str, list[GpuConfig]]
     """Configurations by name."""
 
-    def check(self, report: Report) -> None:
+    def check(self, report: ProblemReport) -> None:
         """What must not be empty."""
         if not self.mig_configs:
             report.error(("mig-configs",), "there is no configuration", "name at least one")

@@ -21,7 +21,7 @@ from ...errors import ConfigError
 from ..document.loader import read_text
 from ..document.position import problem_at
 from ..messages import explained
-from ..report import Report
+from ..report import ProblemReport
 from ..topology import FAST_LINK, Links, device_links, numa_nodes
 from .preset_file import NodeModel, PresetModel
 from .preset_texts import PresetTexts
@@ -104,15 +104,15 @@ def _load(name: str, texts: PresetTexts) -> Preset:
     return _preset(name, model, report)
 
 
-def _read(name: str, texts: PresetTexts) -> tuple[Report, PresetModel]:
+def _read(name: str, texts: PresetTexts) -> tuple[ProblemReport, PresetModel]:
     found = texts.find(name)
     if found is None:
         raise UnknownPresetError(name, texts.names())
-    report = Report(read_text(found.text, found.file))
+    report = ProblemReport(read_text(found.text, found.file))
     return report, _validated(report)
 
 
-def _validated(report: Report) -> PresetModel:
+def _validated(report: ProblemReport) -> PresetModel:
     document = report.document
     report.problems += document.problems
     try:
@@ -135,7 +135,7 @@ def _over(base: PresetModel, model: PresetModel) -> PresetModel:
     return base.model_copy(update={**own, "attributes": base.attributes | model.attributes})
 
 
-def _preset(name: str, model: PresetModel, report: Report) -> Preset:
+def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
     count = model.count or 0
     numa = numa_nodes(model.numa, count, ("numa",), report) if model.numa else ()
     links = device_links(model.links or [], count, ("links",), report, score=model.link_score or FAST_LINK)

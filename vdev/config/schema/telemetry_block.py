@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from ...core.model.telemetry import Pattern, Physics, Range
+from ...core.model.telemetry import LoadPattern, Physics, Range
 from .scalars import AsWritten, Duration, Flag, Text, Whole, Word, between, choice, longer_than_nothing, matching
 from .section import Section, described, refuse
 
@@ -52,7 +52,7 @@ Percents = Annotated[
 class EntryTelemetry(Section):
     """How the devices are loaded while a pod holds them; without a pod they are idle."""
 
-    pattern: Annotated[Pattern, choice(Pattern)] = Pattern.BUSY
+    pattern: Annotated[LoadPattern, choice(LoadPattern)] = LoadPattern.BUSY
     """How the load runs. idle: none; steady: one level for each device; busy: up and down at random; burst: low for
     half of the period, then high; wave: a sine; ramp: from low to high within the period, then it stays; replay: as a
     file says."""

@@ -15,7 +15,7 @@ _EXTENDED = "resource.kubernetes.io/extended-resource-claim"  # an annotation: c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class AllocationResult:
     """One device that was allocated for a request. `request` is its name, and after a slash the subrequest.
 
     `share_id` is empty for a device that is the claim's alone. `admin` access does not occupy the device. `consumed`
@@ -43,7 +43,7 @@ class OpaqueConfig:
     requests: tuple[str, ...]
     parameters: object
 
-    def covers(self, result: Result) -> bool:
+    def covers(self, result: AllocationResult) -> bool:
         """Whether it is for this result's request."""
         return not self.requests or bool({result.request, result.main_request} & {*self.requests})
 
@@ -55,7 +55,7 @@ class Claim:
     uid: str
     namespace: str
     name: str
-    results: tuple[Result, ...]
+    results: tuple[AllocationResult, ...]
     configs: tuple[OpaqueConfig, ...] = ()
     by_request: bool = False
 
@@ -87,8 +87,8 @@ def read_claim(document: Mapping[str, Any], driver: str, *, uid: str) -> Claim:
     )
 
 
-def _result(given: Mapping[str, Any]) -> Result:
-    return Result(
+def _result(given: Mapping[str, Any]) -> AllocationResult:
+    return AllocationResult(
         request=str(given.get("request", "")),
         pool=str(given.get("pool", "")),
         device=str(given.get("device", "")),

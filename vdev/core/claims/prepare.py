@@ -23,9 +23,9 @@ from ..inventory.resources import Resource
 from ..model.device import Device
 from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind
-from .claim import Claim, Result
+from .claim import AllocationResult, Claim
 from .prepared import PreparedClaim, PreparedDevice
-from .settings import Mps, Settings, check_all, settings_of
+from .settings import Mps, SharingSettings, check_all, settings_of
 
 _ALL = 100  # per cent
 _MIB = 2**20
@@ -53,10 +53,10 @@ Find = Callable[[str, str], Published | str]
 class _Member:
     """A device of the claim."""
 
-    result: Result
+    result: AllocationResult
     device: Device
     resource: Resource
-    settings: Settings
+    settings: SharingSettings
     record: Mapping[str, Any]
 
 
@@ -111,7 +111,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     )
 
 
-def _member(claim: Claim, result: Result, find: Find) -> _Member:
+def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
     found = find(result.pool, result.device)
     what = f"device {result.device} of pool {result.pool}"
     if isinstance(found, str):
@@ -132,7 +132,7 @@ def _of(members: Iterable[_Member], request: str) -> list[_Member]:
     return [each for each in members if each.result.main_request == request]
 
 
-def _device_name(claim: Claim, result: Result) -> str:
+def _device_name(claim: Claim, result: AllocationResult) -> str:
     return "-".join(filter(None, (claim.uid, result.device, result.share_id)))
 
 

@@ -22,7 +22,7 @@ from ..model.device import EMPTY, Device
 from ..model.problem import did_you_mean
 from ..model.syntax.names import env_name_problem
 from ..model.syntax.quantity import QuantityError, parse_quantity
-from .claim import Claim, OpaqueConfig, Result
+from .claim import AllocationResult, Claim, OpaqueConfig
 
 OURS = "vdev.dev/v1alpha1"
 NVIDIAS = "resource.nvidia.com/v1beta1"
@@ -44,7 +44,7 @@ class Mps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SharingSettings:
     """What configuration comes to for a device. The interval of time-slicing shows in no container."""
 
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
@@ -62,7 +62,7 @@ class _Kind(Enum):
         return self is _Kind.ANY or (self is _Kind.PARTITION) is device.is_partition
 
 
-def settings_of(claim: Claim, result: Result, device: Device) -> Settings:
+def settings_of(claim: Claim, result: AllocationResult, device: Device) -> SharingSettings:
     """The settings of an allocated device. Raises ClaimRefused for configuration that cannot be understood or used."""
     for config in reversed([each for each in claim.configs if each.covers(result)]):
         where = f"the configuration of {config.where}"
@@ -72,7 +72,7 @@ def settings_of(claim: Claim, result: Result, device: Device) -> Settings:
         if config.requests:
             what = "a partition" if device.is_partition else "a whole device"
             raise ClaimRefused(f"{where}: {kind.value[1]} is not for request {result.request}, which got {what}")
-    return Settings()
+    return SharingSettings()
 
 
 def check_all(claim: Claim) -> None:
@@ -81,7 +81,7 @@ def check_all(claim: Claim) -> None:
         _decoded(config, f"the configuration of {config.where}")
 
 
-def _decoded(config: OpaqueConfig, where: str) -> tuple[_Kind, Settings]:
+def _decoded(config: OpaqueConfig, where: str) -> tuple[_Kind, SharingSettings]:
     given = config.parameters
     if not isinstance(given, Mapping):
         raise ClaimRefused(f"{where} is no object; it needs apiVersion and kind, such as {OURS} DeviceConfig")
@@ -94,9 +94,9 @@ def _decoded(config: OpaqueConfig, where: str) -> tuple[_Kind, Settings]:
     _check_keys(where, given, {"apiVersion", "kind", *own})
     env = {} if given.get("env") is None else _env(f"{where}: env", given["env"])
     if given.get("sharing") is None:
-        return kind, Settings(env=env)
+        return kind, SharingSettings(env=env)
     sliced = kind is not _Kind.PARTITION
-    return kind, Settings(env=env, mps=_sharing(f"{where}: sharing", given["sharing"], sliced=sliced))
+    return kind, SharingSettings(env=env, mps=_sharing(f"{where}: sharing", given["sharing"], sliced=sliced))
 
 
 def _env(where: str, given: object) -> Mapping[str, str]:

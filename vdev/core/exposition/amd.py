@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ..partitions.geometry import PIN
 from ..slices.devices.amd import DRIVER_VERSION
 from ..telemetry.reading import Throttle
-from ..telemetry.sensors import Fixture, Measured, User
+from ..telemetry.sensors import Fixture, MeasuredDevice, User
 from .family import Column, Labels
 
 _NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of numbers made here; must never change
@@ -26,10 +26,10 @@ _MEMORY_BLOCK = "umc"
 GTT = 128 * 1024  # MB that the host lends
 _NOBODY = User("", "", "")
 
-_Number = Callable[[Measured], float | None]
+_Number = Callable[[MeasuredDevice], float | None]
 
 
-def _first(it: Measured) -> bool:
+def _first(it: MeasuredDevice) -> bool:
     """Whether it has the sensors of the whole device."""
     return not it.fixture.is_cut or _partition(it.fixture) == 0
 
@@ -44,7 +44,7 @@ def _gauge(name: str, text: str, value: _Number, more: Labels = (), *, always: b
 
 
 def _link(number: int, name: str, text: str) -> Column:
-    def value(it: Measured) -> float | None:
+    def value(it: MeasuredDevice) -> float | None:
         links, total = it.fixture.physics.links, it.whole.nvlink_mb
         return None if total is None or number >= links or not _first(it) else total * 1000 // (2 * links)
 
@@ -54,7 +54,7 @@ def _link(number: int, name: str, text: str) -> Column:
 def _ecc(word: str, block: str) -> Column:
     text = f"{'Correctable' if word == 'correct' else 'Uncorrectable'} error count in {block.upper()} block"
 
-    def value(it: Measured) -> float | None:
+    def value(it: MeasuredDevice) -> float | None:
         if not _first(it) or block != _MEMORY_BLOCK:
             return 0
         return it.whole.ecc_corrected if word == "correct" else it.whole.ecc_uncorrected

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
-from ..telemetry.sensors import Fixture, Measured, User
+from ..telemetry.sensors import Fixture, MeasuredDevice, User
 from .family import Column, Labels, Value
 
 DRIVER = "580.95.05"  # of devices whose attributes say nothing
@@ -26,13 +26,13 @@ def _ratio(part: float) -> Value:
     return lambda it: it.own.gpu_percent * part / _HUNDRED
 
 
-def _column(name: str, type_: str, text: str, value: Callable[[Measured], float | None]) -> Column:
+def _column(name: str, type_: str, text: str, value: Callable[[MeasuredDevice], float | None]) -> Column:
     """A column with no value of a device that is lost, nor of an instance where DCGM has none."""
 
-    def of_whole(it: Measured) -> float | None:
+    def of_whole(it: MeasuredDevice) -> float | None:
         return None if it.whole.lost or it.fixture.is_cut else value(it)
 
-    def of_any(it: Measured) -> float | None:
+    def of_any(it: MeasuredDevice) -> float | None:
         return None if it.whole.lost else value(it)
 
     return Column(name, type_, text, of_whole if name in _WHOLE_ONLY else of_any)

@@ -7,10 +7,10 @@ writes, which a library that sorts labels would not keep.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..telemetry.sensors import Measured
+from ..telemetry.sensors import MeasuredDevice
 
 Labels = tuple[tuple[str, str], ...]
-Value = Callable[[Measured], float | None]
+Value = Callable[[MeasuredDevice], float | None]
 
 _PIECE = 1000  # samples
 
@@ -82,7 +82,7 @@ class Table:
             self._families.setdefault(column.name, Family(column.name, column.type, column.text))
         self._columns = columns
 
-    def add(self, rows: Sequence[tuple[LabelSet, Measured]]) -> None:
+    def add(self, rows: Sequence[tuple[LabelSet, MeasuredDevice]]) -> None:
         """Add these rows to every family."""
         for column in self._columns:
             family, value, more = self._families[column.name], column.value, column.more

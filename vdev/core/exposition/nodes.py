@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from ..model.telemetry import SmiTool
-from ..telemetry.sensors import Fixture, Measured
+from ..telemetry.sensors import Fixture, MeasuredDevice
 from . import amd, dcgm, plain
 from .family import Column, Family, Labels, LabelSet, Table, labels_text
 
@@ -33,7 +33,7 @@ class Exposition:
         self._node_label = node_label
         self._labels: dict[int, tuple[Fixture, tuple[LabelSet, ...]]] = {}
 
-    def families(self, nodes: Iterable[tuple[str, Iterable[Measured]]]) -> list[Family]:
+    def families(self, nodes: Iterable[tuple[str, Iterable[MeasuredDevice]]]) -> list[Family]:
         """What these nodes show, by name."""
         tables = {maker: Table(columns) for maker, columns in _COLUMNS.items()}
         used: dict[int, tuple[Fixture, tuple[LabelSet, ...]]] = {}
@@ -42,7 +42,7 @@ class Exposition:
             raws: set[str] = set()
             devices = iter(measured)
             while batch := list(islice(devices, _BATCH)):
-                rows: dict[SmiTool | None, list[tuple[LabelSet, Measured]]] = {}
+                rows: dict[SmiTool | None, list[tuple[LabelSet, MeasuredDevice]]] = {}
                 for each in batch:
                     fixture = each.fixture
                     known = used[id(fixture)] = self._known(fixture, node)

@@ -45,7 +45,7 @@ _OF_SLICES = {
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Happening:
+class ForecastEvent:
     """One thing that happens, `at` seconds from the start: a rule `begins`, `ends`, or `strikes` for a moment."""
 
     at: float
@@ -62,7 +62,7 @@ class Forecast:
     device.
     """
 
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[ForecastEvent, ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
     elsewhere: tuple[str, ...] = ()
     without_device: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Forecast:
 def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -> Forecast:
     """The faults of a node that starts at time 0 and has these devices, up to that time in seconds."""
     dice = Dice(faults.seed, node)
-    happenings: list[Happening] = []
+    happenings: list[ForecastEvent] = []
     waiting, elsewhere, without = [], [], []
     for rule in faults.rules:
         devices = names(select(rule, inventory, dice)) if rule.kind is FaultKind.DEVICE else ()
@@ -86,18 +86,18 @@ def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -
     return Forecast(tuple(sorted(happenings)), tuple(waiting), tuple(elsewhere), tuple(without))
 
 
-def _happenings(rule: FaultRuleSpec, dice: Dice, devices: tuple[str, ...], until: float) -> Iterator[Happening]:
+def _happenings(rule: FaultRuleSpec, dice: Dice, devices: tuple[str, ...], until: float) -> Iterator[ForecastEvent]:
     kind, what = rule.kind.value, words(rule)
     for number, span in enumerate(spans(rule, dice, Firing(0.0), -1.0)):
         if span.start > until or number >= _MOST:
             return
         if span.real:
             if rule.momentary:
-                yield Happening(span.start, rule.name, "strikes", kind, what, devices)
+                yield ForecastEvent(span.start, rule.name, "strikes", kind, what, devices)
                 continue
-            yield Happening(span.start, rule.name, "begins", kind, what, devices)
+            yield ForecastEvent(span.start, rule.name, "begins", kind, what, devices)
             if span.end <= until:
-                yield Happening(span.end, rule.name, "ends", kind, what, devices)
+                yield ForecastEvent(span.end, rule.name, "ends", kind, what, devices)
 
 
 def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sentence per kind

@@ -35,7 +35,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class PodContainer:
     """A container, and how many of each resource it asks for."""
 
     name: str
@@ -51,7 +51,7 @@ class Pod:
     namespace: str
     name: str
     created: str
-    containers: tuple[Container, ...]
+    containers: tuple[PodContainer, ...]
     noted: Devices | None
 
     @property
@@ -120,13 +120,13 @@ def note(devices: Devices) -> str:
     )
 
 
-def _init(container: Document) -> Container:
+def _init(container: Document) -> PodContainer:
     role = Role.SIDECAR if container.get("restartPolicy") == "Always" else Role.INIT
-    return Container(str(container.get("name")), role, _wants(container))
+    return PodContainer(str(container.get("name")), role, _wants(container))
 
 
-def _main(container: Document) -> Container:
-    return Container(str(container.get("name")), Role.MAIN, _wants(container))
+def _main(container: Document) -> PodContainer:
+    return PodContainer(str(container.get("name")), Role.MAIN, _wants(container))
 
 
 def _wants(container: Document) -> Mapping[str, int]:

@@ -17,7 +17,7 @@ TOLERATED = 5  # flickers in a row before returns are held back
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class FlapHistory:
     """A device that went away at least once: how often, how many flickers in a row, and since when it is back.
 
     `back_at` is None while it is away.
@@ -35,27 +35,27 @@ class Presence:
 
 
 def observe(
-    known: Mapping[str, Presence],
+    known: Mapping[str, FlapHistory],
     *,
     lost: Collection[str],
     came: Collection[str],
     now: float,
     intervals: Intervals = PRODUCTION,
-) -> dict[str, Presence]:
+) -> dict[str, FlapHistory]:
     """What is known after these ids went and came."""
     after = dict(known)
     for each in lost:
-        before = after.get(each, Presence())
+        before = after.get(each, FlapHistory())
         quick = intervals.flicker_quiet if before.flickers >= TOLERATED else intervals.flicker
         flickered = before.back_at is not None and now - before.back_at < quick
-        after[each] = Presence(before.losses + 1, before.flickers + 1 if flickered else 0)
+        after[each] = FlapHistory(before.losses + 1, before.flickers + 1 if flickered else 0)
     for each in came:
         if each in after:
             after[each] = replace(after[each], back_at=now)
     return after
 
 
-def verdicts(known: Mapping[str, Presence], now: float, intervals: Intervals = PRODUCTION) -> dict[str, Health]:
+def verdicts(known: Mapping[str, FlapHistory], now: float, intervals: Intervals = PRODUCTION) -> dict[str, Health]:
     """The health of the devices that are held back: they are there, but do not count yet."""
     stay = f"must now stay for {intervals.flicker_quiet:g} s"
     return {
@@ -65,7 +65,7 @@ def verdicts(known: Mapping[str, Presence], now: float, intervals: Intervals = P
     }
 
 
-def look_again_at(known: Mapping[str, Presence], now: float, intervals: Intervals = PRODUCTION) -> float | None:
+def look_again_at(known: Mapping[str, FlapHistory], now: float, intervals: Intervals = PRODUCTION) -> float | None:
     """When the first of the devices that are held back counts again, or None."""
     moments = (presence.counts_at(intervals) for presence in known.values())
     return min((moment for moment in moments if moment is not None and moment > now), default=None)

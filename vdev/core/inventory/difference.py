@@ -15,14 +15,14 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedResource:
     """A resource that nothing needs any more."""
 
     resource: Resource
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedResource:
     """A resource whose devices, or what they give to containers, changed; its open stream carries the news."""
 
     old: Resource
@@ -55,7 +55,7 @@ class Changed:
         return tuple(slot for slot in self.new.slots if id(slot) not in before)
 
 
-Change = Added | Removed | Changed
+Change = Added | RemovedResource | ChangedResource
 
 
 def settled(old: Inventory, new: Inventory) -> Inventory:
@@ -69,11 +69,13 @@ def settled(old: Inventory, new: Inventory) -> Inventory:
 
 def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:
     """What must be done to get from `old` to `new`; empty for equal inventories."""
-    changes: list[Change] = [Removed(resource) for name, resource in old.resources.items() if name not in new.resources]
+    changes: list[Change] = [
+        RemovedResource(resource) for name, resource in old.resources.items() if name not in new.resources
+    ]
     for name, resource in new.resources.items():
         before = old.resources.get(name)
         if before is None:
             changes.append(Added(resource))
         elif before is not resource and before != resource:
-            changes.append(Changed(before, resource))
+            changes.append(ChangedResource(before, resource))
     return tuple(changes)

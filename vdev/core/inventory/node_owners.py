@@ -21,7 +21,7 @@ from ..spec import EntrySpec
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class EntryDevices:
     """The devices that each entry gets, the ids of those that it found but does not get, and why."""
 
     devices: Mapping[str, Sequence[RawDevice]]
@@ -40,10 +40,10 @@ def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
 
 def settle(
     entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
-) -> Claims:
+) -> EntryDevices:
     """Which of the devices that were found each entry gets; `entries` are in the order of the file."""
     if not _reach_one_node(found, memory or Memory()):
-        return Claims(found)
+        return EntryDevices(found)
     owners: dict[str, RawDevice] = {}
     users: dict[str, RawDevice] = {}
     devices: dict[str, Sequence[RawDevice]] = {}
@@ -65,7 +65,7 @@ def settle(
                 users.setdefault(key, raw)
         devices[entry.name] = raws if len(had) == len(raws) else tuple(had)
     where = {entry.name: entry.where for entry in entries}
-    return Claims(
+    return EntryDevices(
         devices=devices,
         left_out=frozenset(raw.id for pairs in twins.values() for raw, _ in pairs),
         problems=tuple(_problem(where[loser], pairs) for (loser, _), pairs in twins.items()),

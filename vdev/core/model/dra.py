@@ -7,7 +7,7 @@ from typing import NamedTuple
 from .syntax.template import Template
 
 
-class Api(StrEnum):
+class ClaimApi(StrEnum):
     """How pods can ask for the devices of an entry."""
 
     DEVICE_PLUGIN = "device-plugin"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Pattern(StrEnum):
+class LoadPattern(StrEnum):
     """How the load of a device runs over time."""
 
     IDLE = "idle"
@@ -45,7 +45,7 @@ class LoadSpec:
     rows of a replay.
     """
 
-    pattern: Pattern = Pattern.BUSY
+    pattern: LoadPattern = LoadPattern.BUSY
     period: float = 10.0
     gpu: Range = Range(80.0, 98.0)
     memory: Range = Range(50.0, 60.0)

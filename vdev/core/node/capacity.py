@@ -7,13 +7,13 @@ from ..inventory.resources import Inventory
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class SlotCounts:
     """How many slots a resource has, and how many of them are healthy."""
 
     capacity: int
     allocatable: int
 
 
-def capacity(inventory: Inventory) -> Mapping[str, Amount]:
+def capacity(inventory: Inventory) -> Mapping[str, SlotCounts]:
     """What the kubelet would count of these lists, by resource."""
-    return {name: Amount(len(each.slots), each.healthy) for name, each in inventory.resources.items()}
+    return {name: SlotCounts(len(each.slots), each.healthy) for name, each in inventory.resources.items()}

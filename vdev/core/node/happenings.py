@@ -8,14 +8,14 @@ from ..inventory.resources import Inventory
 from ..model.device import Health, Key
 from ..model.faults.fault_answers import XidError
 from ..model.faults.xid import APPLICATION_ERRORS, described
-from ..repartition import Progresses, State
+from ..repartition import Progresses, RepartitionState
 from .losses import Loss, Losses
 from .situation import Situation
 from .words import named, shortened
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class EventText:
     """What an Event says: `reason` is a CamelCase word, `message` a sentence; `warning` is the Event's type."""
 
     reason: str
@@ -23,7 +23,7 @@ class Happening:
     warning: bool = False
 
 
-def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[Happening, ...]:
+def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[EventText, ...]:
     """Which devices were lost and which are back; those that the configuration gave up meanwhile are neither."""
     if before is now:
         return ()
@@ -35,7 +35,7 @@ def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[Happenin
     return (*_lost(before, now), *(_happening("DeviceHealthy", name, back[name], "healthy again") for name in back))
 
 
-def _lost(before: Losses, now: Losses) -> Iterator[Happening]:
+def _lost(before: Losses, now: Losses) -> Iterator[EventText]:
     groups: dict[tuple[str, bool, Health], list[str]] = {}
     for (name, device), loss in now.items():
         if not _same(before.get((name, device)), loss):
@@ -52,16 +52,16 @@ def _same(before: Loss | None, now: Loss) -> bool:
     return before is not None and before.gone == now.gone and before.health.injected == now.health.injected
 
 
-def _happening(reason: str, resource: str, ids: Iterable[str], what: str, *, warning: bool = False) -> Happening:
+def _happening(reason: str, resource: str, ids: Iterable[str], what: str, *, warning: bool = False) -> EventText:
     listed = sorted(ids)
     verb = "is" if len(listed) == 1 else "are"
-    return Happening(reason, shortened(f"{resource}: {named(listed)} {verb} {what}"), warning=warning)
+    return EventText(reason, shortened(f"{resource}: {named(listed)} {verb} {what}"), warning=warning)
 
 
 Xids = Mapping[Key, tuple[XidError, ...]]
 
 
-def of_xids(before: Xids, now: Xids) -> tuple[Happening, ...]:
+def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
     """Which devices have an Xid that they did not have."""
     if before is now:
         return ()
@@ -73,21 +73,21 @@ def of_xids(before: Xids, now: Xids) -> tuple[Happening, ...]:
     return tuple(_of_xid(name, error, ids) for (name, error), ids in groups.items())
 
 
-def _of_xid(resource: str, error: XidError, ids: list[str]) -> Happening:
+def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
     """As EKS's node monitoring agent calls it, the one known writer of such Events (its pkg/reasons/reasons.go)."""
     reason = f"NvidiaXID{error.number}{'Warning' if error.number in APPLICATION_ERRORS else 'Error'}"
     message = f"{resource}: {named(sorted(ids))}: {described(error.number)} (fault rule {error.rule!r})"
-    return Happening(reason, shortened(message), warning=True)
+    return EventText(reason, shortened(message), warning=True)
 
 
-def of_partitions(before: Inventory, now: Inventory) -> tuple[Happening, ...]:
+def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
     """Which devices were cut anew."""
     if before is now:
         return ()
     old, new = _cuts(before), _cuts(now)
     changed = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
     return tuple(
-        Happening("Repartitioned", shortened(f"device {key[1]}: {_cut(old[key])} -> {_cut(new[key])}"))
+        EventText("Repartitioned", shortened(f"device {key[1]}: {_cut(old[key])} -> {_cut(new[key])}"))
         for key in changed
     )
 
@@ -107,11 +107,11 @@ def _cut(profiles: Counter[str]) -> str:
     return ", ".join(f"{number}x {profile}" for profile, number in sorted(profiles.items()) if profile)
 
 
-def of_layouts(before: Progresses, now: Progresses) -> tuple[Happening, ...]:
+def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
     """Which layouts that a label of the node chose were refused, and why."""
     if before is now:
         return ()
-    failed = {name: each for name, each in now.items() if each.state is State.FAILED}
+    failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
     return tuple(
         _said("RepartitionFailed", f"{each.label}={each.value} is refused: {each.sentence}", warning=True)
         for name, each in failed.items()
@@ -120,9 +120,9 @@ def of_layouts(before: Progresses, now: Progresses) -> tuple[Happening, ...]:
     )
 
 
-def of_situation(before: Situation, now: Situation) -> tuple[Happening, ...]:
+def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
     """What became of the configuration, of registrations and of drills, and what rules said."""
-    found: list[Happening] = []
+    found: list[EventText] = []
     if now.applied > before.applied:
         found.append(_said("ConfigurationApplied", f"configuration applied: {now.reading}"))
     if now.refused > before.refused:
@@ -153,5 +153,5 @@ def of_situation(before: Situation, now: Situation) -> tuple[Happening, ...]:
     return tuple(found)
 
 
-def _said(reason: str, message: str, *, warning: bool = False) -> Happening:
-    return Happening(reason, shortened(message), warning=warning)
+def _said(reason: str, message: str, *, warning: bool = False) -> EventText:
+    return EventText(reason, shortened(message), warning=warning)

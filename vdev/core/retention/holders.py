@@ -24,7 +24,7 @@ _NO_PODS = 3  # times the grace: for so long a kubelet that knows of no pod at a
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class KubeletCheckpoint:
     """What the kubelet's checkpoint file names, by the pod's UID, and which writing of the file it was.
 
     `stamp` differs for each writing.
@@ -52,7 +52,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HoldersAnswer:
     """What PodResources.List says: (resource, id) to `namespace/pod`, and the pods for which it names no device.
 
     `containers` are the names of the containers that have them, `claimed` who has a device by a claim.
@@ -65,7 +65,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class HoldersReading:
     """One question to the kubelet, asked at time `at`.
 
     `answer` is None where there was none. `checkpoint` was read after the answer came; None where the file is not there
@@ -73,8 +73,8 @@ class Reading:
     """
 
     at: float
-    answer: Answer | None
-    checkpoint: Checkpoint | None = None
+    answer: HoldersAnswer | None
+    checkpoint: KubeletCheckpoint | None = None
     kubelet: object = None
 
 
@@ -128,7 +128,7 @@ NOTHING = Knowledge()
 
 def learn(
     before: Knowledge,
-    reading: Reading,
+    reading: HoldersReading,
     allocated: Mapping[Key, float],
     pressed: Mapping[Key, float],
     intervals: Intervals = PRODUCTION,
@@ -179,7 +179,7 @@ def learn(
 
 def _doubt(
     before: Knowledge,
-    reading: Reading,
+    reading: HoldersReading,
     known: Doubt | None,
     allocated: float | None,
     intervals: Intervals,
@@ -215,7 +215,7 @@ def _may_be_held(doubt: Doubt, before: Knowledge, at: float, intervals: Interval
     return doubt.confirmed or at - pressed < intervals.kubelet_grace
 
 
-def _held_beside_named(checkpoint: Checkpoint, answer: Answer) -> frozenset[Key]:
+def _held_beside_named(checkpoint: KubeletCheckpoint, answer: HoldersAnswer) -> frozenset[Key]:
     """What the checkpoint has of pods that the answer names with another device."""
     pods = (keys for keys in checkpoint.pods.values() if not keys.isdisjoint(answer.holders))
     return frozenset().union(*pods)
@@ -226,7 +226,7 @@ def _by_name(before: Knowledge, at: float, missing: Mapping[Key, Doubt], grace: 
     return {key: pod for key, pod in before.holders.items() if key in missing and at - missing[key].since < grace}
 
 
-def _silence(before: Knowledge, reading: Reading) -> Knowledge:
+def _silence(before: Knowledge, reading: HoldersReading) -> Knowledge:
     """Nothing is released while nobody answers; what the checkpoint names is added."""
     on_disk = reading.checkpoint.keys if reading.checkpoint else frozenset()
     return replace(
@@ -236,7 +236,7 @@ def _silence(before: Knowledge, reading: Reading) -> Knowledge:
     )
 
 
-def _of_another_kubelet(before: Knowledge, reading: Reading, intervals: Intervals) -> Knowledge:
+def _of_another_kubelet(before: Knowledge, reading: HoldersReading, intervals: Intervals) -> Knowledge:
     """A kubelet that has just begun to answer: all that was held before is missing until it is named again."""
     held = before.doubted | before.holders.keys()
     return replace(

@@ -15,7 +15,7 @@ from ..model.device import Health, Key
 from ..model.faults.fault_effects import SetTaint
 from .devices import taints
 from .devices.described import described
-from .devices.published import CounterSet, DraDevice, Pool, Pools
+from .devices.published import CounterSet, DraDevice, Pools, PublishedPool
 from .devices.recalled import Record, recalled
 
 NO_POOLS: Pools = MappingProxyType({})
@@ -47,7 +47,7 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     lasts = {driver: _last(driver, before.get(driver), held) for driver, held in now.claimed.items() if held}
     drivers = base.claimable.keys() | {driver for driver, last in lasts.items() if last is not None}
     memory.begin()
-    found: dict[str, Pool] = {}
+    found: dict[str, PublishedPool] = {}
     for driver in sorted(drivers):
         last = lasts.get(driver) or before.get(driver)
         offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
@@ -64,14 +64,14 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     return before if same else MappingProxyType(found)
 
 
-def _last(driver: str, before: Pool | None, held: Collection[str]) -> Pool | None:
+def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> PublishedPool | None:
     """The pool before, and in it what only an earlier process published of what claims have: that was written down."""
     written: Mapping[str, Record] = held if isinstance(held, Mapping) else {}
     known = before.by_name if before else {}
     found = [each for name in sorted(written.keys() - known.keys()) if (each := recalled(name, written[name]))]
     if not found:
         return before
-    pool = before or Pool(driver, Resource(driver, ()))
+    pool = before or PublishedPool(driver, Resource(driver, ()))
     sets = {each.name: each for _, counters in found for each in counters} | {each.name: each for each in pool.counters}
     devices = (*pool.devices, *(device for device, _ in found))
     return replace(pool, devices=devices, counters=tuple(sets.values()))
@@ -82,7 +82,7 @@ def _rules(driver: str, now: Moment) -> tuple[object, ...]:
     return tuple(each for each in (now.xids, now.taints) if any(name == driver for name, _ in each))
 
 
-def _judged(whole: Pool, there: Resource, now: Moment, _last: object) -> Pool:
+def _judged(whole: PublishedPool, there: Resource, now: Moment, _last: object) -> PublishedPool:
     """The pool with taints, and without what is away."""
     devices: list[DraDevice] = []
     for device in whole.devices:
@@ -103,14 +103,14 @@ def _judged(whole: Pool, there: Resource, now: Moment, _last: object) -> Pool:
     return _with_devices(replace(whole, tight=tight), devices, whole.counters)
 
 
-def _with_devices(pool: Pool, devices: Sequence[DraDevice], known: Iterable[CounterSet]) -> Pool:
+def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: Iterable[CounterSet]) -> PublishedPool:
     """The pool with other devices, and those of the known sets of counters from which they take."""
     used = {consumed.counter_set for device in devices for consumed in device.consumes}
     sets = {each.name: each for each in known if each.name in used}
     return replace(pool, devices=tuple(devices), counters=tuple(sets.values()))
 
 
-def _with_held(pool: Pool, last: Pool, held: Collection[str]) -> Pool:
+def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) -> PublishedPool:
     """The pool with devices that claims have and that are away, in place of what would overlap them."""
     kept = list(_kept(last, pool.by_name, held))
     if not kept:
@@ -132,7 +132,7 @@ def _with_held(pool: Pool, last: Pool, held: Collection[str]) -> Pool:
     return _with_devices(replace(pool, offered=offered), [*beside, *kept], known)
 
 
-def _kept(last: Pool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:
+def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:
     """Devices of claims that are away, or whose name is another device's now."""
     for name in sorted(held):
         device, current = last.by_name.get(name), now.get(name)

@@ -11,7 +11,7 @@ from ..model.telemetry import Physics, SmiTool
 from ..spec import EntrySpec, VirtualSource
 from ..telemetry import history, reading
 from ..telemetry.history import Drive
-from ..telemetry.reading import Reading
+from ..telemetry.reading import SensorReading
 from . import amd, nvidia
 from .shown import MIB, Shown
 
@@ -30,7 +30,7 @@ class Equipped:
     peers: Mapping[str, int] = field(default_factory=dict)
     slices: int = 0
 
-    def unloaded(self, now: float) -> tuple[Reading, Reading]:
+    def unloaded(self, now: float) -> tuple[SensorReading, SensorReading]:
         """The sensors of the whole device and its own, before anything is known of them."""
         whole = reading.read(history.begin(Drive(physics=self.physics)), now, self.device.raw.memory)
         if not self.device.is_partition:
@@ -38,7 +38,7 @@ class Equipped:
         total = self.device.memory // MIB
         return whole, replace(whole, memory_total_mib=total, memory_free_mib=total, memory_reserved_mib=0)
 
-    def data(self, whole: Reading, own: Reading, *, holders: int, lost: bool, wall: float) -> str:
+    def data(self, whole: SensorReading, own: SensorReading, *, holders: int, lost: bool, wall: float) -> str:
         """What the tool's file says at one moment."""
         shown = Shown(
             device=self.device,

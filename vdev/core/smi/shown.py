@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from ..model.device import Device
 from ..model.telemetry import Physics
-from ..telemetry.reading import Reading
+from ..telemetry.reading import SensorReading
 
 MIB = 2**20
 
@@ -24,8 +24,8 @@ class Shown:
 
     device: Device
     physics: Physics
-    whole: Reading
-    part: Reading | None = None
+    whole: SensorReading
+    part: SensorReading | None = None
     minor: int = 0
     count: int = 1
     lost: bool = False
@@ -41,7 +41,7 @@ class Shown:
         return self.device.raw.attributes
 
     @property
-    def own(self) -> Reading:
+    def own(self) -> SensorReading:
         """The sensors of what the container has."""
         return self.part or self.whole
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Device, Health
 from ..model.faults.fault_effects import CountErrors, Overheat, SensorFault
-from ..model.telemetry import EntryTelemetry, LoadSpec, Pattern, Range
+from ..model.telemetry import EntryTelemetry, LoadPattern, LoadSpec, Range
 from ..partitions.geometry import PIN, Geometry
 from .history import NO_RATES, WHOLE, Drive, Heat, Rates, Share
 from .replay import Series
@@ -45,7 +45,7 @@ def wish(text: str) -> Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class LoadSituation:
     """All that drives depend on. `loads` are by entry, everything else by the id of a device or partition.
 
     `claimed` are partitions that claims cut from devices which are offered whole, by raw device. `pods` are those that
@@ -66,7 +66,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OfferedPart:
     """A device, or a partition of one, under the name of a resource or of a driver."""
 
     device: Device
@@ -74,35 +74,35 @@ class Piece:
     health: Health
 
 
-def pieces(situation: Situation) -> dict[str, tuple[Piece, ...]]:
+def pieces(situation: LoadSituation) -> dict[str, tuple[OfferedPart, ...]]:
     """What each raw device consists of now, by its id: its partitions, or itself."""
-    found: dict[str, dict[str, Piece]] = {}
+    found: dict[str, dict[str, OfferedPart]] = {}
     for resource in situation.devices.each_once.values():
         for slot in resource.slots:
             device = slot.device
             if device.raw.entry in situation.loads:
-                found.setdefault(device.raw.id, {}).setdefault(device.id, Piece(device, resource, slot.health))
+                found.setdefault(device.raw.id, {}).setdefault(device.id, OfferedPart(device, resource, slot.health))
     for raw, devices in situation.claimed.items():
         if raw in found:
             whole = next(iter(found[raw].values()))
-            found[raw] |= {device.id: Piece(device, whole.resource, whole.health) for device in devices}
+            found[raw] |= {device.id: OfferedPart(device, whole.resource, whole.health) for device in devices}
     return {raw: _cut(tuple(parts.values())) for raw, parts in found.items()}
 
 
-def _cut(parts: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def _cut(parts: tuple[OfferedPart, ...]) -> tuple[OfferedPart, ...]:
     if len(parts) == 1:
         return parts
     return tuple(each for each in parts if each.device.is_partition) or parts[:1]
 
 
 def drives(
-    situation: Situation, parts: Mapping[str, Sequence[Piece]], before: Mapping[str, Drive], now: float
+    situation: LoadSituation, parts: Mapping[str, Sequence[OfferedPart]], before: Mapping[str, Drive], now: float
 ) -> dict[str, Drive]:
     """What drives each device at the instant `now`, by raw device id; `parts` are its `pieces`, `before` what did."""
     return {raw: _drive(situation, of, before.get(raw), now) for raw, of in parts.items()}
 
 
-def _drive(situation: Situation, parts: Sequence[Piece], before: Drive | None, now: float) -> Drive:
+def _drive(situation: LoadSituation, parts: Sequence[OfferedPart], before: Drive | None, now: float) -> Drive:
     raw = parts[0].device.raw
     told = situation.loads[raw.entry]
     shares = {}
@@ -139,13 +139,13 @@ def _compute(resource: Resource, device: Device) -> float:
     return profile.slices / geometry.slices
 
 
-def _load(situation: Situation, spec: LoadSpec, pods: frozenset[str], number: int) -> Load:
+def _load(situation: LoadSituation, spec: LoadSpec, pods: frozenset[str], number: int) -> Load:
     """The load of these pods together, or none."""
     asked = [situation.wishes[pod] for pod in pods if pod in situation.wishes]
     if not (pods or spec.always):
         return Load(lot=number)
-    series = situation.replays.get(spec.file) if spec.pattern is Pattern.REPLAY else None
-    pattern = Pattern.IDLE if spec.pattern is Pattern.REPLAY and series is None else spec.pattern
+    series = situation.replays.get(spec.file) if spec.pattern is LoadPattern.REPLAY else None
+    pattern = LoadPattern.IDLE if spec.pattern is LoadPattern.REPLAY and series is None else spec.pattern
     if not asked:
         return Load(
             pattern=pattern,
@@ -161,7 +161,7 @@ def _load(situation: Situation, spec: LoadSpec, pods: frozenset[str], number: in
         asked.append(spec.gpu)
     gpu = Range(min(_HUNDRED, sum(each.low for each in asked)), min(_HUNDRED, sum(each.high for each in asked)))
     return Load(
-        pattern=Pattern.STEADY if gpu.low == gpu.high else Pattern.BUSY,
+        pattern=LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY,
         period=_CHANGES,
         gpu=gpu,
         memory=spec.memory,

@@ -1,6 +1,6 @@
 """All sensors of a device, or of a partition of it, at one instant.
 
-A `Reading` has the units in its names. What a device does not have is None. It agrees with itself: used, free and
+A `SensorReading` has the units in its names. What a device does not have is None. It agrees with itself: used, free and
 reserved memory make the total; energy is the integral of power; the temperature follows the power of the last minute,
 and the clock the temperature; the memory of partitions adds up to no more than that of their device.
 """
@@ -37,7 +37,7 @@ class Throttle(IntFlag):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class SensorReading:
     """The sensors of a device or a partition at one instant. Those of a partition that it has no own of are its
     device's.
 
@@ -74,7 +74,7 @@ class Reading:
     lost: bool
 
 
-def read(history: History, at: float, memory: int) -> Reading:
+def read(history: History, at: float, memory: int) -> SensorReading:
     """The sensors of a whole device with so much memory (in bytes)."""
     now = history.now
     drive, counted = now.drive, now.at(at)
@@ -86,7 +86,7 @@ def read(history: History, at: float, memory: int) -> Reading:
     used, reserved, total = _memory(drive, load, at, memory)
     lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes * busy / _HUNDRED
     linked = _LINKED * physics.links * physics.link_bytes / 1e6  # MB a second, under full load
-    return Reading(
+    return SensorReading(
         gpu_percent=busy,
         copy_percent=busy * _COPIED,
         encoder_percent=load.encoder,
@@ -115,7 +115,7 @@ def read(history: History, at: float, memory: int) -> Reading:
     )
 
 
-def read_part(history: History, at: float, whole: Reading, name: str) -> Reading:
+def read_part(history: History, at: float, whole: SensorReading, name: str) -> SensorReading:
     """The sensors of a partition, of whose device `whole` was read at the same instant. Raises KeyError."""
     drive = history.now.drive
     share = drive.shares[name]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from ..model.telemetry import Pattern, Physics, Range
+from ..model.telemetry import LoadPattern, Physics, Range
 from .history import Counted, Drive, Heat, History, Rates, Share, Stretch, begin, stretch
 from .replay import Series
 from .shapes import Load
@@ -68,13 +68,13 @@ def _read_share(document: Any, series: Series | None) -> Share:
     of, memory, pods, pattern, period, ranges, since, lot = document
     gpu, filled, encoder, decoder = (Range(float(low), float(high)) for low, high in ranges)
     load = Load(
-        pattern=Pattern(pattern),
+        pattern=LoadPattern(pattern),
         period=float(period),
         gpu=gpu,
         memory=filled,
         encoder=encoder,
         decoder=decoder,
-        series=series if pattern == Pattern.REPLAY else None,
+        series=series if pattern == LoadPattern.REPLAY else None,
         since=float(since),
         lot=int(lot),
     )

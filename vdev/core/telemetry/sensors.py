@@ -11,9 +11,9 @@ from typing import Any
 from ..inventory.resources import Inventory
 from ..model.device import HEALTHY, Device, Health
 from ..model.telemetry import Physics, SmiTool
-from .drives import Piece, Situation, drives, pieces
+from .drives import LoadSituation, OfferedPart, drives, pieces
 from .history import History, begin, changed
-from .reading import Reading, read, read_part
+from .reading import SensorReading, read, read_part
 from .record import recalled
 
 
@@ -54,14 +54,14 @@ class Fixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredDevice:
     """What one device or partition shows: `whole` are the sensors of the device, `own` those of the partition of it, or
     the same.
     """
 
     fixture: Fixture
-    whole: Reading
-    own: Reading
+    whole: SensorReading
+    own: SensorReading
 
 
 NO_RECORD: Mapping[str, Any] = {}
@@ -76,7 +76,7 @@ class Sensors:
         self._fixtures: Mapping[str, tuple[Fixture, ...]] = {}
 
     def settle(
-        self, situation: Situation, base: Inventory, users: Mapping[str, Sequence[User]], at: float, *, since: float
+        self, situation: LoadSituation, base: Inventory, users: Mapping[str, Sequence[User]], at: float, *, since: float
     ) -> None:
         """From the instant `at` on this is so. `base` has the devices that faults took away, too, which keep numbers.
 
@@ -101,7 +101,7 @@ class Sensors:
         }
 
     def _recalled(
-        self, begun: Collection[str], situation: Situation, parts: Mapping[str, Sequence[Piece]], at: float
+        self, begun: Collection[str], situation: LoadSituation, parts: Mapping[str, Sequence[OfferedPart]], at: float
     ) -> dict[str, History]:
         """What an earlier process recorded of the devices that are new to this one."""
         found = {}
@@ -114,7 +114,7 @@ class Sensors:
                     found[raw] = history
         return found
 
-    def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[Measured]:
+    def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[MeasuredDevice]:
         """What all devices that are there show at an instant, or only those of these ids, one by one."""
         histories = self.histories
         for raw, fixtures in self._fixtures.items():
@@ -125,11 +125,11 @@ class Sensors:
             whole = read(history, at, fixtures[0].device.raw.memory)
             for fixture in wanted:
                 own = read_part(history, at, whole, fixture.device.id) if fixture.device.is_partition else whole
-                yield Measured(fixture, whole, own)
+                yield MeasuredDevice(fixture, whole, own)
 
 
 def _fixture(
-    piece: Piece, situation: Situation, numbers: tuple[int, int], users: Mapping[str, Sequence[User]]
+    piece: OfferedPart, situation: LoadSituation, numbers: tuple[int, int], users: Mapping[str, Sequence[User]]
 ) -> Fixture:
     device = piece.device
     told = situation.loads[device.raw.entry]
@@ -148,7 +148,7 @@ def _fixture(
     )
 
 
-def _numbers(base: Inventory, situation: Situation) -> dict[str, tuple[int, int]]:
+def _numbers(base: Inventory, situation: LoadSituation) -> dict[str, tuple[int, int]]:
     """The number of each raw device among those of its maker, entry after entry, and how many there are before it where
     each partition counts.
     """

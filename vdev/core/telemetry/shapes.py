@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..model.telemetry import NOTHING, Pattern, Range
+from ..model.telemetry import NOTHING, LoadPattern, Range
 from .replay import Series
 
 _MASK = 2**64 - 1
@@ -25,7 +25,7 @@ class Load:
     `lot` is a number below 2**64 that makes loads of the same pattern differ from device to device.
     """
 
-    pattern: Pattern = Pattern.IDLE
+    pattern: LoadPattern = LoadPattern.IDLE
     period: float = 10.0
     gpu: Range = NOTHING
     memory: Range = NOTHING
@@ -67,7 +67,7 @@ IDLE = Levels()
 
 def levels(load: Load, at: float) -> Levels:
     """The load at an instant, each between the ends of its range."""
-    if load.pattern is Pattern.IDLE:
+    if load.pattern is LoadPattern.IDLE:
         return IDLE
     played = load.series
     if played is not None:
@@ -92,16 +92,16 @@ def _phase(load: Load) -> float:
 def _shape(load: Load, at: float) -> float:
     """Where between its ends a load is, 0 to 1."""
     match load.pattern:
-        case Pattern.STEADY:
+        case LoadPattern.STEADY:
             return drawn(load.lot, -1)
-        case Pattern.BUSY:
+        case LoadPattern.BUSY:
             place = math.floor(at / load.period)
             return _HALF + _HALF * (drawn(load.lot, place + 1) - drawn(load.lot, place))
-        case Pattern.BURST:
+        case LoadPattern.BURST:
             return float((at + _phase(load)) % load.period >= load.period / 2)
-        case Pattern.WAVE:
+        case LoadPattern.WAVE:
             return _HALF - _HALF * math.cos(math.tau * (at + _phase(load)) / load.period)
-        case Pattern.RAMP:
+        case LoadPattern.RAMP:
             return min(1.0, max(0.0, (at - load.since) / load.period))
     return 0.0
 
@@ -110,18 +110,18 @@ def _summed(load: Load, at: float) -> float:
     """The integral of `_shape` up to `at`, but for a constant."""
     period = load.period
     match load.pattern:
-        case Pattern.STEADY:
+        case LoadPattern.STEADY:
             return drawn(load.lot, -1) * at
-        case Pattern.BUSY:
+        case LoadPattern.BUSY:
             place = math.floor(at / period)
             low, high = drawn(load.lot, place), drawn(load.lot, place + 1)
             return _HALF * at + _HALF * period * (low + (at / period - place) * (high - low))
-        case Pattern.BURST:
+        case LoadPattern.BURST:
             return _on(at + _phase(load), period)
-        case Pattern.WAVE:
+        case LoadPattern.WAVE:
             turn = math.tau / period
             return _HALF * at - math.sin(turn * (at + _phase(load))) / (2 * turn)
-        case Pattern.RAMP:
+        case LoadPattern.RAMP:
             return _risen(at - load.since, period)
     return 0.0
 

@@ -107,7 +107,7 @@ class _Scan:
                 self.watched.add(posixpath.dirname(verdict.info.path))
         return found
 
-    def _walk(self, wanted: path_pattern.Pattern) -> list[str] | None:
+    def _walk(self, wanted: path_pattern.PathPattern) -> list[str] | None:
         walk = Walk(self._host, self._problems, looks_left=self._looks_left, matches_left=self._matches_left)
         paths = walk.paths(wanted)
         self._looks_left, self._matches_left = walk.looks_left, walk.matches_left
@@ -117,7 +117,7 @@ class _Scan:
             self.watched |= walk.watched
         return paths
 
-    def _judge(self, item: GlobPath, wanted: path_pattern.Pattern, path: str) -> Match | Check:
+    def _judge(self, item: GlobPath, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
         """A usable match, or the condition that it does not meet."""
         say = self._problems.error if wanted.is_literal else self._problems.warn
         try:
@@ -160,7 +160,7 @@ def _can_be_handed_out(kind: PathType, info: FileInfo) -> bool:
     return kind is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
 
 
-def _is_surprising(wanted: path_pattern.Pattern, info: FileInfo) -> bool:
+def _is_surprising(wanted: path_pattern.PathPattern, info: FileInfo) -> bool:
     """Whether a person should hear of it: `/dev/input/*` is not meant to match the directory `by-id` in it."""
     return not info.is_device and (wanted.is_literal or info.kind is not NodeKind.DIRECTORY)
 

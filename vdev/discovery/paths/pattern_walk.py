@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ...core.model.syntax import path_pattern
-from ...core.model.syntax.path_pattern import Pattern
+from ...core.model.syntax.path_pattern import PathPattern
 from ...errors import HostError
 from ...hostfs import HostRoot
 from ..found import Problems, is_usable
@@ -33,7 +33,7 @@ class Walk:
     looks_left: int = MAX_LOOKS
     matches_left: int = MAX_MATCHES
 
-    def paths(self, wanted: Pattern) -> list[str] | None:
+    def paths(self, wanted: PathPattern) -> list[str] | None:
         """The existing paths that match, links at the end not yet followed, in natural order.
 
         Linked directories are entered where the pattern names them, but not by `**`, which might never end. None, and a
@@ -54,7 +54,7 @@ class Walk:
             return None
         return sorted(found, key=path_pattern.natural_key)
 
-    def _walk(self, wanted: Pattern) -> list[str]:
+    def _walk(self, wanted: PathPattern) -> list[str]:
         found = ["/"]
         last = len(wanted.components) - 1
         for place, component in enumerate(wanted.components):

@@ -19,10 +19,10 @@ from ...kube import (
     Api,
     Changed,
     Denied,
-    Kind,
     Listed,
     Lost,
     Missing,
+    ObjectKind,
     Removed,
     Unconfigured,
 )
@@ -190,7 +190,7 @@ class Cluster:
         self._listed = {kind: asyncio.Event() for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS)}
         self._claims: dict[str, Claimed] = {}
 
-    async def listed(self, kind: Kind) -> None:
+    async def listed(self, kind: ObjectKind) -> None:
         """Wait until all there are of a kind were seen once."""
         await self._listed[kind].wait()
 
@@ -239,7 +239,7 @@ class Cluster:
 
     async def _follow(
         self,
-        kind: Kind,
+        kind: ObjectKind,
         listed: Callable[[Listed], None],
         changed: Callable[[Document], None],
         removed: Callable[[Document], None],
@@ -273,12 +273,12 @@ class Cluster:
             failures = 0 if self._clock.now() - begun > self._steady else failures + 1
             await self._clock.sleep(self._backoff.pause(failures))
 
-    def _lost(self, kind: Kind, error: ApiServerError) -> None:
+    def _lost(self, kind: ObjectKind, error: ApiServerError) -> None:
         if str(self.trouble.get(kind.plural)) != str(error):
             log.warning("the API server does not tell", of=str(kind), reason=str(error))
         self.trouble[kind.plural] = error
 
-    def _heard(self, kind: Kind) -> None:
+    def _heard(self, kind: ObjectKind) -> None:
         if self.trouble.pop(kind.plural, None) is not None:
             log.info("the API server tells again", of=str(kind))
         self._listed[kind].set()

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.kit.measured import ids, measured, plan_of
-from vdev.core.model.telemetry import Pattern, Range
-from vdev.core.telemetry.drives import Situation, WishError, drives, pieces, wish
+from vdev.core.model.telemetry import LoadPattern, Range
+from vdev.core.telemetry.drives import LoadSituation, WishError, drives, pieces, wish
 from vdev.core.telemetry.history import WHOLE
 
 GPU = "nvidia.com/gpu"
@@ -18,7 +18,7 @@ devices:
 
 def driven(plan, before=None, at=100.0, **changes):
     """What drives each device."""
-    situation = Situation(devices=plan.devices, loads=plan.loads, **changes)
+    situation = LoadSituation(devices=plan.devices, loads=plan.loads, **changes)
     return drives(situation, pieces(situation), before or {}, at)
 
 
@@ -42,10 +42,10 @@ def test_a_device_without_a_pod_is_idle_unless_it_is_always_loaded():
     """And one with a pod has the entry's pattern."""
     plan = plan_of(CONFIG % "")
     device = ids(plan, GPU)[0]
-    assert driven(plan)[device].shares[WHOLE].load.pattern is Pattern.IDLE
-    assert driven(plan, pods={device: {"a/b"}})[device].shares[WHOLE].load.pattern is Pattern.BUSY
+    assert driven(plan)[device].shares[WHOLE].load.pattern is LoadPattern.IDLE
+    assert driven(plan, pods={device: {"a/b"}})[device].shares[WHOLE].load.pattern is LoadPattern.BUSY
     always = plan_of(CONFIG % ", telemetry: {pattern: wave, always: true}")
-    assert driven(always)[device].shares[WHOLE].load.pattern is Pattern.WAVE
+    assert driven(always)[device].shares[WHOLE].load.pattern is LoadPattern.WAVE
 
 
 def test_pods_that_share_a_device_add_up_to_all_of_it_at_most():
@@ -80,7 +80,7 @@ def test_partitions_share_the_compute_of_their_device():
     small = ids(plan, "nvidia.com/mig-1g.5gb")[0]
     (cut,) = [drive for drive in driven(plan, pods={small: {"a/b"}}).values() if WHOLE not in drive.shares]
     assert sorted(round(share.of * 7) for share in cut.shares.values()) == [1, 1, 2, 3]
-    assert [name for name, share in cut.shares.items() if share.load.pattern is Pattern.BUSY] == [small]
+    assert [name for name, share in cut.shares.items() if share.load.pattern is LoadPattern.BUSY] == [small]
 
 
 def test_nodes_and_seeds_differ_and_runs_do_not():

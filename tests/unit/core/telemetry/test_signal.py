@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vdev.core.model.telemetry import NOTHING, Pattern, Physics, Range
+from vdev.core.model.telemetry import NOTHING, LoadPattern, Physics, Range
 from vdev.core.telemetry.history import Drive, Heat, Rates, Share, begin, changed, power
 from vdev.core.telemetry.reading import Throttle, read, read_part
 from vdev.core.telemetry.record import documents, recalled
@@ -35,8 +35,8 @@ def ranges(draw):
 @st.composite
 def loads(draw):
     """Any load."""
-    pattern = draw(st.sampled_from(Pattern))
-    if pattern is Pattern.IDLE:
+    pattern = draw(st.sampled_from(LoadPattern))
+    if pattern is LoadPattern.IDLE:
         return Load(lot=draw(st.integers(0, 2**64 - 1)))
     return Load(
         pattern=pattern,
@@ -44,7 +44,7 @@ def loads(draw):
         gpu=draw(ranges()),
         memory=draw(ranges()),
         encoder=draw(ranges()),
-        series=SERIES if pattern is Pattern.REPLAY else None,
+        series=SERIES if pattern is LoadPattern.REPLAY else None,
         since=draw(st.floats(0, 1e6)),
         lot=draw(st.integers(0, 2**64 - 1)),
     )
@@ -246,7 +246,7 @@ def test_an_idle_device_is_as_its_model_says():
 def test_a_step_of_load_warms_the_device_slowly():
     """After the thermal time constant 63 % of the way is done, and then the rest."""
     idle = begin(Drive(physics=PHYSICS))
-    full = Drive(physics=PHYSICS, shares={"": Share(1.0, Load(pattern=Pattern.STEADY, gpu=Range(100, 100)))})
+    full = Drive(physics=PHYSICS, shares={"": Share(1.0, Load(pattern=LoadPattern.STEADY, gpu=Range(100, 100)))})
     history = changed(idle, full, 1000.0)
     before = read(history, 1000.0, MEMORY).temperature_c
     after = [read(history, 1000.0 + seconds, MEMORY).temperature_c for seconds in (0, 20, 32, 500)]
@@ -268,7 +268,7 @@ def test_a_device_that_runs_away_with_heat_cools_down_again():
 
 def test_a_lost_device_draws_nothing_and_says_its_xid():
     """Nor does it work; its counters stand still."""
-    busy = Drive(physics=PHYSICS, shares={"": Share(1.0, Load(pattern=Pattern.STEADY, gpu=Range(80, 80)))})
+    busy = Drive(physics=PHYSICS, shares={"": Share(1.0, Load(pattern=LoadPattern.STEADY, gpu=Range(80, 80)))})
     history = changed(begin(busy), replace(busy, xids=(79,), lost=True), 50.0)
     first, second = read(history, 60.0, MEMORY), read(history, 900.0, MEMORY)
     assert first.lost
@@ -290,7 +290,7 @@ def test_a_history_forgets_what_no_longer_warms():
     """A device that changes hands a thousand times costs no more than one that did twice."""
     history = begin(Drive(physics=PHYSICS))
     for number in range(1000):
-        load = Load(pattern=Pattern.STEADY, gpu=Range(number % 100, number % 100))
+        load = Load(pattern=LoadPattern.STEADY, gpu=Range(number % 100, number % 100))
         history = changed(history, Drive(physics=PHYSICS, shares={"": Share(1.0, load)}), 100.0 * number)
     assert len(history.stretches) <= 3
     assert math.isfinite(read(history, 1e6, MEMORY).temperature_c)
@@ -300,7 +300,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another():
     """Of a pattern that depends on chance."""
 
     def run(lot):
-        load = Load(pattern=Pattern.BUSY, gpu=Range(0, 100), lot=lot)
+        load = Load(pattern=LoadPattern.BUSY, gpu=Range(0, 100), lot=lot)
         return [levels(load, 10.0 * number).gpu for number in range(20)]
 
     assert run(1) == run(1)
@@ -309,6 +309,6 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another():
 
 def test_a_ramp_counts_from_its_begin_and_stays():
     """From when its pod came."""
-    load = Load(pattern=Pattern.RAMP, period=60, gpu=Range(0, 80), since=100.0)
+    load = Load(pattern=LoadPattern.RAMP, period=60, gpu=Range(0, 80), since=100.0)
     assert [levels(load, at).gpu for at in (0, 100, 130, 160, 900)] == [0, 0, 40, 80, 80]
     assert NOTHING.high == 0

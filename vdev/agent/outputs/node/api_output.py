@@ -28,7 +28,7 @@ from ..base import Output
 _BURST = 10  # writes of one kind at once, as when a node is drained and cut anew
 
 
-class NodeView(Protocol):
+class SeenNode(Protocol):
     """This agent's own Node, as the API server has it; `document` None: not known, or not there."""
 
     @property
@@ -56,7 +56,7 @@ class NodeAccess:
 
     node: str
     api: Api | None
-    view: NodeView
+    view: SeenNode
     intervals: Intervals
     clock: Clock
     on_news: Callable[[], None] = lambda: None

@@ -18,7 +18,7 @@ import structlog
 from ....aio.pace import Pace
 from ....core.decide import Plan
 from ....core.inventory.resources import EMPTY, Inventory
-from ....core.node.happenings import Happening, Xids, of_layouts, of_losses, of_partitions, of_situation, of_xids
+from ....core.node.happenings import EventText, Xids, of_layouts, of_losses, of_partitions, of_situation, of_xids
 from ....core.node.losses import NONE, Losses
 from ....core.node.situation import NOTHING, Situation
 from ....core.repartition import Progresses
@@ -66,8 +66,8 @@ class NodeEvents(ApiOutput):
         self._base: Inventory = EMPTY
         self._is_on = False
         self._cancel: Callable[[], object] = lambda: None
-        self._waiting: OrderedDict[Happening, int] = OrderedDict()  # and how often each happened since
-        self._sent: OrderedDict[Happening, _Sent] = OrderedDict()
+        self._waiting: OrderedDict[EventText, int] = OrderedDict()  # and how often each happened since
+        self._sent: OrderedDict[EventText, _Sent] = OrderedDict()
         self._uid = ""  # of the Node that these are about
 
     async def settle(self, plan: Plan) -> None:
@@ -109,7 +109,7 @@ class NodeEvents(ApiOutput):
         moments = (at + due for name, at in self._unregistered.items() if name not in self._seen.unregistered)
         return min(moments, default=None)
 
-    def _add(self, happenings: Iterable[Happening]) -> None:
+    def _add(self, happenings: Iterable[EventText]) -> None:
         for each in happenings:
             self._waiting[each] = self._waiting.get(each, 0) + 1
             self._note()
@@ -133,7 +133,7 @@ class NodeEvents(ApiOutput):
                 self._waiting.pop(happening, None)
             await self._pace.ready()
 
-    def _next(self) -> Happening | None:
+    def _next(self) -> EventText | None:
         """The oldest that may be said now: one that was said lately is counted on for a while first."""
         now, again = self._clock.now(), self._intervals.again_event
         due = {each: self._sent[each].at + again if each in self._sent else now for each in self._waiting}
@@ -143,7 +143,7 @@ class NodeEvents(ApiOutput):
             self._cancel = self._clock.call_at(min(due.values()), self._stir)
         return happening
 
-    async def _say(self, happening: Happening, times: int, uid: str) -> None:
+    async def _say(self, happening: EventText, times: int, uid: str) -> None:
         now = self._clock.now()
         sent = self._sent.get(happening)
         if sent is not None and now - sent.at < _LIFE:
@@ -167,7 +167,7 @@ class NodeEvents(ApiOutput):
         while len(self._sent) > _REMEMBERED:
             self._sent.popitem(last=False)
 
-    def _name(self, happening: Happening) -> str:
+    def _name(self, happening: EventText) -> str:
         """As client-go names them: the object's name and a time; and what it is, so that two of one instant differ."""
         what = hashlib.sha256(f"{happening.reason} {happening.message}".encode()).hexdigest()[:8]
         return f"{self._node[:220]}.{int(self._clock.wall() * 1e6):x}{what}"
@@ -175,7 +175,7 @@ class NodeEvents(ApiOutput):
     def _timestamp(self) -> str:
         return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def _event(self, happening: Happening, sent: _Sent, uid: str) -> Mapping[str, Any]:
+    def _event(self, happening: EventText, sent: _Sent, uid: str) -> Mapping[str, Any]:
         now = self._timestamp()
         return {
             "metadata": {"name": sent.name, "namespace": _NAMESPACE},

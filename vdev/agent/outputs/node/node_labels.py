@@ -11,7 +11,7 @@ import structlog
 
 from ....core.decide import Plan
 from ....core.model.problem import Problem, warning
-from ....core.repartition import State
+from ....core.repartition import RepartitionState
 from ....core.spec import LabelOutput
 from ....kube import Conflict
 from ....kube.ownership import owned
@@ -37,7 +37,7 @@ class NodeLabels(ApiOutput):
         """Note the plan's labels, at first also that there are none: an earlier process may have left some."""
         wanted = plan.labels
         choices = plan.choices.values()
-        follows = bool(choices) and all(each.state is not State.UNSEEN for each in choices)
+        follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
         first = self._wanted is None and (plan.node.labels is LabelOutput.NODE or follows)
         if first or (wanted is not self._wanted and wanted != (self._wanted or {})):
             self._wanted = wanted

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from ....core.decide import Plan
-from ....core.node.capacity import Amount
+from ....core.node.capacity import SlotCounts
 from ....core.node.conditions import NodeCondition, condition_document
 from ....kube.ownership import owned
 from .api_output import ApiOutput, NodeAccess
@@ -31,7 +31,7 @@ class NodeStatus(ApiOutput):
         super().__init__(access)
         self.written = False
         self.kubelet_decides = False  # what is allocatable
-        self._capacity: Mapping[str, Amount] = {}
+        self._capacity: Mapping[str, SlotCounts] = {}
         self._conditions: tuple[NodeCondition, ...] = ()
         self._since: dict[str, tuple[bool, str]] = {}  # when each condition became what it is
         self._offered: Mapping[str, str] = {}  # the last allocatable that was written

@@ -24,7 +24,7 @@ from ....core.model.problem import Problem, warning
 from ....core.model.telemetry import SmiTool
 from ....core.smi.equipped import Equipped, equipped, held, published
 from ....core.telemetry.drives import LOST
-from ....core.telemetry.reading import Reading
+from ....core.telemetry.reading import SensorReading
 from ....errors import HostError, reason_of
 from ....hostfs import read_plain, write_atomic
 from ..base import Output, Stage
@@ -35,19 +35,19 @@ _MAX_BYTES = 2**20  # of a script
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenSensors:
     """What sensors say of a device or partition: of the whole device, and of what it is of that.
 
     `number` counts the devices of the maker on the node, `holders` the containers that have it.
     """
 
     number: int
-    whole: Reading
-    own: Reading
+    whole: SensorReading
+    own: SensorReading
     holders: int = 0
 
 
-Sensors = Callable[[Collection[str]], Mapping[str, Seen]]
+Sensors = Callable[[Collection[str]], Mapping[str, SeenSensors]]
 """Looks at devices and partitions, by id; those of which nothing is known are left out. It takes its time."""
 
 
@@ -244,7 +244,7 @@ class ToolFiles(Output):
         wall, trouble = self._clock.wall(), ""
         for name in due:
             each = wanted[name]
-            at = seen.get(name) or Seen(each.minor, *each.unloaded(self._clock.now()))
+            at = seen.get(name) or SeenSensors(each.minor, *each.unloaded(self._clock.now()))
             shown = replace(each, minor=at.number)
             text = shown.data(at.whole, at.own, holders=at.holders, lost=name in lost, wall=wall)
             try:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from ....core.model.dra import Api, DraPartitions, TaintPolicy
+from ....core.model.dra import ClaimApi, DraPartitions, TaintPolicy
 from ....core.model.syntax import slice_syntax, template
 from ...document.parser import Plain
 from ..scalars import STRING, Flag, Text, Word, choice, not_empty, one_or_many, without_problem
 from ..section import Section, described, refuse
 
-Advertise = Annotated[list[Annotated[Api, choice(Api)]], one_or_many(STRING), not_empty()]
+Advertise = Annotated[list[Annotated[ClaimApi, choice(ClaimApi)]], one_or_many(STRING), not_empty()]
 """One API, or a list of them."""
 
 DriverName = Annotated[Word, without_problem(slice_syntax.driver_problem)]

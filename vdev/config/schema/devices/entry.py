@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from ....core.model.dra import Api
+from ....core.model.dra import ClaimApi
 from ....core.model.syntax.names import ENTRY_NAME
 from ....core.spec import GroupBy, OnFailure, Probe
 from ..node_section import Condition, LabelKey, LabelValue
@@ -117,7 +117,7 @@ class Entry(Section):
     and '_' becomes '_'."""
     on_nodes: Annotated[list[NodePattern], one_or_many(STRING)] = []
     """Patterns for names of nodes that have these devices. Default: every node."""
-    advertise: Advertise = [Api.DEVICE_PLUGIN]
+    advertise: Advertise = [ClaimApi.DEVICE_PLUGIN]
     """How pods can ask for these devices: as an extended resource of the device plugin, by claims of Dynamic Resource
     Allocation (dra), or both."""
     dra: Dra | None = None

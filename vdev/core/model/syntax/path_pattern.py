@@ -34,7 +34,7 @@ def has_wildcard(component: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class PathPattern:
     """A parsed absolute path pattern."""
 
     text: str
@@ -67,9 +67,9 @@ class Pattern:
 
 
 @lru_cache(maxsize=1024)
-def parse(text: str) -> Pattern:
+def parse(text: str) -> PathPattern:
     """A pattern from its text."""
-    return Pattern(text, tuple(component for component in text.split("/") if component))
+    return PathPattern(text, tuple(component for component in text.split("/") if component))
 
 
 def problem(text: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from ...model.syntax.names import digest, domain_and_name
 from ...spec import EntrySpec, VirtualSource
 from . import attributes
 from .attributes import Attributes, number, string, version
-from .published import Capacity
+from .published import DeviceCapacity
 
 _FIRST_RENDER = 128
 _CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
@@ -64,13 +64,13 @@ def _unique_id(raw: str) -> str:
     return str(int(digest(raw, 16), 16))
 
 
-def capacity_of(device: Device) -> dict[str, Capacity]:
+def capacity_of(device: Device) -> dict[str, DeviceCapacity]:
     """The device's capacity."""
     amounts = {"memory": device.memory}
     units = device.attributes.get("computeUnits", "")
     if units.isdecimal():
         amounts |= {"computeUnits": int(units), "simdUnits": int(units) * _SIMDS}
-    return {key: Capacity(value) for key, value in amounts.items()}
+    return {key: DeviceCapacity(value) for key, value in amounts.items()}
 
 
 def is_amd(entry: EntrySpec) -> bool:

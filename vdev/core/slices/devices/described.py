@@ -15,7 +15,7 @@ from ...partitions.counters import Counters, counters
 from ...partitions.geometry import Placement, Profile
 from ...spec import EntrySpec, VirtualSource
 from . import amd, attributes, nvidia, plain, shares
-from .published import Capacity, Consumption, CounterSet, DraDevice, Pool
+from .published import Consumption, CounterSet, DeviceCapacity, DraDevice, PublishedPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Place:
     gpus: int
 
 
-def described(driver: str, offered: Resource, _last: object = None) -> Pool:
+def described(driver: str, offered: Resource, _last: object = None) -> PublishedPool:
     """The pool as if every device were well."""
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}
@@ -44,7 +44,7 @@ def described(driver: str, offered: Resource, _last: object = None) -> Pool:
         sets |= {each.name: each for each in describe.sets}
     specs = [entry.dra for entry in offered.entries.values() if entry.dra]
     fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
-    return Pool(
+    return PublishedPool(
         driver=driver,
         devices=tuple(devices.values()),
         counters=tuple(sets.values()),
@@ -136,7 +136,7 @@ class _Describer:
         """Its attributes."""
         return plain.attributes_of(self.entry, device)
 
-    def capacity(self, device: Device) -> dict[str, Capacity]:
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
         """Its capacity."""
         return plain.capacity_of(device)
 
@@ -168,7 +168,7 @@ class _Nvidia(_Describer):
             del found["uuid"]
         return found
 
-    def capacity(self, device: Device) -> dict[str, Capacity]:
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
         if self.is_dynamic and self.entry.geometry and not device.is_partition:
             return nvidia.whole_capacity(self.entry.geometry)
         return nvidia.capacity_of(device, self.profile(device), slices=not self.is_dynamic)
@@ -185,7 +185,7 @@ class _Amd(_Describer):
     def attributes(self, device: Device) -> attributes.Attributes:
         return amd.attributes_of(device, self.place.first + device.raw.index, self._card(device))
 
-    def capacity(self, device: Device) -> dict[str, Capacity]:
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
         return amd.capacity_of(device)
 
 

@@ -13,7 +13,7 @@ from ...partitions.counters import Limit
 from ...partitions.geometry import Geometry, Profile
 from . import attributes
 from .attributes import Attributes, string, version
-from .published import Capacity
+from .published import DeviceCapacity
 
 _DRIVER_VERSION = "580.95.5"
 _CUDA_VERSION = "13.0.0"
@@ -70,14 +70,14 @@ def _place(raw: RawDevice, minor: int) -> Attributes:
     return {attributes.PCI_BUS_ID: string(bus_id(raw, minor)), attributes.PCIE_ROOT: string(root(minor))}
 
 
-def capacity_of(device: Device, profile: Profile | None, *, slices: bool) -> dict[str, Capacity]:
+def capacity_of(device: Device, profile: Profile | None, *, slices: bool) -> dict[str, DeviceCapacity]:
     """The device's capacity; with the memory slices that a partition covers, where it stays as it is."""
     if profile is None:
-        return {"memory": Capacity(device.memory)} if device.memory else {}
+        return {"memory": DeviceCapacity(device.memory)} if device.memory else {}
     amounts = _amounts(profile)
     if slices:
         amounts |= {f"memorySlice{number}": 1 for number in device.slices}
-    return {key: Capacity(value) for key, value in amounts.items()}
+    return {key: DeviceCapacity(value) for key, value in amounts.items()}
 
 
 def _amounts(profile: Profile) -> dict[str, int]:
@@ -86,9 +86,9 @@ def _amounts(profile: Profile) -> dict[str, int]:
     return {**_ALWAYS_THERE, **known, "memory": profile.memory}
 
 
-def whole_capacity(geometry: Geometry) -> dict[str, Capacity]:
+def whole_capacity(geometry: Geometry) -> dict[str, DeviceCapacity]:
     """The capacity of a GPU that claims may cut: as much of everything as its largest partition has."""
-    return {limit.name: Capacity(limit.most) for limit in _maxima(geometry)}
+    return {limit.name: DeviceCapacity(limit.most) for limit in _maxima(geometry)}
 
 
 def limits(geometry: Geometry) -> list[Limit]:

@@ -8,7 +8,7 @@ from ...model.syntax.names import digest, domain_and_name
 from ...spec import EntrySpec
 from . import attributes
 from .attributes import Attributes, of_text, string
-from .published import Capacity
+from .published import DeviceCapacity
 
 _MAX_NAME = 63
 _DIGEST = 8
@@ -62,6 +62,6 @@ def bent_names(entry: EntrySpec, device: Device) -> Iterator[str]:
             yield f"the attribute {key} of {entry.name} is {name} in its ResourceSlices, {longest}"
 
 
-def capacity_of(device: Device) -> dict[str, Capacity]:
+def capacity_of(device: Device) -> dict[str, DeviceCapacity]:
     """The device's capacity."""
-    return {"memory": Capacity(device.memory)} if device.memory else {}
+    return {"memory": DeviceCapacity(device.memory)} if device.memory else {}

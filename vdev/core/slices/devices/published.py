@@ -29,7 +29,7 @@ class RequestPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class DeviceCapacity:
     """How much of something a device has."""
 
     value: int
@@ -72,7 +72,7 @@ class DraDevice:
     name: str
     device: Device
     attributes: Mapping[str, Attribute] = field(default_factory=lambda: NO_ATTRIBUTES)
-    capacity: Mapping[str, Capacity] = field(default_factory=dict)
+    capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
     consumes: tuple[Consumption, ...] = ()
     shared: bool = False
     taints: tuple[Taint, ...] = ()
@@ -91,7 +91,7 @@ class DraDevice:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PublishedPool:
     """All devices of a driver on the node, in order of preference.
 
     `offered` has the entries, the flags and the sharing of these devices, under the driver's name; nothing of it is
@@ -116,5 +116,5 @@ class Pool:
         return replace(self.offered, name=self.offered.entries[device.entry].resource)
 
 
-Pools = Mapping[str, Pool]
+Pools = Mapping[str, PublishedPool]
 """By the driver's name."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.device import Device, Health, RawDevice
 from ...model.dra import Attribute, AttributeKind
-from .published import Capacity, Consumption, CounterSet, DraDevice, RequestPolicy, Taint
+from .published import Consumption, CounterSet, DeviceCapacity, DraDevice, RequestPolicy, Taint
 
 Record = Mapping[str, Any]
 _AWAY = Health(healthy=False, reason="gone")
@@ -62,7 +62,7 @@ def _device(name: str, written: Record) -> DraDevice:
         device=core,
         attributes={key: Attribute(AttributeKind(kind), value) for key, (kind, value) in written["attributes"].items()},
         capacity={
-            key: Capacity(value, None if policy is None else RequestPolicy(*policy))
+            key: DeviceCapacity(value, None if policy is None else RequestPolicy(*policy))
             for key, (value, policy) in written["capacity"].items()
         },
         consumes=tuple(Consumption(key, each) for key, each in written["consumes"].items()),

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from ...inventory.listed.sharing import Sharing, mps_clients
 from ...model.device import Device
 from ...spec import SharingKind
-from .published import Capacity, RequestPolicy
+from .published import DeviceCapacity, RequestPolicy
 
 _MIB = 2**20
 MEMORY = "memory"
 
 
-def shared(capacity: Mapping[str, Capacity], device: Device, sharing: Sharing, slots: str) -> dict[str, Capacity]:
+def shared(
+    capacity: Mapping[str, DeviceCapacity], device: Device, sharing: Sharing, slots: str
+) -> dict[str, DeviceCapacity]:
     """The capacity of a shared device, with `slots`, of which each claim takes one unless it asks for more.
 
     A capacity that nothing is said about goes to the first claim as a whole, so there is something said about each.
@@ -23,13 +25,13 @@ def shared(capacity: Mapping[str, Capacity], device: Device, sharing: Sharing, s
     if by_memory:
         whole = device.memory // _MIB * _MIB
         share = device.memory // replicas // _MIB * _MIB
-        found[MEMORY] = Capacity(whole, RequestPolicy(share, _MIB, whole, _MIB))
+        found[MEMORY] = DeviceCapacity(whole, RequestPolicy(share, _MIB, whole, _MIB))
     count = mps_clients(device) if by_memory else replicas
     most = 1 if sharing.fail_requests_greater_than_one else count
-    return {**found, slots: Capacity(count, RequestPolicy(1, 1, most, 1))}
+    return {**found, slots: DeviceCapacity(count, RequestPolicy(1, 1, most, 1))}
 
 
-def _free(name: str, value: int) -> Capacity:
+def _free(name: str, value: int) -> DeviceCapacity:
     step = _MIB if name == MEMORY else 1
     whole = value // step * step
-    return Capacity(whole, RequestPolicy(0, 0, whole, step)) if whole else Capacity(value)
+    return DeviceCapacity(whole, RequestPolicy(0, 0, whole, step)) if whole else DeviceCapacity(value)

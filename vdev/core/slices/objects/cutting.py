@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ...model.dra import Attribute
 from ...model.syntax.quantity import written
-from ..devices.published import Capacity, Consumption, CounterSet, DraDevice, Pool, Taint
+from ..devices.published import Consumption, CounterSet, DeviceCapacity, DraDevice, PublishedPool, Taint
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -23,7 +23,7 @@ API_VERSION = "resource.k8s.io/v1"
 """What servers have from 1.34 on."""
 
 
-def specifications(pool: Pool, node: str, *, split: bool = True) -> tuple[Document, ...]:
+def specifications(pool: PublishedPool, node: str, *, split: bool = True) -> tuple[Document, ...]:
     """The `spec` of each slice of the pool; one without devices where there are none, which says that the driver is up.
 
     With `split`, counters are in slices of their own, as servers want them from 1.35 on; 1.34 wants them beside the
@@ -35,7 +35,7 @@ def specifications(pool: Pool, node: str, *, split: bool = True) -> tuple[Docume
     )
 
 
-def objects(pool: Pool, node: str, *, split: bool = True, generation: int = 1) -> tuple[Document, ...]:
+def objects(pool: PublishedPool, node: str, *, split: bool = True, generation: int = 1) -> tuple[Document, ...]:
     """The slices as they are created the first time, without what only the server knows: the Node's uid."""
     specs = specifications(pool, node, split=split)
     return tuple(
@@ -58,12 +58,12 @@ def _empty() -> Document:
     return {"devices": []}
 
 
-def _sets(pool: Pool) -> Iterator[Document]:
+def _sets(pool: PublishedPool) -> Iterator[Document]:
     for sets in _batches(pool.counters, MOST_SETS):
         yield {"sharedCounters": [_set(each) for each in sets]}
 
 
-def _devices(pool: Pool, *, split: bool) -> Iterator[Document]:
+def _devices(pool: PublishedPool, *, split: bool) -> Iterator[Document]:
     """Devices that share counters are in one slice, as NVIDIA's driver has them; all others fill slices up.
 
     Counters beside their devices cannot be in a second slice: there, of devices beyond one slice the last are left out.
@@ -125,7 +125,7 @@ def _value(attribute: Attribute) -> Document:
     return {attribute.kind.value: attribute.value}
 
 
-def _capacity(capacity: Capacity) -> Document:
+def _capacity(capacity: DeviceCapacity) -> Document:
     found: Document = {"value": written(capacity.value)}
     if policy := capacity.policy:
         valid = {"min": written(policy.least), "max": written(policy.most), "step": written(policy.step)}
