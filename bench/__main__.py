@@ -7,8 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from . import calls, dra, faults, flaps, fleet, lists, node, record, report, telemetry, whole
-from .table import Peer, Run
+from .rows import calls, dra, faults, flaps, fleet, lists, node, record, telemetry, whole
+from .table import report
+from .table.row import Peer, Run
 
 ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "allocate": calls.allocate,

@@ -36,7 +36,7 @@ from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.plugin.encode import ListEncoder
 from vdev.plugin.servicer import Servicer
 
-from . import configs
+from .measured import configs
 
 BASELINE = Path(__file__).with_name("baseline.json")
 MARGIN = 1.5  # times the baseline

@@ -13,11 +13,11 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from . import client, configs, process
-from .lists import put, quiet
-from .stats import summary
-from .svg import Curve, Panel, drawing
-from .table import Run
+from .measured import client, configs, process
+from .rows.lists import put, quiet
+from .table.row import Run
+from .table.stats import summary
+from .table.svg import Curve, Panel, drawing
 
 _SERVE_ONLY = ("--kubelet-socket", "")
 _DEVICES = (10, 100, 1000, 10_000, 70_000)

@@ -2,16 +2,17 @@
 
 import pytest
 
-from bench import dra, table
+from bench.rows import dra
+from bench.table.row import timed
 
 
 def test_a_budget_over_the_floor_is_judged_round_by_round():
     """A round that was slow for both sides adds nothing to the difference, and the unit is the row's."""
     ours, floor = [[0.004], [0.104], [0.005]], [[0.001], [0.101], [0.001]]
-    row = table.timed("group", "what", ours, floor, over_limit=3.5)
+    row = timed("group", "what", ours, floor, over_limit=3.5)
     assert ("≤ 3.5 ms over floor", True) == (row.budget, row.holds)
     assert pytest.approx(3.0) == row.judged
-    assert table.timed("group", "what", ours, floor, over_limit=2.5).holds is False
+    assert timed("group", "what", ours, floor, over_limit=2.5).holds is False
 
 
 def slice_of(devices, *, of, generation=1):

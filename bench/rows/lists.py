@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from . import client, configs, process
-from .client import Stream
-from .table import Run, timed
+from ..measured import client, configs, process
+from ..measured.client import Stream
+from ..table.row import Run, timed
 
 _SERVE_ONLY = ("--kubelet-socket", "")
 _QUIET = 0.25  # seconds without a list after which the next event may come

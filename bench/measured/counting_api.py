@@ -1,4 +1,4 @@
-"""An API server in a process of its own that counts: `python -m bench.counting_api KUBECONFIG COUNTS`.
+"""An API server in a process of its own that counts: `python -m bench.measured.counting_api KUBECONFIG COUNTS`.
 
 It writes COUNTS a few times a second: the requests by verb, and when the last one that writes came (Unix time).
 """

@@ -7,8 +7,9 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 
-from . import configs, lists, process
-from .table import Run, timed
+from ..measured import configs, process
+from ..table.row import Run, timed
+from . import lists
 
 _SIZES = (8, 1000, 70_000)
 _SERVE_ONLY = ("--kubelet-socket", "")

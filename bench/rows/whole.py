@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from . import client, configs, life, process
-from .table import Run, sized, timed
+from ..measured import client, configs, life, process
+from ..table.row import Run, sized, timed
 
 
 async def start(run: Run) -> None:

@@ -3,9 +3,9 @@
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from . import configs, process
+from ..measured import configs, process
+from ..table.row import Run, timed
 from .calls import SERVE_ONLY, allocation, interleaved
-from .table import Run, timed
 
 _RULES = 20
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 
-from . import client, configs, life, process
-from .table import Run, timed
+from ..measured import client, configs, life, process
+from ..table.row import Run, timed
 
 SERVE_ONLY = ("--kubelet-socket", "")  # no kubelet at all: the client here is the only one, as the kubelet is in life
 

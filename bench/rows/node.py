@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.kit.api_server import ApiServer
 
-from . import configs, life, process
-from .table import Run, sized, timed
+from ..measured import configs, life, process
+from ..table.row import Run, sized, timed
 
 NODE = "bench"
 _LABEL = "bench.dev/round"

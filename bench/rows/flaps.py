@@ -11,9 +11,9 @@ from pathlib import Path
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 
-from . import client, configs, process
+from ..measured import client, configs, process
+from ..table.row import Run, sized, timed
 from .calls import SERVE_ONLY, allocation
-from .table import Run, sized, timed
 
 _GLOBS, _EACH = 64, 160
 _BETWEEN_FLIPS = 0.1  # seconds

@@ -1,4 +1,4 @@
-"""The yardstick: a gRPC server with nothing in it, `python -m bench.floor KIND SOCKET [BYTES [DIRECTORY]]`.
+"""The yardstick: a gRPC server with nothing in it, `python -m bench.measured.floor KIND SOCKET [BYTES [DIRECTORY]]`.
 
 KIND is `aio` or `sync`. Every unary method of `v1beta1.DevicePlugin` answers the same empty message without looking at
 the request, and ListAndWatch sends BYTES zero bytes once and stays open; an `aio` server sends them again at each event

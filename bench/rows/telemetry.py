@@ -6,9 +6,9 @@ import time
 import urllib.request
 from contextlib import AsyncExitStack
 
-from . import client, configs, process
+from ..measured import client, configs, process
+from ..table.row import Run, timed
 from .calls import SERVE_ONLY, allocation
-from .table import Run, timed
 
 _DEVICES = 10_000
 _WITHIN = 60.0  # seconds

@@ -10,9 +10,9 @@ from pathlib import Path
 from vdev.sim import Entry, Kubelet
 from vdev.sim.journal import Listed, Registered
 
+from ..table.row import Peer
 from . import configs, process
 from .process import Place, Process
-from .table import Peer
 
 _PATIENCE = 5.0  # seconds
 

@@ -22,9 +22,10 @@ from vdev.kube.api import Api
 from vdev.kube.kinds import RESOURCE_CLAIMS
 from vdev.pb import dra_v1_pb2, dra_v1_pb2_grpc
 
-from . import configs, life, node, process
-from .client import TIMEOUT
-from .table import Run, sized, timed
+from ..measured import configs, life, process
+from ..measured.client import TIMEOUT
+from ..table.row import Run, sized, timed
+from . import node
 
 _CLAIM, _NAMESPACE = "bench", "default"
 _LABEL = "bench.dev/dra"

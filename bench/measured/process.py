@@ -18,7 +18,7 @@ _END = 10.0  # seconds until a process that was asked to end is killed
 _UP = 60.0  # seconds for a start
 _POLL = 0.002
 _numbers = itertools.count()
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ async def floor_process(
     """As `floor`, with its process."""
     socket = here.root / f"f{next(_numbers)}"
     arguments = [kind, str(socket), str(size), *([str(directory)] if directory else [])]
-    process = Process([sys.executable, "-m", "bench.floor", *arguments], log=here.root / "floor")
+    process = Process([sys.executable, "-m", "bench.measured.floor", *arguments], log=here.root / "floor")
     try:
         await until(lambda: process.check() or socket.exists(), "an empty server")
         yield socket, process

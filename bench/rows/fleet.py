@@ -1,7 +1,7 @@
 """Rows of a fleet: how long until its nodes are as the file says, over blind writes; an edit, a fault, idling, memory.
 
 The API server is the simulated one, in a process of its own; blind writes are the very same requests, by the same
-client with as many in flight, sent without looking. `python -m bench.fleet NODES …` tells the growth as Markdown.
+client with as many in flight, sent without looking. `python -m bench.rows.fleet NODES …` tells the growth as Markdown.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from vdev.core.fleet.made import MAKER
 from vdev.fleet import dry_run
 from vdev.kube import NODES, RESOURCE_SLICES, Api
 
-from . import process
-from .table import Run, sized, timed
+from ..measured import process
+from ..table.row import Run, sized, timed
 
 _IN_FLIGHT = 16
 _QUIET = 2.5  # seconds without a write after which it is over
@@ -65,7 +65,7 @@ class _Counted:
         self.kubeconfig = directory / "kubeconfig"
         self._counts = directory / "counts"
         self.process = process.Process(
-            [sys.executable, "-m", "bench.counting_api", str(self.kubeconfig), str(self._counts)],
+            [sys.executable, "-m", "bench.measured.counting_api", str(self.kubeconfig), str(self._counts)],
             log=directory / "server",
         )
 

@@ -13,8 +13,8 @@ import grpc
 
 import vdev
 
+from .row import Row, Run
 from .stats import Summary
-from .table import Row, Run
 
 
 def machine() -> dict[str, Any]:
