@@ -7,13 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from .rows import calls, dra, faults, flaps, fleet, lists, node, record, telemetry, whole
+from .rows import calls, dra, faults, flaps, fleet, lists, meanwhile, node, record, whole
 from .table import report
 from .table.row import Peer, Run
 
 ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "allocate": calls.allocate,
     "faults": faults.faults,
+    "meanwhile": meanwhile.meanwhile,
     "flaps": flaps.flaps,
     "preferred": calls.preferred,
     "first-list": lists.first,
@@ -27,7 +28,6 @@ ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "node": node.node,
     "dra": dra.dra,
     "fleet": fleet.fleet,
-    "telemetry": telemetry.telemetry,
     "peer": calls.peer,
 }
 """Groups of rows by the name that chooses them; `peer` also adds rows to `start`, `restart` and `size`."""

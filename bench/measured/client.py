@@ -6,6 +6,7 @@ where several are.
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,6 +51,37 @@ class Caller:
             call(request, timeout=TIMEOUT)
             taken.append(time.perf_counter() - begun)
         return taken
+
+    def times_due(self, method: str, request: bytes, every: float, stop: threading.Event) -> list[float]:
+        """Seconds of calls that are made at fixed moments, until told to stop; there is one at least.
+
+        None waits for the one before. Each is timed from the moment at which it was due, so that one pause of the
+        server is seen by all calls that fall into it.
+        """
+        call = self._channel.unary_unary(_SERVICE + method)
+        taken: list[float] = []
+        answers: list[grpc.Future[bytes]] = []
+        due = time.perf_counter()
+        while not (answers and stop.is_set()):
+            time.sleep(max(0.0, due - time.perf_counter()))
+            answers.append(call.future(request, timeout=TIMEOUT))
+            answers[-1].add_done_callback(lambda _answer, due=due: taken.append(time.perf_counter() - due))
+            due += every
+        for each in answers:
+            each.result()
+        return taken
+
+    @asynccontextmanager
+    async def calling(self, method: str, request: bytes, every: float) -> AsyncIterator[list[float]]:
+        """`times_due` in a thread while the block runs; the list has them when it has ended."""
+        taken: list[float] = []
+        stop = threading.Event()
+        calls = asyncio.create_task(asyncio.to_thread(self.times_due, method, request, every, stop))
+        try:
+            yield taken
+        finally:
+            stop.set()
+            taken += await calls
 
 
 async def times_of_many(socket: Path, method: str, request: bytes, count: int, *, callers: int) -> list[float]:

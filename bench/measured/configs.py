@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 DOMAIN = "bench.dev"
+A100 = "a100-sxm4-40gb"
 
 
 def resource(number: int) -> str:
@@ -38,6 +39,18 @@ def plain(resources: int, count: int) -> str:
     return devices(*(virtual(number, count) for number in range(resources)))
 
 
+def of_many(entries: int, count: int) -> str:
+    """So many resources with 8 devices each, but the first with `count`."""
+    return devices(virtual(0, count), *(virtual(number, 8) for number in range(1, entries)))
+
+
+def with_one_more(count: int) -> tuple[str, str]:
+    """One resource of `count` devices from two entries, the second of which has one device, or two."""
+    more = "  - {{name: one, resource: {}, virtual: {{count: {}, memory: 16Gi, numa: 0}}}}\n"
+    one, two = (devices(virtual(0, count - 1), more.format(resource(0), number)) for number in (1, 2))
+    return one, two
+
+
 def with_probed(count: int, path: str) -> str:
     """One resource of `count` devices, the last of which is healthy while the file says `ok`."""
     probed = (
@@ -71,3 +84,29 @@ def replicated(count: int, replicas: int) -> str:
 def cdi(count: int) -> str:
     """One resource whose containers are given CDI names."""
     return devices(virtual(0, count), flags="flags: {plugin: {deviceListStrategy: [cdi-cri]}}\n")
+
+
+def turned(count: int) -> tuple[str, str]:
+    """One resource of `count` devices, all on one NUMA node, and all on the other."""
+    text = plain(1, count)
+    return text, text.replace("numa: 0", "numa: 1")
+
+
+def partitioned(count: int) -> tuple[str, str]:
+    """One whole A100, whose resource is the first, and `count` with partitions: by one layout, and by another."""
+    entries = (
+        f"  - {{name: whole, resource: {resource(0)}, virtual: {{preset: {A100}, count: 1}}}}\n"
+        f"  - name: cut\n    resource: {resource(1)}\n    virtual: {{preset: {A100}, count: {count}}}\n"
+        f'    partitions: {{"0-{count - 1}": {{}}}}\n'
+    )
+    text = devices(entries, flags="flags: {migStrategy: mixed}\n")
+    return text.replace("{}", "all-1g.5gb"), text.replace("{}", "all-balanced")
+
+
+def scraped(count: int, address: str) -> str:
+    """One resource of A100s whose metrics are served."""
+    entry = (
+        f"  - {{name: d0, resource: {resource(0)}, virtual: {{preset: {A100}, count: {count}}}, "
+        "telemetry: {always: true}}\n"
+    )
+    return devices(entry, flags=f'telemetry: {{address: "{address}"}}\n')

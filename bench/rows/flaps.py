@@ -47,10 +47,13 @@ async def flaps(run: Run) -> None:
         cpu, flips = [0.0, 0.0], 0
         for flapping in [False, True] * run.some(6, 2):
             await asyncio.gather(*(each.until_quiet(1.0) for each in streams))
-            used, end = agent.cpu(), time.perf_counter() + run.some(5, 1)
-            calls = asyncio.create_task(asyncio.to_thread(_calls, caller, allocation([stays]), end))
-            flips += await _flips(turns, end) if flapping else 0
-            sides[flapping].append(await calls)
+            used, seconds = agent.cpu(), run.some(5, 1)
+            async with caller.calling("Allocate", allocation([stays]), _BETWEEN_CALLS) as taken:
+                if flapping:
+                    flips += await _flips(turns, time.perf_counter() + seconds)
+                else:
+                    await asyncio.sleep(seconds)
+            sides[flapping].append(taken)
             cpu[flapping] += agent.cpu() - used
     quiet, busy = sides
     run.add(timed("Allocate", f"{_WORDS}, nothing happens", quiet, unit="us"))
@@ -79,14 +82,3 @@ async def _flips(turns: Iterator[Path], end: float) -> int:
         _flip(next(turns))
         count, due = count + 1, due + _BETWEEN_FLIPS
     return count
-
-
-def _calls(caller: client.Caller, request: bytes, end: float) -> list[float]:
-    """Call at fixed moments until the end; how long each took from its moment, also where the one before kept it."""
-    taken, due = [], time.perf_counter()
-    while due < end:
-        time.sleep(max(0.0, due - time.perf_counter()))
-        caller.call("Allocate", request)
-        taken.append(time.perf_counter() - due)
-        due += _BETWEEN_CALLS
-    return taken

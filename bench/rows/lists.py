@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..measured import client, configs, process
@@ -68,28 +69,53 @@ async def update(run: Run) -> None:
 
 
 async def reload(run: Run) -> None:
-    """From the edited file in its place to the last of eight lists, all of which it changes."""
-    names = configs.resources(8)
+    """From the edited file in its place to the last of the lists that it changes, by the size of the difference."""
+    eight, nine = (configs.plain(8, count) for count in (8, 9))
+    many = configs.of_many(256, 8)
+    cases = (
+        _Reload("all 8 resources change", 8, (eight, nine), 8, 100, 25.0),
+        _Reload("1 of 8 changes", 8, (eight, configs.of_many(8, 9)), 1, 100, 25.0),
+        _Reload("1 of 256 entries changes", 256, (many, configs.of_many(256, 9)), 1, 20, None),
+        _Reload("all 256 entries change", 256, (many, configs.plain(256, 9)), 256, 10, None),
+        _Reload("1 of 70 000 devices comes or goes", 1, configs.with_one_more(70_000), 1, 20, None),
+        _Reload("all 70 000 devices change", 1, configs.turned(70_000), 1, 10, 1000.0),
+    )
+    for case in cases:
+        await _reload(run, case)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reload:
+    """Two texts that take turns, and how many of the first resources differ between them."""
+
+    what: str
+    resources: int
+    texts: tuple[str, str]
+    changing: int
+    rounds: int
+    limit: float | None
+
+
+async def _reload(run: Run, case: _Reload) -> None:
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(process.place())
-        agent = await stack.enter_async_context(process.agent(here, configs.plain(8, 8), *_SERVE_ONLY))
-        sockets = await process.sockets(here, names, agent)
-        streams = [await stack.enter_async_context(settled(each)) for each in sockets]
-        empty = await stack.enter_async_context(process.floor(here, size=300, directory=here.config.parent))
+        agent = await stack.enter_async_context(process.agent(here, case.texts[0], *_SERVE_ONLY))
+        sockets = await process.sockets(here, configs.resources(case.resources), agent)
+        streams = [await stack.enter_async_context(client.watching(each)) for each in sockets[: max(case.changing, 8)]]
+        await quiet(streams)
+        size = len(await _first(sockets[0]))
+        empty = await stack.enter_async_context(process.floor(here, size=size, directory=here.config.parent))
         yardstick = await stack.enter_async_context(settled(empty))
-        for what, some, limit in (("all 8 resources change", streams, 25.0), ("1 of 8 changes", streams[:1], 25.0)):
-            ours, floor = [], []
-            for number in range(run.some(100, 10)):
-                count = 9 if number % 2 == 0 else 8
-                texts = [configs.virtual(each, count if each < len(some) else 8) for each in range(8)]
-                begun = time.perf_counter()
-                here.write_config(configs.devices(*texts))
-                lists = await asyncio.gather(*(each.next() for each in (*some, yardstick)))
-                moments = [moment for moment, _ in lists]
-                ours.append([max(moments[:-1]) - begun])
-                floor.append([moments[-1] - begun])
-                await quiet([*streams, yardstick])
-            run.add(timed("reload", what, ours, floor, p99_limit=limit))
+        ours, floor = [], []
+        for number in range(run.some(case.rounds, 2)):
+            begun = time.perf_counter()
+            here.write_config(case.texts[(number + 1) % 2])
+            lists = await asyncio.gather(*(each.next() for each in (*streams[: case.changing], yardstick)))
+            moments = [moment for moment, _ in lists]
+            ours.append([max(moments[:-1]) - begun])
+            floor.append([moments[-1] - begun])
+            await quiet([*streams, yardstick])
+    run.add(timed("reload", case.what, ours, floor, p99_limit=case.limit))
 
 
 async def hotplug(run: Run) -> None:

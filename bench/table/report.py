@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import os
 import platform
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import grpc
 
 import vdev
 
-from .row import Row, Run
+from .row import Rounds, Row, Run
 from .stats import Summary
+
+_SAMPLES = re.compile(r"\[[-0-9.e,\s]+\]")  # lists of numbers, which take a line each
 
 
 def machine() -> dict[str, Any]:
@@ -52,14 +55,25 @@ def document(run: Run, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds),
         "machine": machine(),
         "peer": asdict(run.peer) if run.peer else None,
-        "rows": [{**asdict(row), "holds": row.holds} for row in run.rows],
+        "rows": [_for_machines(row) for row in run.rows],
         "skipped": run.skipped,
     }
 
 
+def _for_machines(row: Row) -> dict[str, Any]:
+    """All of a row, its samples to four digits."""
+    samples = {name: [[float(f"{each:.4g}") for each in one] for one in rounds] for name, rounds in _rounds(row)}
+    return {**asdict(row), **samples, "holds": row.holds}
+
+
+def _rounds(row: Row) -> list[tuple[str, Rounds]]:
+    return [("rounds", row.rounds), ("floor_rounds", row.floor_rounds)]
+
+
 def as_json(run: Run, seconds: float) -> str:
     """`document` as text."""
-    return json.dumps(document(run, seconds), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(document(run, seconds), indent=1, ensure_ascii=False)
+    return _SAMPLES.sub(lambda found: " ".join(found[0].split()), text) + "\n"
 
 
 def as_markdown(run: Run, seconds: float) -> str:
@@ -77,10 +91,10 @@ def as_markdown(run: Run, seconds: float) -> str:
         groups.setdefault((row.group, row.unit), []).append(row)
     for (group, _), rows in groups.items():
         lines += _table(group, rows)
-    kept = [row for row in run.rows if row.holds is not None]
-    missed = [row for row in kept if not row.holds]
-    lines.append(f"{len(kept) - len(missed)} of {len(kept)} budgets hold.")
-    lines += [f"- missed: {row.group}, {row.what}: {_number(row.judged)} against {row.budget}" for row in missed]
+    budgets = [(row, budget) for row in run.rows for budget in row.budgets]
+    missed = [(row, budget) for row, budget in budgets if not budget.holds]
+    lines.append(f"{len(budgets) - len(missed)} of {len(budgets)} budgets hold.")
+    lines += [f"- missed: {row.group}, {row.what}: {_number(each.judged)} against {each.text}" for row, each in missed]
     lines += [f"- not measured: {each}" for each in run.skipped]
     return "\n".join(lines) + "\n"
 
@@ -103,7 +117,7 @@ def _table(group: str, rows: list[Row]) -> list[str]:
         cells = [_number(row.over_floor), *([_number(row.over_peer)] if peer else [])]
         cells += [_number(row.ours.median), _number(row.ours.p99) if row.ours.count > 1 else "", _median(row.floor)]
         cells += [*([_median(row.peer)] if peer else []), str(row.ours.count)]
-        cells += [row.budget, {None: "", True: "yes", False: "**no**"}[row.holds]]
+        cells += ["; ".join(each.text for each in row.budgets), {None: "", True: "yes", False: "**no**"}[row.holds]]
         lines.append(f"| {row.what} | " + " | ".join(cells) + " |")
     return [*lines, *(f"\n{row.what}: {row.note}." for row in rows if row.note), ""]
 

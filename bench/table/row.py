@@ -1,20 +1,33 @@
 """What is measured, as values: a row of the table, and what all measurements share."""
 
-import statistics
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .stats import Summary, difference, ratio, summary
+from .stats import Summary, difference, ratio, summary, tail_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A limit, the number that it speaks of, and how both are said."""
+
+    text: str
+    limit: float
+    judged: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is kept."""
+        return self.judged <= self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: ours in `unit`, the same of the floor and of the peer in the same run, and the budget.
+    """One line: ours in `unit`, the same of the floor and of the peer in the same run, and the budgets.
 
-    `over_floor` and `over_peer` are ratios of medians over interleaved rounds. `judged` is the number that the budget
-    speaks of; `note` says what a reader must know.
+    `over_floor` and `over_peer` are ratios of medians over interleaved rounds. `note` says what a reader must know.
+    `rounds` and `floor_rounds` have every sample, in `unit`, for a comparison with another run.
     """
 
     group: str
@@ -25,15 +38,15 @@ class Row:
     over_floor: float | None = None
     peer: Summary | None = None
     over_peer: float | None = None
-    budget: str = ""
-    limit: float | None = None
-    judged: float | None = None
+    budgets: tuple[Budget, ...] = ()
     note: str = ""
+    rounds: Sequence[Sequence[float]] = ()
+    floor_rounds: Sequence[Sequence[float]] = ()
 
     @property
     def holds(self) -> bool | None:
-        """Whether the budget is kept; None where there is none."""
-        return None if self.limit is None or self.judged is None else self.judged <= self.limit
+        """Whether all budgets are kept; None where there is none."""
+        return all(each.holds for each in self.budgets) if self.budgets else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +91,6 @@ class Run:
 Rounds = Sequence[Sequence[float]]
 
 
-def scaled(rounds: Rounds, factor: float) -> Summary:
-    """All rounds together, in another unit."""
-    return summary([each * factor for one in rounds for each in one])
-
-
 def timed(
     group: str,
     what: str,
@@ -93,41 +101,60 @@ def timed(
     unit: str = "ms",
     ratio_limit: float | None = None,
     over_limit: float | None = None,
+    tail_limit: float | None = None,
+    worst_limit: float | None = None,
     p99_limit: float | None = None,
     median_limit: float | None = None,
     note: str = "",
 ) -> Row:
-    """A row of durations (in seconds, shown in `unit`), with at most one kind of limit, in that unit."""
+    """A row of durations (in seconds, shown in `unit`).
+
+    Budgets over the floor: `ratio_limit` and `over_limit` (in `unit`) of the medians, `tail_limit` of the 99th
+    percentiles. In `unit`: `median_limit`, `p99_limit` and `worst_limit`.
+    """
     factor = {"ms": 1e3, "us": 1e6, "s": 1.0}[unit]
-    total = scaled(ours, factor)
-    over = ratio(ours, floor) if floor else None
-    budget, limit, judged = "", None, None
-    if ratio_limit is not None:
-        budget, limit, judged = f"≤ {ratio_limit:g} x floor", ratio_limit, over
-    elif over_limit is not None and floor:
-        budget, limit, judged = f"≤ {over_limit:g} {unit} over floor", over_limit, difference(ours, floor) * factor
-    elif p99_limit is not None:
-        budget, limit, judged = f"p99 ≤ {p99_limit:g} {unit}", p99_limit, total.p99
-    elif median_limit is not None:
-        budget, limit, judged = f"median ≤ {median_limit:g} {unit}", median_limit, total.median
+    mine = _scaled(ours, factor)
+    floors = _scaled(floor, factor) if floor else None
+    total = _all(mine)
+    over = ratio(mine, floors) if floors else None
+    budgets: list[Budget] = []
+
+    def judge(text: str, limit: float | None, judged: float | None) -> None:
+        if limit is not None and judged is not None:
+            budgets.append(Budget(text.format(f"{limit:g}"), limit, judged))
+
+    judge("≤ {} x floor", ratio_limit, over)
+    judge(f"≤ {{}} {unit} over floor", over_limit, difference(mine, floors) if floors else None)
+    judge("p99 ≤ {} x floor", tail_limit, tail_ratio(mine, floors) if floors else None)
+    judge(f"p99 ≤ {{}} {unit}", p99_limit, total.p99)
+    judge(f"worst ≤ {{}} {unit}", worst_limit, total.worst)
+    judge(f"median ≤ {{}} {unit}", median_limit, total.median)
     return Row(
         group,
         what,
         unit,
         total,
-        scaled(floor, factor) if floor else None,
+        _all(floors) if floors else None,
         over,
-        scaled(peer, factor) if peer else None,
+        _all(_scaled(peer, factor)) if peer else None,
         ratio(ours, peer) if peer else None,
-        budget,
-        limit,
-        judged,
+        tuple(budgets),
         note,
+        mine,
+        floors or (),
     )
 
 
 def sized(  # noqa: PLR0917 - read like the table's columns
-    group: str, what: str, unit: str, ours: float, floor: float | None, peer: float | None, limit: float | None = None
+    group: str,
+    what: str,
+    unit: str,
+    ours: float,
+    floor: float | None,
+    peer: float | None,
+    limit: float | None = None,
+    *,
+    note: str = "",
 ) -> Row:
     """A row of one number per side: memory, threads, CPU seconds."""
 
@@ -143,12 +170,18 @@ def sized(  # noqa: PLR0917 - read like the table's columns
         ours / floor if floor else None,
         once(peer),
         ours / peer if peer else None,
-        f"≤ {limit:g} {unit}" if limit is not None else "",
-        limit,
-        ours if limit is not None else None,
+        (Budget(f"≤ {limit:g} {unit}", limit, ours),) if limit is not None else (),
+        note,
+        ((ours,),),
+        ((floor,),) if floor is not None else (),
     )
 
 
-def middle(values: Sequence[float]) -> float:
-    """The median."""
-    return statistics.median(values)
+def _scaled(rounds: Rounds, factor: float) -> list[list[float]]:
+    """The rounds in another unit."""
+    return [[each * factor for each in one] for one in rounds]
+
+
+def _all(rounds: Rounds) -> Summary:
+    """All rounds together."""
+    return summary([each for one in rounds for each in one])

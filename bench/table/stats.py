@@ -38,3 +38,9 @@ def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
     return statistics.median(
         statistics.median(mine) - statistics.median(other) for mine, other in zip(ours, theirs, strict=True)
     )
+
+
+def tail_ratio(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> float:
+    """The ratio of the 99th percentiles of all rounds together."""
+    mine, other = (summary([each for one in rounds for each in one]) for rounds in (ours, theirs))
+    return mine.p99 / other.p99
