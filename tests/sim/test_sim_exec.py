@@ -358,7 +358,7 @@ async def test_the_default_is_all_that_can_be_played(monkeypatch, tmp_path):
 
     async def note(chosen, *_):
         names.append(chosen.name)
-        return scenario_run.Result(
+        return scenario_run.ScenarioResult(
             name=chosen.name, file="", seconds=0, failure="", history=(), remarks=(), log=tmp_path / "none"
         )
 
