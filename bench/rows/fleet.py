@@ -156,7 +156,7 @@ async def _blind(directory: Path, nodes: int) -> float:
         await server.up()
         file = directory / "vdev.yaml"
         file.write_text(_CONFIG.format(count=8, last=nodes - 1))
-        made = list(dry_run.objects(config.load([file]).spec, {}))
+        made = list(dry_run.objects(config.load([file]).spec))
         found = [each for each in made if each["kind"] == "Node"]
         slices = [each for each in made if each["kind"] != "Node"]
         async with Api(ApiServerAddress(kubeconfig=server.kubeconfig), at_once=_IN_FLIGHT) as api:

@@ -49,7 +49,7 @@ async def start(watching, start_api, directory):
     """Start controllers, each in a task of its own."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def started(text=CONFIG, *, selector=None, clock=None, run=False, **more):
+        async def started(text=CONFIG, *, selector=None, clock=None, run=False, name="vdev-fleet", **more):
             path = directory / "vdev.yaml"
             path.write_text(text)
             api = await start_api(clock=clock)
@@ -59,6 +59,7 @@ async def start(watching, start_api, directory):
                 files=(path,),
                 load=load,
                 selector=selector or {},
+                name=name,
                 run_dir=directory / "run" if run else None,
                 fault_injection=run,
                 intervals=intervals,

@@ -19,7 +19,8 @@ from ..aio.clock import SYSTEM, Clock
 from ..aio.pace import Pace
 from ..config import Loaded
 from ..control import command_socket
-from ..core.fleet.made import MadeNode, made_nodes
+from ..core.fleet.made import MAKER, MadeNode
+from ..core.fleet.scope import Scope
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, warning
 from ..core.spec import Delays, Spec, VirtualSource
@@ -30,10 +31,10 @@ from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api
 from ..observe.metrics import Metrics
 from .faults import FleetFaults
 from .leadership import Leadership, LeaseLost
-from .made_nodes import NodeMaker, is_made
+from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
 from .queue import DueQueue
-from .seen.cluster import Cluster
+from .seen.cluster import Cluster, SeenNode
 from .seen.pods import PodNotes
 from .telemetry import FleetTelemetry
 from .writers import Writers
@@ -45,20 +46,20 @@ EVENTS = 500
 _AFTER_ANSWER = 1.0  # seconds after a write whose answer may tell what others did as well
 _PROGRESS = 5.0  # seconds between lines that tell how far it is
 _TURNS = 64  # nodes that are made and decided for at the same time
-NOTHING = spec_for_fleet(Spec())
-"""What is said of a node that is none of ours any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How to run. `load` reads the files and raises ConfigError; `selector` narrows, by labels of Nodes.
 
-    `run_dir` is for the control socket (None: there is none), on which people inject faults with `fault_injection`.
+    `name` tells this fleet from others in the same cluster. `run_dir` is for the control socket (None: there is none),
+    on which people inject faults with `fault_injection`.
     """
 
     files: tuple[Path, ...]
     load: Callable[[], Loaded]
     selector: Mapping[str, str]
+    name: str = MAKER
     run_dir: Path | None = None
     fault_injection: bool = False
     intervals: Intervals = PRODUCTION
@@ -73,7 +74,7 @@ class Fleet:
 
     def __init__(self, options: Options, loaded: Loaded, api: Api, leadership: Leadership | None = None) -> None:
         self.members: dict[str, Member] = {}
-        self.made: dict[str, MadeNode] = {}
+        self.scope = Scope(options.name, options.selector)
         self.refused: tuple[Problem, ...] = ()  # why the last reading of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
         self.is_leading = leadership is None
@@ -99,7 +100,7 @@ class Fleet:
             on_node=self._due.add,
             on_answer=lambda name: self._due.add_later(name, _AFTER_ANSWER),
         )
-        self.maker = NodeMaker(api)
+        self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
         self._events = Pace(options.clock, burst=EVENTS, every=options.intervals.write_event_of_fleet)
         self.telemetry = FleetTelemetry(options.clock)
@@ -121,8 +122,7 @@ class Fleet:
         self.warnings = (*loaded.problems, *left_out)
         self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if entry not in real))
         self.faults.spec = self._spec
-        made = made_nodes(spec.fleet)
-        self.made = {each.name: each for each in made if self._is_selected(each.metadata()["labels"])}
+        self.scope = self.scope.after(spec.fleet)
         self._due.add_all((*self.made, *self.cluster.nodes))
 
     async def _follow_files(self) -> None:
@@ -145,6 +145,11 @@ class Fleet:
                 log.info("configuration applied", nodes=len(self.made))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
+
+    @property
+    def made(self) -> Mapping[str, MadeNode]:
+        """The Nodes to make."""
+        return self.scope.made
 
     @property
     def is_settled(self) -> bool:
@@ -281,17 +286,23 @@ class Fleet:
         wanted = self.made.get(name)
         if wanted is not None:
             await self.maker.make(wanted, seen)
-        elif is_made(seen.document) and self._is_selected(seen.labels):
+        elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
             await self.maker.remove(seen)
             seen.see(None)
+        elif seen.document is not None and not seen.has_kubelet and self.scope.chooses(seen.metadata):
+            await self.maker.mark(seen)
+        else:
+            self.maker.refused.pop(name, None)
 
     async def _decide(self, name: str) -> None:
         seen = self.cluster.node(name)
         delays = self._delays(name)
         member = self.members.get(name)
         if delays is None or seen.document is None:
+            if member is None and self._is_left(seen):
+                member = self.members[name] = self._member(name)
             if member is not None:
-                await self._leave(name, member, there=seen.document is not None)
+                await self._leave(name, member)
             elif seen.document is None and name not in self.made:
                 self.cluster.forget(name)
             return
@@ -326,6 +337,7 @@ class Fleet:
             on_news=lambda: self._wake(name, self.members.get(name)),
             events=self._events,
             level=logging.DEBUG,
+            takes_back=True,
         )
         notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
         tell = functools.partial(self._due.add, name)
@@ -339,20 +351,41 @@ class Fleet:
         for output in member.writers if member and is_ours and self.writers else ():
             self.writers.wake(name, output)  # type: ignore[union-attr]
 
-    async def _leave(self, name: str, member: Member, *, there: bool) -> None:
-        """The node is no longer one of ours: what was written goes, unless the Node is gone with it."""
-        if there and not self.cluster.node(name).has_kubelet and self.is_leading:
-            member.adopt(NOTHING, Delays())
-            again = await self._take(name, member)
-            self._wake(name, member)
-            if again is not None or any(output.has_news for output in member.writers):
-                self._due.add_later(name, 1.0)
+    def _is_left(self, seen: SeenNode) -> bool:
+        """Whether something was written by an earlier controller on a node that is none of ours now, and may go.
+
+        Nobody knows any more what that was, so all stays as long as a pod or a claim has any of it.
+        """
+        is_ours = self.is_leading and self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
+        if not is_ours or self.cluster.claimed.get(seen.name):
+            return False
+        return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
+
+    async def _leave(self, name: str, member: Member) -> None:
+        """The node is no longer one of ours: what was written goes, unless the Node is gone, or others' to tell of."""
+        seen = self.cluster.node(name)
+        if seen.document is not None and self.is_leading and self.scope.covers(seen.metadata):
+            if not seen.has_kubelet and not await self._take_back(name, member):
                 return
+            await self.maker.release(seen)
         for output in member.writers:
             if self.writers:
                 self.writers.drop(output)
         self.telemetry.forget(name)
         del self.members[name]
+
+    async def _take_back(self, name: str, member: Member) -> bool:
+        """Let nothing more be told of the node, as far as nobody has it; whether that is so."""
+        member.leave()
+        again = await self._take(name, member)
+        self._wake(name, member)
+        if any(output.has_news for output in member.writers):
+            self._due.add_later(name, 1.0)
+            return False
+        if again is not None:
+            self._due.add_later(name, again - self._clock.now())
+            return False
+        return not member.has_anything  # else whoever has it is followed
 
     def _delays(self, name: str) -> Delays | None:
         """When the node is told what; None where it is none of ours."""
@@ -366,12 +399,4 @@ class Fleet:
         )
 
     def _meant(self, name: str) -> Delays | None:
-        seen = self.cluster.node(name)
-        if not self._is_selected(seen.labels):
-            return None
-        if (made := self.made.get(name)) is not None:
-            return made.of.delays if is_made(seen.document) else None
-        return next((each.delays for each in self._spec.fleet.chosen if each.includes(seen.labels)), None)
-
-    def _is_selected(self, labels: Mapping[str, str]) -> bool:
-        return self._options.selector.items() <= labels.items()
+        return self.scope.delays(name, self.cluster.node(name).metadata)

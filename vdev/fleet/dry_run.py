@@ -9,7 +9,8 @@ import yaml
 from .. import discovery
 from ..config import Loaded
 from ..core.decide import Decider, Plan, World
-from ..core.fleet.made import MadeNode, made_nodes
+from ..core.fleet.made import MadeNode
+from ..core.fleet.scope import EVERY_NODE, Scope
 from ..core.node.conditions import condition_document
 from ..core.slices.objects import cutting
 from ..core.spec import Spec
@@ -18,26 +19,25 @@ from .member import MACHINE, NOBODY, NOWHERE, spec_for_fleet
 Document = Mapping[str, Any]
 
 
-def text(loaded: Loaded, selector: Mapping[str, str], *, as_json: bool) -> str:
+def text(loaded: Loaded, scope: Scope, *, as_json: bool) -> str:
     """The objects of all Nodes that the file makes, one document each; or a list in JSON.
 
     Of Nodes that exist nothing is known here.
     """
-    found = objects(loaded.spec, selector)
+    found = objects(loaded.spec, scope)
     if as_json:
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(found)}, indent=2) + "\n"
     return "".join(f"---\n{yaml.safe_dump(each, sort_keys=False, width=160)}" for each in found)
 
 
-def objects(spec: Spec, selector: Mapping[str, str]) -> Iterator[Document]:
+def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
     """Node by Node: the Node, then its ResourceSlices. Delays are over."""
     ours = spec_for_fleet(spec)
-    for made in made_nodes(spec.fleet):
-        if selector.items() <= made.metadata()["labels"].items():
-            plan = _plan(ours, made.name)
-            yield _node(made, plan)
-            for pool in plan.pools.values():
-                yield from cutting.objects(pool, made.name)
+    for made in scope.after(spec.fleet).made.values():
+        plan = _plan(ours, made.name)
+        yield _node(made, plan)
+        for pool in plan.pools.values():
+            yield from cutting.objects(pool, made.name)
 
 
 def _plan(spec: Spec, node: str) -> Plan:

@@ -1,19 +1,22 @@
 """The Nodes that the file makes: there, with their labels, annotations, taints and capacity; and gone with it.
 
 Fields that others wrote stay. Taints are a list that everybody shares: those that were ours are known by an annotation,
-and others keep theirs. Only Nodes that were made from here, which a label tells, are ever removed.
+and others keep theirs. Only Nodes that were made from here, which a label tells, are ever removed. A Node that somebody
+else made has an annotation for as long as anything is written on it from here.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
-from ..core.fleet.made import MADE, MAKER, MadeNode
+from ..core.fleet.made import MAKER, TOLD, MadeNode
+from ..core.fleet.scope import Scope, marked_by
 from ..kube import NODES, Api, Conflict, Missing
 from ..kube.ownership import owned
 from .seen.cluster import SeenNode
+from .seen.kept import metadata_of
 
 log = structlog.get_logger(__name__)
 
@@ -24,17 +27,21 @@ Document = Mapping[str, Any]
 
 
 class NodeMaker:
-    """Makes Nodes, keeps them as the file has them, and removes them."""
+    """Makes Nodes, keeps them as the file has them, and removes them; and marks those of others that are told of.
 
-    def __init__(self, api: Api) -> None:
+    `scope` says which is which; of several fleets each has its own.
+    """
+
+    def __init__(self, api: Api, scope: Callable[[], Scope]) -> None:
         self._api = api
+        self._scope = scope
         self.refused: dict[str, str] = {}  # Nodes of these names belong to somebody else, or were refused
 
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
         """Make what differs. Raises ApiServerError."""
         document = seen.document
-        if document is not None and not is_made(document):
-            self.refused[wanted.name] = "a Node of this name is there that vdev did not make; it is left as it is"
+        if document is not None and not self._scope().is_made(document["metadata"]):
+            self.refused[wanted.name] = "a Node of this name is there that this fleet did not make; it is left as it is"
             return
         self.refused.pop(wanted.name, None)
         if document is None:
@@ -49,18 +56,36 @@ class NodeMaker:
 
     async def remove(self, seen: SeenNode) -> None:
         """Delete a Node that was made from here. Raises ApiServerError."""
-        metadata = (seen.document or {}).get("metadata") or {}
         try:
-            await self._api.delete(NODES, seen.name, uid=str(metadata.get("uid") or ""))
+            await self._api.delete(NODES, seen.name, uid=str(metadata_of(seen.document).get("uid") or ""))
         except (Missing, Conflict):
             return  # it is gone, or is another one
         log.debug("node removed", node=seen.name)
 
+    async def mark(self, seen: SeenNode) -> None:
+        """From now on this fleet writes on the Node, unless another one does. Raises ApiServerError."""
+        by, fleet = marked_by(metadata_of(seen.document)), self._scope().name
+        if by in {"", fleet}:
+            self.refused.pop(seen.name, None)
+        else:
+            self.refused[seen.name] = (
+                f"the fleet {by!r} writes on it; where that is gone, remove the annotation {TOLD} of the Node"
+            )
+        if not by:
+            await self._annotate(seen, {"annotations": {TOLD: fleet}})
 
-def is_made(document: Document | None) -> bool:
-    """Whether a Node was made from a file."""
-    labels = ((document or {}).get("metadata") or {}).get("labels") or {}
-    return bool(labels.get(MADE) == MAKER)
+    async def release(self, seen: SeenNode) -> None:
+        """Nothing is on the Node from here any more. Raises ApiServerError."""
+        if self._scope().is_marked(metadata_of(seen.document)):
+            await self._annotate(seen, {})
+
+    async def _annotate(self, seen: SeenNode, wanted: Document) -> None:
+        """Have these annotations on this very Node; one that is gone is not made."""
+        metadata = {"uid": metadata_of(seen.document).get("uid"), **wanted}
+        try:
+            seen.note(await self._api.apply(NODES, seen.name, {"metadata": metadata}, force=True, manager=MAKER))
+        except (Missing, Conflict) as gone:
+            log.debug("a node is another one than was seen", node=seen.name, reason=str(gone))
 
 
 def _metadata(wanted: MadeNode) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ..core.inventory.resources import EMPTY
 from ..core.labels.values import Machine
 from ..core.model.device import Key, RawDevice
 from ..core.model.faults.fault_effects import SliceFault
+from ..core.model.faults.fault_rules import NO_RULES
 from ..core.model.problem import Problem
 from ..core.node.situation import Situation
 from ..core.retention.holders import Holdings
@@ -96,6 +97,17 @@ class Member:
         self._spec = spec
         if spec.faults.rules or self.engine.runs:
             self.engine.load(CONFIGURATION, spec.faults, at=self._epoch)
+
+    def leave(self) -> None:
+        """From now on nothing is to be told of the node."""
+        for source in {run.source for run in self.engine.runs.values()}:
+            self.engine.load(source, NO_RULES)
+        self.adopt(NOTHING, Delays())
+
+    @property
+    def has_anything(self) -> bool:
+        """Whether the last decision tells anything of the node: also devices that are held on, though they left."""
+        return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
 
     async def turn(self, pods: SeenPods) -> float | None:
         """Decide for the node and its pods, and tell the outputs; returns when (by the clock) to decide again."""
@@ -176,3 +188,7 @@ def spec_for_fleet(spec: Spec) -> Spec:
     return replace(
         spec, node=NodeSpec(labels=labels, timestamp=False, events=node.events, conditions=node.conditions, status=True)
     )
+
+
+NOTHING = spec_for_fleet(Spec())
+"""What is said of a node that is none of ours any more."""

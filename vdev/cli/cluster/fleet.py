@@ -31,6 +31,7 @@ EPILOG = """examples:
 Which nodes there are says the section `fleet` of the file; see docs/fleet.md. What was written stays when the
 controller ends; nodes that it made go when they leave the file.
 """
+_NAME = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--selector", "-l", default="", metavar="LABELS", help="only Nodes with these labels, such as pool=a100,zone=b"
     )
     parser.add_argument(
+        "--name",
+        default="vdev-fleet",
+        help="of this fleet, where a cluster has several: each leaves the Nodes of the others alone (%(default)s)",
+    )
+    parser.add_argument(
         "--leader-elect", action="store_true", help="of several controllers only the one that has the Lease writes"
     )
     parser.add_argument(
-        "--lease", default=f"{_namespace()}/vdev-fleet", metavar="NAMESPACE/NAME", help="the Lease (%(default)s)"
+        "--lease", default="", metavar="NAMESPACE/NAME", help="the Lease (the pod's namespace and the fleet's name)"
     )
     options.add_one(parser, "kubeconfig")
     options.add_one(parser, "context")
@@ -71,15 +77,12 @@ def run(args: argparse.Namespace) -> int:
     if not loaded.spec.fleet.made and not loaded.spec.fleet.chosen:
         raise UsageError(f"{args.files[0]}: no section fleet says which nodes there are; see docs/fleet.md")
     selector = _selector(args.selector)
-    namespace, _, lease = args.lease.partition("/")
-    if wrong := label_syntax.node_name_problem(lease) or label_syntax.node_name_problem(namespace):
-        raise UsageError(
-            f"--lease: expected NAMESPACE/NAME, such as vdev-system/vdev-fleet, got {args.lease!r}: {wrong}"
-        )
+    namespace, lease = _lease(args.name, args.lease)
     if args.dry_run:
+        from ...core.fleet.scope import Scope
         from ...fleet import dry_run
 
-        print(dry_run.text(loaded, selector, as_json=args.output == "json"), end="")
+        print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
         return 0
     server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     if server is None:
@@ -94,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         files=tuple(args.files),
         load=load,
         selector=selector,
+        name=args.name,
         run_dir=chosen.run_dir,
         fault_injection=chosen.enable_fault_injection,
     )
@@ -140,6 +144,18 @@ def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextli
 def _namespace() -> str:
     """The namespace of this pod, where it is known."""
     return os.environ.get("POD_NAMESPACE", "") or "default"
+
+
+def _lease(fleet: str, lease: str) -> tuple[str, str]:
+    """Namespace and name of the Lease of a fleet. Raises UsageError."""
+    if label_syntax.value_problem(fleet) or label_syntax.node_name_problem(fleet):
+        raise UsageError(f"--name: expected at most 63 {_NAME}, such as vdev-fleet, got {fleet!r}")
+    namespace, _, name = (lease or f"{_namespace()}/{fleet}").partition("/")
+    if label_syntax.node_name_problem(name) or label_syntax.node_name_problem(namespace):
+        raise UsageError(
+            f"--lease: expected NAMESPACE/NAME, each of {_NAME}, such as vdev-system/vdev-fleet, got {lease!r}"
+        )
+    return namespace, name
 
 
 def _selector(text: str) -> dict[str, str]:

@@ -8,9 +8,13 @@ from ..model.syntax.name_range import filled
 from ..spec import FleetSpec, MadeNodes
 
 MADE = "vdev.dev/made-by"
-"""The label of Nodes that were made from a file. Only these are ever removed."""
+"""The label of Nodes that were made from a file, with the name of the fleet. Only these are ever removed."""
+TOLD = "vdev.dev/fleet"
+"""The annotation of Nodes that existed and on which a fleet writes, with its name. Only from these anything is taken
+back.
+"""
 MAKER = "vdev-fleet"
-"""Its value, and the field manager of what is written to make them."""
+"""What a fleet is called that has no other name, and the field manager of what is written to make Nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +24,11 @@ class MadeNode:
     name: str
     numbers: tuple[str, ...]
     of: MadeNodes
+    fleet: str = MAKER
 
     def metadata(self) -> dict[str, Any]:
         """Its labels and annotations."""
-        labels = {"kubernetes.io/hostname": self.name, MADE: MAKER, **self._filled(self.of.labels)}
+        labels = {"kubernetes.io/hostname": self.name, MADE: self.fleet, **self._filled(self.of.labels)}
         return {"labels": labels, "annotations": self._filled(self.of.annotations)}
 
     def taints(self) -> list[dict[str, str]]:
@@ -45,6 +50,6 @@ class MadeNode:
         return {key: filled(text, self.name, self.numbers) for key, text in values.items()}
 
 
-def made_nodes(spec: FleetSpec) -> Iterator[MadeNode]:
-    """All Nodes to make."""
-    return (MadeNode(name, numbers, group) for group in spec.made for name, numbers in group.names)
+def made_nodes(spec: FleetSpec, fleet: str = MAKER) -> Iterator[MadeNode]:
+    """All Nodes to make by the fleet of this name."""
+    return (MadeNode(name, numbers, group, fleet) for group in spec.made for name, numbers in group.names)

@@ -89,9 +89,14 @@ class SeenNode:
         return not is_same
 
     @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata; nothing where it is not there."""
+        return metadata_of(self.document)
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """Its labels."""
-        return metadata_of(self.document).get("labels") or {}
+        return self.metadata.get("labels") or {}
 
     @property
     def has_kubelet(self) -> bool:

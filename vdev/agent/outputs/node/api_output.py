@@ -52,6 +52,7 @@ class NodeAccess:
     `on_news` is called when an output has something to write, for whoever does not wait for it in a task of its own.
     `events` is how often Events may be written, where several nodes share that.
     `level` is that of the log for what is written: of one among thousands of nodes nobody wants to read it.
+    `takes_back`: what an earlier process wrote goes also where nothing of that kind is asked for any more.
     """
 
     node: str
@@ -62,6 +63,7 @@ class NodeAccess:
     on_news: Callable[[], None] = lambda: None
     events: Pace | None = None
     level: int = logging.INFO
+    takes_back: bool = False
 
 
 class ApiOutput(Output):
@@ -73,6 +75,7 @@ class ApiOutput(Output):
         self._view = access.view
         self._tell = access.on_news
         self._level = access.level
+        self._takes_back = access.takes_back
         self._intervals = access.intervals
         self._clock = access.clock
         self._has_news = False

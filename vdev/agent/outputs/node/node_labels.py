@@ -38,7 +38,8 @@ class NodeLabels(ApiOutput):
         wanted = plan.labels
         choices = plan.choices.values()
         follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
-        first = self._wanted is None and (plan.node.labels is LabelOutput.NODE or follows)
+        is_asked = plan.node.labels is LabelOutput.NODE or follows or self._takes_back
+        first = self._wanted is None and is_asked
         if first or (wanted is not self._wanted and wanted != (self._wanted or {})):
             self._wanted = wanted
             self._note()

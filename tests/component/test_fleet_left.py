@@ -1,0 +1,147 @@
+"""Nodes that are no longer the fleet's: what it wrote on them goes, also when they left while no controller ran."""
+
+import pytest
+
+from tests.component.test_fleet import (  # noqa: F401 - fixtures
+    NPU,
+    add_pod,
+    capacity,
+    devices,
+    node,
+    slices,
+    start,
+    until,
+    watching,
+)
+from vdev.kube import NODES
+
+FLEET = "vdev.dev/fleet"
+CHOSEN = """
+version: v1
+devices:
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [{type: NpuHealthy}]}
+  - {name: h100, resource: nvidia.com/gpu, virtual: {preset: h100-sxm5-80gb, count: 2}, advertise: [dra]}
+node: {labels: true, conditions: true}
+fleet: {nodes: [{selector: {type: kwok}}]}
+"""
+OTHERS = CHOSEN.replace("type: kwok", "type: other")
+THEIRS = {"status": {"capacity": {"theirs.dev/x": "1"}, "conditions": [{"type": "Theirs", "status": "True"}]}}
+
+
+@pytest.fixture
+async def told(api_server, start, until):  # noqa: F811
+    """A Node with something of somebody else's, on which a controller wrote all it has, and ended."""
+    await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}})
+    await api_server.edit("nodes", "n", THEIRS, manager="kwok", subresource="status")
+    first = await start(CHOSEN)
+    await until(lambda: first.is_settled and ["4", "4"] == capacity(api_server, "n") and slices(api_server, "n"))
+    await until(lambda: "nvidia.com/gpu.product" in node(api_server, "n")["metadata"]["labels"])
+    await first.stop()
+
+
+def untouched(api_server):
+    """Whether the Node has what is not the fleet's, and nothing else."""
+    found = node(api_server, "n")
+    status = found["status"]
+    conditions = [each["type"] for each in status["conditions"]]
+    rest = (found["metadata"]["labels"].keys() - {"type"}, found["metadata"].get("annotations") or {})
+    nothing = not any(rest) and not slices(api_server, "n") and not status.get("allocatable")
+    return nothing and ({"theirs.dev/x": "1"}, ["Theirs"]) == (status["capacity"], conditions)
+
+
+async def leaves_by_label(api_server):
+    """The Node has another label; the file is as it was."""
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {"type": "other"}}}, manager="kubectl")
+    return CHOSEN
+
+
+async def leaves_by_file(api_server):
+    """The file chooses other Nodes."""
+    return OTHERS
+
+
+@pytest.mark.parametrize("leaves", [leaves_by_label, leaves_by_file])
+async def test_a_node_that_left_meanwhile(leaves, told, api_server, start, until):  # noqa: F811
+    """The next controller takes back what the last one wrote, and that alone; then nothing more is written."""
+    fleet = await start(await leaves(api_server))
+    await until(lambda: untouched(api_server) and fleet.is_settled)
+    writes = api_server.writes
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {"a": "b"}}}, manager="kubectl")
+    await until(lambda: fleet.cluster.node("n").labels.get("a") and fleet.is_settled)
+    assert (writes, {}) == (api_server.writes, fleet.members)
+
+
+async def test_another_fleet_leaves_it(told, api_server, start, until):  # noqa: F811
+    """Of two with names of their own neither takes back what the other wrote."""
+    writes = api_server.writes
+    other = await start(OTHERS, name="theirs")
+    await until(lambda: other.has_begun and other.is_settled)
+    assert ["4", "4"] == capacity(api_server, "n")
+    assert writes == api_server.writes
+
+
+async def test_an_agent_without_a_kubelet_keeps_its_node(api_server, start, until, start_api):  # noqa: F811
+    """It writes as the same manager; only what a fleet has marked is a fleet's."""
+    await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "other"}}})
+    status = {"status": {"capacity": {NPU: "4"}, "allocatable": {NPU: "4"}}}
+    agent = await start_api()
+    await agent.apply(NODES, "n", status, subresource="status")
+    fleet = await start(CHOSEN)
+    await until(lambda: fleet.has_begun and fleet.is_settled)
+    assert ["4", "4"] == capacity(api_server, "n")
+
+
+async def test_what_is_held_stays_until_it_is_not(told, api_server, start, until):  # noqa: F811
+    """A pod that runs on the node does not lose its devices because a controller was away."""
+    first = await start(CHOSEN)
+    await add_pod(api_server, "p", 2)
+    await until(lambda: devices(api_server, "p"))
+    await first.stop()
+    fleet = await start(await leaves_by_label(api_server))
+    await until(lambda: fleet.has_begun and fleet.is_settled)
+    assert ["4", "4"] == capacity(api_server, "n")
+    await api_server.remove("pods", "p", namespace="default")
+    await until(lambda: untouched(api_server))
+
+
+async def test_outside_of_the_selector_nothing_is_touched(told, api_server, start, until):  # noqa: F811
+    """A controller for a part of the nodes takes nothing back on the others, neither before nor while it runs."""
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "a"}}}, manager="kubectl")
+    fleet = await start(OTHERS, selector={"pool": "b"})
+    await until(lambda: fleet.has_begun and fleet.is_settled)
+    assert ["4", "4"] == capacity(api_server, "n")
+    await fleet.stop()
+    fleet = await start(CHOSEN, selector={"pool": "a"})
+    await until(lambda: "n" in fleet.members and fleet.is_settled)
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "b"}}}, manager="kubectl")
+    await until(lambda: not fleet.members and fleet.is_settled)
+    assert ["4", "4"] == capacity(api_server, "n")
+
+
+async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):  # noqa: F811
+    """The agent there has the fields from then on; what is written stays, and a later end of the kubelet changes
+    nothing.
+    """
+    change = {"status": {"capacity": {NPU: "0"}}}
+    await api_server.edit("nodes", "n", change, manager="kubelet", subresource="status")
+    fleet = await start(CHOSEN)
+    await until(lambda: FLEET not in (node(api_server, "n")["metadata"].get("annotations") or {}))
+    await until(lambda: fleet.is_settled)
+    assert ["0", "4"] == capacity(api_server, "n")
+
+
+async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, until):  # noqa: F811
+    """Slices with devices that a claim has stay after the node has left, and go with the claim."""
+    fleet = await start(CHOSEN)
+    result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-1"}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    status = {"allocation": {"devices": {"results": [result]}}}
+    await api_server.add("resourceclaims", claim, namespace="default", status=status)
+    await until(lambda: fleet.cluster.claimed.get("n") and fleet.is_settled and "n" in fleet.members)
+    await leaves_by_label(api_server)
+    await until(lambda: ["gpu-1"] == slices(api_server, "n"))
+    await api_server.remove("resourceclaims", "c", namespace="default")
+    await until(lambda: untouched(api_server))

@@ -1,0 +1,55 @@
+"""The command line of `vdev fleet`: what it prints without an API server, and what it refuses."""
+
+import pytest
+import yaml
+
+from vdev import cli
+
+CONFIG = """
+version: v1
+devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]
+fleet: {nodes: [{name: "r{1..2}", labels: {rack: "r{1}"}}]}
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path, capsys):
+    """Run the command on a file; its exit code and what it printed."""
+
+    def run(*arguments, text=CONFIG):
+        file = tmp_path / "fleet.yaml"
+        file.write_text(text)
+        code = cli.main(["fleet", str(file), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out or captured.err.replace(str(file), "FILE")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--name", "Team"], "--name: expected at most 63 lower-case letters"),
+        (["--name", "a" * 64], "--name: expected at most 63 lower-case letters"),
+        (["--lease", "vdev-fleet"], "--lease: expected NAMESPACE/NAME"),
+        (["--selector", "pool"], "--selector: expected KEY=VALUE pairs with commas, such as pool=a100, got 'pool'"),
+    ],
+)
+def test_what_is_refused(arguments, said, fleet):
+    """With a sentence, and the exit code of a wrong command line."""
+    code, printed = fleet(*arguments, "--dry-run")
+    assert (2, True) == (code, said in printed), printed
+
+
+def test_a_file_without_a_fleet_is_told_where_to_read(fleet):
+    """It is no error of the file, which an agent may run."""
+    code, printed = fleet(text=CONFIG.partition("fleet:")[0])
+    assert (2, "vdev: FILE: no section fleet says which nodes there are; see docs/fleet.md\n") == (code, printed)
+
+
+def test_the_objects_of_a_named_fleet(fleet):
+    """The made Nodes have its name, and only those that the selector leaves."""
+    code, printed = fleet("--dry-run", "--name", "lab", "--selector", "rack=r2")
+    (node,) = yaml.safe_load_all(printed)
+    assert (0, "r2", "lab") == (code, node["metadata"]["name"], node["metadata"]["labels"]["vdev.dev/made-by"])
+    assert {"acme.dev/npu": "2"} == node["status"]["allocatable"]
