@@ -15,7 +15,7 @@ from vdev.core.model.smi_places import order
 from vdev.core.model.telemetry import Physics
 from vdev.core.smi import amd, nvidia
 from vdev.core.smi.shown import Shown
-from vdev.core.telemetry.reading import SensorReading, Throttle
+from vdev.core.telemetry.sensor_readings import SensorReading, Throttle
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly
 from vdev.sim.dra.scheduling.allocator import Allocator, UnschedulableError, in_use
+from vdev.sim.dra.scheduling.cel_selectors import SelectorError
 from vdev.sim.dra.scheduling.pools import gather
-from vdev.sim.dra.scheduling.selectors import SelectorError
 
 CLASSES = {"acme.dev": device_class("acme.dev"), "big": device_class("big", "big")}
 MIB = 1024 * 1024

@@ -4,8 +4,8 @@ import builtins
 
 import pytest
 
-from vdev.sim.dra.scheduling import selectors
-from vdev.sim.dra.scheduling.selectors import SelectorError, matches
+from vdev.sim.dra.scheduling import cel_selectors
+from vdev.sim.dra.scheduling.cel_selectors import SelectorError, matches
 
 GPU = {
     "name": "gpu-0",
@@ -82,7 +82,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    selectors._environment.cache_clear()
+    cel_selectors._environment.cache_clear()
     with pytest.raises(SelectorError, match=r"pip install 'vdev\[sim\]'"):
         matches("device.driver == 'never compiled before'", "gpu.nvidia.com", GPU)
-    selectors._environment.cache_clear()
+    cel_selectors._environment.cache_clear()

@@ -27,7 +27,7 @@ from .document.texts import Text, Texts
 from .editor_schema import json_schema, json_schema_text
 from .origins import render
 from .pipeline import Loaded, built, built_rules
-from .presets.library import Preset, load_preset
+from .presets.preset_library import Preset, load_preset
 from .presets.preset_texts import PresetTexts
 from .replay_file import replay
 from .schema.scalars import Duration

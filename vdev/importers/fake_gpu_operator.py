@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from .. import config
+from .documents import ImportSource, listed, mapping, number
 from .draft import Draft
-from .reading import ImportSource, listed, mapping, number
 from .wishes import Wishes
 
 _GPU = "nvidia.com/gpu"

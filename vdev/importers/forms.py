@@ -16,8 +16,8 @@ from . import (
     smarter_device_manager,
     sriov_device_plugin,
 )
+from .documents import Arguments, ImportSource, listed, mapping, sources
 from .draft import Draft
-from .reading import Arguments, ImportSource, listed, mapping, sources
 from .wishes import Wishes
 
 __all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]

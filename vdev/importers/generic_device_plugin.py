@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
+from .documents import Arguments, ImportSource, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, glob, literal, may_meet
-from .reading import Arguments, ImportSource, listed, mapping, number
 from .wishes import Wishes
 
 _DOMAIN = "squat.ai"

@@ -12,8 +12,8 @@ from .. import config
 from ..core.partitions.geometry import Geometry, repeated
 from ..core.partitions.placement import LayoutError, place
 from ..errors import ConfigError
+from .documents import ImportSource, listed, mapping, number
 from .draft import Draft
-from .reading import ImportSource, listed, mapping, number
 from .wishes import Wishes
 
 _KEY = "mig-configs"

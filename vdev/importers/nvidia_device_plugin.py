@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
+from .documents import ImportSource, listed, mapping
 from .draft import Block, Draft
-from .reading import ImportSource, listed, mapping
 from .wishes import Wishes
 
 _SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})

@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
+from .documents import ImportSource, listed, mapping
 from .draft import Draft
-from .reading import ImportSource, listed, mapping
 from .wishes import Wishes
 
 _PREFIX = "intel.com"

@@ -6,6 +6,6 @@ document   both to the text of a file
 
 from .anonymous import Mask
 from .document import Recording, recorded
-from .hardware import HardwarePiece, pieces
+from .plugged_hardware import HardwarePiece, pieces
 
 __all__ = ["HardwarePiece", "Mask", "Recording", "pieces", "recorded"]

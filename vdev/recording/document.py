@@ -14,7 +14,7 @@ from .. import config
 from ..importers.draft import Draft
 from ..plugin.podresources_client import KubeletDevice
 from .anonymous import Mask
-from .hardware import ADDRESS, HardwarePiece
+from .plugged_hardware import ADDRESS, HardwarePiece
 
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")

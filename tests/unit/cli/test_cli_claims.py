@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vdev.cli import main
-from vdev.sim.dra.scheduling import selectors
+from vdev.sim.dra.scheduling import cel_selectors
 
 CONFIG = """version: v1
 devices:
@@ -77,9 +77,9 @@ def test_the_classes_of_the_file_need_no_cel(allocate, monkeypatch):
     """Partitions and whole devices are told apart by their type."""
 
     def none(*_):
-        raise selectors.SelectorError("no CEL")
+        raise cel_selectors.SelectorError("no CEL")
 
-    monkeypatch.setattr(selectors, "matches", none)
+    monkeypatch.setattr(cel_selectors, "matches", none)
     partition = claim().replace("npu.acme.dev", "mig.nvidia.com")
     whole = claim("two").replace("npu.acme.dev", "gpu.nvidia.com")
     code, out, _ = allocate(f"{partition}---{whole}", "-o", "json")

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.config.presets.library import load_preset
+from vdev.config.presets.preset_library import load_preset
 from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.inventory.imagined_nodes import prove
 from vdev.core.spec import Spec

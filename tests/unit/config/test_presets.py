@@ -9,8 +9,8 @@ import pytest
 
 import vdev
 from vdev.config.document.loader import read_file
-from vdev.config.presets.library import UnknownPresetError, load_preset
 from vdev.config.presets.preset_file import PresetModel
+from vdev.config.presets.preset_library import UnknownPresetError, load_preset
 from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.model.device import IdStyle
 from vdev.core.model.problem import did_you_mean

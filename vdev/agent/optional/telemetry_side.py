@@ -27,7 +27,7 @@ from ...core.model.problem import Problem, error
 from ...core.model.telemetry import LoadPattern, Range, TelemetrySpec
 from ...core.telemetry.drives import LoadSituation
 from ...core.telemetry.history import History
-from ...core.telemetry.record import documents
+from ...core.telemetry.history_form import documents
 from ...core.telemetry.replay import Series
 from ...core.telemetry.sensors import MeasuredDevice, Sensors
 from ...errors import ConfigError, HostError

@@ -6,7 +6,7 @@ from typing import Any
 from ...core.decide import Plan
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
-from ...core.telemetry.reading import Throttle
+from ...core.telemetry.sensor_readings import Throttle
 from ...core.telemetry.sensors import MeasuredDevice, User
 
 

@@ -135,14 +135,14 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
     if not waiting:
         return
-    from ...sim.dra.scheduling import allocator, pools, selectors  # the embedded kubelet brings gRPC
+    from ...sim.dra.scheduling import allocator, cel_selectors, pools  # the embedded kubelet brings gRPC
     from ...sim.objects.pod_manifest import ManifestError
 
     own = {each.expression: each for each in seen.classes}
 
     def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
         known = own.get(expression)  # which needs no CEL
-        return known.matches(driver, device) if known else selectors.matches(expression, driver, device)
+        return known.matches(driver, device) if known else cel_selectors.matches(expression, driver, device)
 
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})

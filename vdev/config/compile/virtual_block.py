@@ -14,7 +14,7 @@ from ...core.partitions.geometry import Geometry, layout
 from ...core.partitions.placement import LayoutError, place
 from ...core.spec import Source, VirtualSource
 from ...errors import ConfigError
-from ..presets.library import Preset, UnknownPresetError, load_preset
+from ..presets.preset_library import Preset, UnknownPresetError, load_preset
 from ..presets.preset_texts import PresetTexts
 from ..report import ProblemReport
 from ..schema.devices import sources

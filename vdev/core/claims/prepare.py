@@ -24,8 +24,8 @@ from ..model.device import Device
 from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind
 from .claim import AllocationResult, Claim
+from .opaque_config import Mps, SharingSettings, check_all, settings_of
 from .prepared import PreparedClaim, PreparedDevice
-from .settings import Mps, SharingSettings, check_all, settings_of
 
 _ALL = 100  # per cent
 _MIB = 2**20

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..partitions.geometry import PIN
 from ..slices.devices.amd import DRIVER_VERSION
-from ..telemetry.reading import Throttle
+from ..telemetry.sensor_readings import Throttle
 from ..telemetry.sensors import Fixture, MeasuredDevice, User
 from .family import Column, Labels
 

@@ -14,7 +14,7 @@ from ..model.problem import Problem, error, warning
 from ..model.syntax import names
 from ..spec import EntrySpec, Spec
 from . import claimable, list_size, node_owners, refusal
-from .listed import naming, resource_names, sharing
+from .listed import naming, sharing, template_names
 from .listed.sharing import Known, Sharing
 from .resources import Inventory, Resource
 
@@ -28,7 +28,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
     memory.begin()
     claimed = node_owners.settle(spec.on_node(node), found, memory)
     judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
-    named = resource_names.by_name(spec.on_node(node), judged.devices, memory)
+    named = template_names.by_name(spec.on_node(node), judged.devices, memory)
     advertised = naming.advertise(spec, named.parts, memory)
     offered = claimable.offer(spec, node, judged.devices, memory)
     elsewhere = _only_claimed(spec, node)

@@ -12,7 +12,7 @@ from ..exposition.amd import GTT
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
 from ..slices.devices.amd import DRIVER_VERSION, card
-from ..telemetry.reading import Throttle
+from ..telemetry.sensor_readings import Throttle
 from .shown import MIB, Shown, assignments
 
 DRIVER, ROCM, TOOL = DRIVER_VERSION, "7.0.2", "26.0.2+39589fda"

@@ -9,9 +9,9 @@ from ..inventory.numbers import numbers
 from ..model.device import Device
 from ..model.telemetry import Physics, SmiTool
 from ..spec import EntrySpec, VirtualSource
-from ..telemetry import history, reading
+from ..telemetry import history, sensor_readings
 from ..telemetry.history import Drive
-from ..telemetry.reading import SensorReading
+from ..telemetry.sensor_readings import SensorReading
 from . import amd, nvidia
 from .shown import MIB, Shown
 
@@ -32,7 +32,7 @@ class Equipped:
 
     def unloaded(self, now: float) -> tuple[SensorReading, SensorReading]:
         """The sensors of the whole device and its own, before anything is known of them."""
-        whole = reading.read(history.begin(Drive(physics=self.physics)), now, self.device.raw.memory)
+        whole = sensor_readings.read(history.begin(Drive(physics=self.physics)), now, self.device.raw.memory)
         if not self.device.is_partition:
             return whole, whole
         total = self.device.memory // MIB

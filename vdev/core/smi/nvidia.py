@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
-from ..telemetry.reading import Throttle
+from ..telemetry.sensor_readings import Throttle
 from .shown import Shown, assignments
 
 DRIVER, CUDA = "580.95.05", "13.0"

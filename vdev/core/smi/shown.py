@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from ..model.device import Device
 from ..model.telemetry import Physics
-from ..telemetry.reading import SensorReading
+from ..telemetry.sensor_readings import SensorReading
 
 MIB = 2**20
 

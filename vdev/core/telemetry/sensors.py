@@ -13,8 +13,8 @@ from ..model.device import HEALTHY, Device, Health
 from ..model.telemetry import Physics, SmiTool
 from .drives import LoadSituation, OfferedPart, drives, pieces
 from .history import History, begin, changed
-from .reading import SensorReading, read, read_part
-from .record import recalled
+from .history_form import recalled
+from .sensor_readings import SensorReading, read, read_part
 
 
 @dataclass(frozen=True, slots=True)

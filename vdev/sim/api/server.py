@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from ...errors import UsageError
 from . import discovery, requests
 from .kinds import KINDS, ApiKind, Document, Refused, by_path
+from .lists_and_watches import Lists, Watch
 from .patches import PatchRefused
-from .reading import Lists, Watch
 from .requests import Request
 from .store import Check, Objects, anything
 

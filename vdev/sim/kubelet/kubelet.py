@@ -19,7 +19,7 @@ from ..device_manager.device_table import DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.dynamic_resources import DraSettings
-from ..dra.scheduling.cluster import Cluster
+from ..dra.scheduling.control_plane import Cluster
 from ..journal import Journal, Lifecycle, PodDeleted
 from ..kubelet_clock import Clock, SystemClock
 from ..lint import Finding, Overlaps, Severity

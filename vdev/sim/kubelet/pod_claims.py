@@ -15,7 +15,7 @@ from ..dra.api_objects import ApiObjectError
 from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.dynamic_resources import DynamicResources
 from ..dra.scheduling.allocator import UnschedulableError
-from ..dra.scheduling.cluster import Bound, Cluster
+from ..dra.scheduling.control_plane import Bound, Cluster
 from ..journal import Event, Journal, PodDeleted
 from ..lint import Finding
 from ..objects.pods import PodSpec

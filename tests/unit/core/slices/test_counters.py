@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.config.presets.library import load_preset
+from vdev.config.presets.preset_library import load_preset
 from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.partitions.counters import MAX_COUNTERS, Limit, counters, placements
 from vdev.core.partitions.geometry import Geometry, LayoutError, Profile

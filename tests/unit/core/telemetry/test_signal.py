@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from vdev.core.model.telemetry import NOTHING, LoadPattern, Physics, Range
 from vdev.core.telemetry.history import Drive, Heat, Rates, Share, begin, changed, power
-from vdev.core.telemetry.reading import Throttle, read, read_part
-from vdev.core.telemetry.record import documents, recalled
+from vdev.core.telemetry.history_form import documents, recalled
 from vdev.core.telemetry.replay import series
+from vdev.core.telemetry.sensor_readings import Throttle, read, read_part
 from vdev.core.telemetry.shapes import Load, levels, total
 
 GI = 2**30

@@ -20,7 +20,7 @@ from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
 from ...partitions.placement import LayoutError, Placement, place, resource_suffix
 from ...spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
-from .resource_names import Part
+from .template_names import Part
 
 _NAMESPACE = uuid.UUID(
     "5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10"

@@ -10,9 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 from ...objects.pod_manifest import quantity
+from .cel_selectors import SelectorError
 from .consumption import consumed, requested_capacity, suffices
 from .pools import DeviceId, Document, Offer, Pool
-from .selectors import SelectorError
 
 MOST_RESULTS = 32
 Matches = Callable[[str, str, Document], bool]  # expression, driver, device

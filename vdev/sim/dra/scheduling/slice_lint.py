@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ...lint import Finding, Severity
 from ...objects.pod_manifest import ManifestError, quantity
-from .selectors import is_semver
+from .cel_selectors import is_semver
 
 Document: TypeAlias = Mapping[str, Any]
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64

@@ -14,7 +14,7 @@ from ...journal import ClaimChanged, Journal
 from ...lint import Finding
 from ...objects.pods import ExtendedClaim, Kind, PodSpec
 from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
-from . import selectors, slice_lint
+from . import cel_selectors, slice_lint
 from .allocator import Allocator, UnschedulableError, in_use
 from .pools import gather
 
@@ -123,7 +123,7 @@ class Cluster:
             for each in await self._objects.list(NAMESPACE)
             if (each["metadata"].get("labels") or {}).get(_ADMIN_LABEL) == "true"
         }
-        allocator = Allocator(pools, classes, used, matches=selectors.matches, admin=admins.__contains__)
+        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches, admin=admins.__contains__)
         allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
