@@ -143,7 +143,7 @@ async def start_agent(kubelet, directory, _inotify):
 
     with structlog.testing.capture_logs() as logs, blockbuster_ctx([vdev], excluded_modules=[vdev.sim]) as blocking:
         # The end of the last agent, when no kubelet is left, is that of gRPC's thread, which is waited for.
-        blocking.functions["threading.Lock.acquire"].can_block_in("vdev/plugin/grpc_engine.py", "grpc_engine")
+        blocking.functions["threading.Lock.acquire"].can_block_in("vdev/transport.py", "engine")
         yield start
         for running in started:
             if not running.task.done():

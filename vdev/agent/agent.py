@@ -23,7 +23,6 @@ from ..core.node.situation import Situation
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe.metrics import Metrics
-from ..plugin.grpc_engine import grpc_engine
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import ServiceState
 from .due import Due
@@ -78,7 +77,7 @@ class Agent:
         intervals, clock = options.intervals, options.clock
         self.due = Due(intervals, clock)
         self.steps = Steps(on_change=self.due.mark, intervals=intervals, clock=clock)
-        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir)
+        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, options.transport)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, intervals=intervals, clock=clock)
         whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
         self.handovers = HandoverActions(
@@ -113,6 +112,7 @@ class Agent:
             clock=clock,
             listens=lambda: self.lists.is_listened_to,
             is_down=lambda: self.faults.engine.pod_resources_down,
+            transport=options.transport,
         )
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=intervals, clock=clock)
@@ -226,7 +226,7 @@ class Agent:
 
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
-            stack.enter_context(grpc_engine())
+            stack.enter_context(self.options.transport.engine())
             stack.enter_context(self._signals())
             await stack.enter_async_context(self.announcer.announcing())
             watcher = await self._start(stack)

@@ -13,6 +13,7 @@ from ..core.intervals import Intervals
 from ..core.model import smi_places, virtual_node
 from ..hostfs import HostRoot
 from ..observe.service_manager import ServiceManager
+from ..transport import GRPC, Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,8 @@ class Options:
     another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
     what was listed before is there again, or after `boot_wait`. `api_server` is asked and told of the node where the
     configuration wants that; None: there is none. `features_dir` is where Node Feature Discovery finds files with
-    labels. `intervals` says how long the agent waits for what.
+    labels. `intervals` says how long the agent waits for what. `transport`
+    makes the servers that the kubelet calls, and the channels to it.
     """
 
     node: str
@@ -60,3 +62,4 @@ class Options:
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM
     exit: Callable[[int], object] = os._exit
+    transport: Transport = GRPC

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -27,6 +27,7 @@ from ..errors import HostError, SocketError
 from ..hostfs.look import exists, is_directory
 from ..sockets.files import is_dead
 from ..sockets.server import SocketServer
+from ..transport import GRPC, Transport
 from . import claim_status, claims
 from .checkpoint import Prepared
 from .claim_status import ClaimStatus
@@ -77,6 +78,7 @@ class DraDriver:
         faults: FaultHooks = NO_FAULTS,
         intervals: Intervals = PRODUCTION,
         clock: Clock = SYSTEM,
+        transport: Transport = GRPC,
     ) -> None:
         self.places = places
         self._on_change = on_change
@@ -88,9 +90,10 @@ class DraDriver:
             places.driver, self._claims, faults=faults, observe=observe, intervals=intervals, clock=clock
         )
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
+        waits: Any = {"intervals": intervals, "clock": clock, "transport": transport}
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
-            SocketServer(self._servicer, places.dra_socket, intervals=intervals, clock=clock),
-            SocketServer(self._registration, places.registration_socket, intervals=intervals, clock=clock),
+            SocketServer(self._servicer, places.dra_socket, **waits),
+            SocketServer(self._registration, places.registration_socket, **waits),
         )
         self._serves = False
         self._restored = False

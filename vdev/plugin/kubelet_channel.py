@@ -7,8 +7,9 @@ from pathlib import Path
 import grpc
 
 from ..aio.cancellation import raise_if_cancelled
+from ..transport import Transport
 
-_OPTIONS = (
+_PARAMETERS = (
     ("grpc.default_authority", "localhost"),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -17,12 +18,12 @@ _OPTIONS = (
 
 
 @asynccontextmanager
-async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
+async def kubelet_channel(socket: Path, transport: Transport) -> AsyncIterator[grpc.aio.Channel]:
     """A channel of its own for each caller: no proxy, no shared connection, answers of any size.
 
     A cancellation that gRPC lost inside is raised at the end.
     """
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+    async with transport.channel(socket, _PARAMETERS) as channel:
         try:
             yield channel
         finally:

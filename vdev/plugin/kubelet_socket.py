@@ -14,6 +14,7 @@ import structlog
 
 from ..core.model.syntax import names
 from ..sockets.files import MAX_SOCKET_PATH, remove_dead
+from ..transport import GRPC, Transport
 
 log = structlog.get_logger(__name__)
 
@@ -23,13 +24,15 @@ _OURS = r"vdev-.*\.sock"
 class KubeletSocket:
     """Where the kubelet is to be found, and a generation that counts its appearances.
 
-    `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets. `look` finds out
-    whether anything changed, and sets the events that were subscribed.
+    `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets,
+    `transport` makes what serves them and what calls the kubelet. `look` finds out whether anything changed, and sets
+    the events that were subscribed.
     """
 
-    def __init__(self, socket_path: Path | None, plugin_dir: Path) -> None:
+    def __init__(self, socket_path: Path | None, plugin_dir: Path, transport: Transport = GRPC) -> None:
         self.socket = socket_path
         self.directory = plugin_dir
+        self.transport = transport
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
         self._identity: tuple[int, int, int] | None = None

@@ -16,6 +16,7 @@ from ..core.retention.holders import HoldersAnswer, Use
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sockets.files import MAX_SOCKET_PATH
+from ..transport import GRPC, Transport
 from .kubelet_channel import kubelet_channel
 
 
@@ -23,14 +24,14 @@ class RateLimited(Exception):
     """The kubelet is being asked too often; ask again soon."""
 
 
-async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
+async def holders(socket: Path, *, within: float, transport: Transport = GRPC) -> HoldersAnswer | None:
     """What all active pods hold; None when the API does not answer `within` so many seconds.
 
     Raises RateLimited when the kubelet's limit is hit.
     """
     if len(str(socket).encode()) > MAX_SOCKET_PATH:
         return None
-    async with kubelet_channel(socket) as channel:
+    async with kubelet_channel(socket, transport) as channel:
         try:
             answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=within)
         except grpc.aio.AioRpcError as failed:
@@ -61,14 +62,14 @@ class KubeletDevice:
     healthy: bool = True
 
 
-async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
+async def listed(socket: Path, *, within: float, transport: Transport = GRPC) -> list[KubeletDevice] | None:
     """The devices that the kubelet tells of: the healthy ones, and of others those that pods hold.
 
     None when the API does not answer `within` so many seconds.
     """
     if len(str(socket).encode()) > MAX_SOCKET_PATH:
         return None
-    async with kubelet_channel(socket) as channel:
+    async with kubelet_channel(socket, transport) as channel:
         stub = rpc.PodResourcesListerStub(channel)
         try:
             offered = await stub.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=within)

@@ -230,7 +230,11 @@ class ResourceService:
             self.resource, self._requests, on_stream=self._wake.set, faults=self._faults, clock=self._clock
         )
         server = SocketServer(
-            servicer, self._link.new_socket_path(self.name), intervals=self._intervals, clock=self._clock
+            servicer,
+            self._link.new_socket_path(self.name),
+            intervals=self._intervals,
+            clock=self._clock,
+            transport=self._link.transport,
         )
         await server.start()
         servicer.update(self.resource)
@@ -289,6 +293,7 @@ class ResourceService:
                     options=server.servicer.options(),
                     served=functools.partial(self._is_served, server),
                     version=(fault and fault.version) or registration_client.VERSION,
+                    transport=self._link.transport,
                 )
         await self._clear_spoilt()
         self.registrations += 1

@@ -18,11 +18,12 @@ from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import SocketError
 from ..hostfs.look import is_directory
+from ..transport import GRPC, Transport, address
 from .files import check_socket_path
 
 _EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
 _FREE = 128  # file descriptors that are enough for everything else
-_OPTIONS = (
+_PARAMETERS = (
     ("grpc.max_receive_message_length", -1),  # GetPreferredAllocation carries every available id
     ("grpc.max_send_message_length", -1),  # the limit of a list is checked where the list is made
     ("grpc.so_reuseport", 0),
@@ -46,12 +47,19 @@ class SocketServer(Generic[_Servicer]):
     """Serves what `servicer` answers on the socket at `path`."""
 
     def __init__(
-        self, servicer: _Servicer, path: Path, *, intervals: Intervals = PRODUCTION, clock: Clock = SYSTEM
+        self,
+        servicer: _Servicer,
+        path: Path,
+        *,
+        intervals: Intervals = PRODUCTION,
+        clock: Clock = SYSTEM,
+        transport: Transport = GRPC,
     ) -> None:
         self.servicer = servicer
         self.path = path
         self._intervals = intervals
         self._clock = clock
+        self._transport = transport
         self._server: grpc.aio.Server | None = None
         self._inode = 0
 
@@ -60,10 +68,10 @@ class SocketServer(Generic[_Servicer]):
         check_socket_path(self.path)
         if _are_scarce():
             raise SocketError(f"cannot create a socket in {self.path.parent}: {_EXHAUSTED}")
-        server = grpc.aio.server(options=_OPTIONS)
+        server = self._transport.server(_PARAMETERS)
         server.add_generic_rpc_handlers(tuple(self.servicer.handlers()))
         try:
-            server.add_insecure_port(f"unix:{self.path}")
+            server.add_insecure_port(address(self.path))
             async with self._clock.timeout(self._intervals.server):
                 await server.start()
             self._inode = await asyncio.to_thread(lambda: self.path.stat().st_ino)

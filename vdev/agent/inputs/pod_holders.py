@@ -18,6 +18,7 @@ from ...core.retention import holders
 from ...core.retention.holders import HoldersReading, Holdings, Knowledge
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
+from ...transport import GRPC, Transport
 from ..requests import Requests
 
 log = structlog.get_logger(__name__)
@@ -51,6 +52,7 @@ class PodHolders:
         intervals: Intervals,
         clock: Clock,
         is_down: Callable[[], bool] = lambda: False,
+        transport: Transport = GRPC,
     ) -> None:
         self.knowledge: Knowledge = holders.NOTHING
         self.source = HoldersSource("nothing yet", clock.wall())
@@ -62,6 +64,7 @@ class PodHolders:
         self._intervals = intervals
         self._clock = clock
         self._is_down = is_down
+        self._transport = transport
         self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
         self._blind_since = float("inf")
         self._pressed: dict[Key, float] = {}
@@ -107,10 +110,11 @@ class PodHolders:
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked, kubelet = self._clock.now(), (self._generation(), await asyncio.to_thread(_identity, self._socket))
+        within = self._intervals.pod_resources_answer
         answer = (
             None
             if self._is_down()
-            else await podresources_client.holders(self._socket, within=self._intervals.pod_resources_answer)
+            else await podresources_client.holders(self._socket, within=within, transport=self._transport)
         )
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         if kubelet != (self._generation(), await asyncio.to_thread(_identity, self._socket)):

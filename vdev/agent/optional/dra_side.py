@@ -119,6 +119,7 @@ class DraSide:
             faults=self._faults,
             intervals=options.intervals,
             clock=options.clock,
+            transport=options.transport,
         )
 
         async def run() -> None:

@@ -17,6 +17,7 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ...transport import Transport
 from ..go_errors import closing_as, go_text
 from ..lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
 from ..timings import Timings
@@ -33,7 +34,13 @@ class PluginClient:
     """The connection of one registration. `streaming` is true while ListAndWatch is open."""
 
     def __init__(
-        self, resource: str, socket: str, *, timings: Timings, report: Callable[[list[Finding]], None]
+        self,
+        resource: str,
+        socket: str,
+        *,
+        timings: Timings,
+        transport: Transport,
+        report: Callable[[list[Finding]], None],
     ) -> None:
         self.resource = resource
         self.socket = socket
@@ -41,9 +48,9 @@ class PluginClient:
         self._timings = timings
         self._report = report
         self._closed = False
-        self._channel = grpc.aio.insecure_channel(
-            f"unix:{socket}",
-            options=[
+        self._channel = transport.channel(
+            socket,
+            [
                 ("grpc.default_authority", "localhost"),
                 ("grpc.max_receive_message_length", LIST_LIMIT_BYTES),
                 ("grpc.max_send_message_length", -1),

@@ -16,6 +16,7 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ...transport import Transport
 from .. import lint
 from ..journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
 from ..objects.node_devices import Device, PluginOptions
@@ -48,6 +49,7 @@ class Registry(api_grpc.RegistrationServicer):
         directory: str,
         compat: Compat,
         timings: Timings,
+        transport: Transport,
         journal: Journal,
         now: Callable[[], float],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
@@ -59,6 +61,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._directory = directory
         self._compat = compat
         self._timings = timings
+        self._transport = transport
         self._journal = journal
         self._now = now
         self._spawn = spawn
@@ -113,7 +116,9 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.note(Registered(resource, request.endpoint, options, again))
 
     async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, PluginOptions]:
-        client = PluginClient(resource, socket, timings=self._timings, report=self._journal.find)
+        client = PluginClient(
+            resource, socket, timings=self._timings, transport=self._transport, report=self._journal.find
+        )
         self._opened.append(client)
         others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
         self._clients[resource] = [*others, client]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...transport import Transport
 from ..journal import Journal
 from ..kubelet_clock import Clock
 from ..lint import Finding, Severity
@@ -50,6 +51,7 @@ class DynamicResources:
         *,
         clock: Clock,
         timings: Timings,
+        transport: Transport,
         journal: Journal,
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
         changed: Callable[[], None],
@@ -69,6 +71,7 @@ class DynamicResources:
             settings.node,
             clock=clock,
             timings=timings,
+            transport=transport,
             journal=journal,
             health=self.health,
             spawn=spawn,
@@ -83,7 +86,13 @@ class DynamicResources:
             strict=settings.strict,
         )
         self._watcher = PluginWatcher(
-            registry, self.drivers, clock=clock, timings=timings, journal=journal, spawn=spawn
+            registry,
+            self.drivers,
+            clock=clock,
+            timings=timings,
+            transport=transport,
+            journal=journal,
+            spawn=spawn,
         )
         self.prepare = self._manager.prepare
         self.unprepare = self._manager.unprepare

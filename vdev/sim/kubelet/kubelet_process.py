@@ -7,7 +7,6 @@ it (pods, journal, node status) is passed in by `kubelet`.
 import asyncio
 import functools
 import random
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import grpc.aio
 
 from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ...transport import GRPC, Transport, address
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
@@ -40,6 +40,7 @@ class KubeletSettings:
     rate_limit: bool
     overlaps: Overlaps
     dra: DraSettings
+    transport: Transport = GRPC
 
 
 @dataclass(slots=True)
@@ -88,9 +89,10 @@ class KubeletProcess:
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
             await self.pause(self.settings.timings.boot)
-        registration, pod_resources = grpc.aio.server(), grpc.aio.server()
+        transport = self.settings.transport
+        registration, pod_resources = transport.server(), transport.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
-        limit = RateLimit(time.monotonic) if self.settings.rate_limit else None
+        limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
         answers = PodResources(
             self.table, self.pods, free=self._free, journal=self.journal, limit=limit, claimed=self.dra.devices
         )
@@ -162,6 +164,7 @@ class KubeletProcess:
             directory=str(self.paths.device_plugins),
             compat=self.settings.compat,
             timings=self.settings.timings,
+            transport=self.settings.transport,
             journal=self.journal,
             now=self.clock.now,
             spawn=self.spawn,
@@ -179,6 +182,7 @@ class KubeletProcess:
             self.settings.dra,
             clock=self.clock,
             timings=self.settings.timings,
+            transport=self.settings.transport,
             journal=self.journal,
             spawn=self.spawn,
             changed=lambda: self.changed(frozenset(pod.uid for pod in self.pods.active() if pod.claims)),
@@ -199,7 +203,7 @@ class KubeletProcess:
     async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
         private = self.paths.private / name
         try:
-            server.add_insecure_port(f"unix:{private}")
+            server.add_insecure_port(address(private))
         except RuntimeError as error:
             raise SocketError(f"{private}: cannot listen: {error}") from error
         await server.start()

@@ -18,6 +18,7 @@ from ....pb import dra_v1_pb2 as v1
 from ....pb import dra_v1_pb2_grpc as v1_grpc
 from ....pb import dra_v1beta1_pb2 as v1beta1
 from ....pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
+from ....transport import GRPC, Transport
 from ...go_errors import closing_as, go_text
 from ...journal import Journal
 from ...lint import SUN_PATH_LIMIT
@@ -51,7 +52,16 @@ class Answer:
 class DriverClient:
     """The connection to one registered instance of a driver. `service` is the first of its services that is known."""
 
-    def __init__(self, driver: str, endpoint: str, service: str, *, timings: Timings, journal: Journal) -> None:
+    def __init__(
+        self,
+        driver: str,
+        endpoint: str,
+        service: str,
+        *,
+        timings: Timings,
+        transport: Transport = GRPC,
+        journal: Journal,
+    ) -> None:
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
@@ -59,9 +69,9 @@ class DriverClient:
         self._timings = timings
         self._journal = journal
         self._closed = False
-        self._channel = grpc.aio.insecure_channel(
-            f"unix:{endpoint}",
-            options=[
+        self._channel = transport.channel(
+            endpoint,
+            [
                 ("grpc.default_authority", "localhost"),
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.initial_reconnect_backoff_ms", 100),

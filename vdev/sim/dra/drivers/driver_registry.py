@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from ....transport import Transport
 from ...journal import DriverGone, DriverRegistered, Journal, SlicesDeleted
 from ...kubelet_clock import Clock
 from ...timings import Timings
@@ -42,6 +43,7 @@ class DriverRegistry:
         *,
         clock: Clock,
         timings: Timings,
+        transport: Transport,
         journal: Journal,
         health: DeviceHealth,
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
@@ -51,6 +53,7 @@ class DriverRegistry:
         self._node = node
         self._clock = clock
         self._timings = timings
+        self._transport = transport
         self._journal = journal
         self._health = health
         self._spawn = spawn
@@ -72,7 +75,9 @@ class DriverRegistry:
         if any(each.endpoint == endpoint for each in instances):
             raise RegistrationRefusedError(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
         service = self._service(name, endpoint, versions)
-        client = DriverClient(name, endpoint, service, timings=self._timings, journal=self._journal)
+        client = DriverClient(
+            name, endpoint, service, timings=self._timings, transport=self._transport, journal=self._journal
+        )
         instances.append(client)
         self._tasks[client] = [
             self._spawn(client.follow(self._connection), f"connection to {name}"),

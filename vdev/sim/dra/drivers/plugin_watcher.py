@@ -17,6 +17,7 @@ import grpc.aio
 
 from ....pb import pluginregistration_v1_pb2 as api
 from ....pb import pluginregistration_v1_pb2_grpc as api_grpc
+from ....transport import Transport
 from ...go_errors import go_text
 from ...journal import DriverRefused, Journal
 from ...kubelet_clock import Clock
@@ -63,6 +64,7 @@ class PluginWatcher:
         *,
         clock: Clock,
         timings: Timings,
+        transport: Transport,
         journal: Journal,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
@@ -70,6 +72,7 @@ class PluginWatcher:
         self._handler = handler
         self._clock = clock
         self._timings = timings
+        self._transport = transport
         self._journal = journal
         self._spawn = spawn
         self._registered: dict[Path, _Instance] = {}
@@ -116,8 +119,8 @@ class PluginWatcher:
 
     async def _register(self, path: Path, stamp: _Stamp) -> None:
         """Call the plugin and take it. Raises RegistrationRefusedError."""
-        channel = grpc.aio.insecure_channel(
-            f"unix:{path}", options=[("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)]
+        channel = self._transport.channel(
+            path, [("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)]
         )
         async with channel:
             await self._dial(channel, path)

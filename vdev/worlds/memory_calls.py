@@ -1,0 +1,258 @@
+"""One call through memory: what the caller holds of it, and what answers it on the other side."""
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+_MARGIN = 1e-6  # seconds between two messages of a call, so that they come in their order
+
+
+class Wire(Protocol):
+    """What carries messages."""
+
+    note: Callable[[str, str, bytes], None]
+    """Is told of each."""
+
+    delay: Callable[[str], float]
+    """How many seconds something takes on its way to a process."""
+
+    def later(self, seconds: float, action: Callable[..., object], *args: Any) -> asyncio.Handle:
+        """Do something after so long."""
+
+
+class Calling:
+    """The caller's side of a call: what `Ending` and `Streaming` have in common."""
+
+    def __init__(
+        self, wire: Wire, deserialize: Callable[[bytes], Any], *, limit: int, over: Callable[["Calling"], None]
+    ) -> None:
+        self._wire = wire
+        self._deserialize = deserialize
+        self._limit = limit
+        self._over = over
+        self._expiry: asyncio.Handle | None = None
+        self._done = False
+
+    def expire_after(self, seconds: float | None) -> None:
+        """Fail when there is no answer by then."""
+        if seconds is not None:
+            text = "Deadline Exceeded"
+            self._expiry = self._wire.later(seconds, self.fail, grpc.StatusCode.DEADLINE_EXCEEDED, text)
+
+    def receive(self, message: bytes) -> None:
+        """A message has come."""
+        if self._done:
+            return
+        if 0 <= self._limit < len(message):
+            text = f"CLIENT: Received message larger than max ({len(message)} vs. {self._limit})"
+            self.fail(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            return
+        self._take(self._deserialize(message))
+
+    def fail(self, code: grpc.StatusCode, text: str) -> None:
+        """It ends with an error."""
+        if not self._done:
+            self._finish(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=text))
+
+    def end(self) -> None:
+        """It ends well."""
+        if not self._done:
+            self._finish(None)
+
+    def abandon(self) -> None:
+        """Its channel is closed: whoever waits is cancelled."""
+        if not self._done:
+            self._finish(asyncio.CancelledError())
+
+    def cancelled(self) -> None:
+        """Nobody waits any more."""
+        if not self._done:
+            self._close()
+
+    def _take(self, message: Any) -> None:
+        raise NotImplementedError
+
+    def _finish(self, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        self._done = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._over(self)
+
+
+class Ending(Calling):
+    """A call with one answer, which is awaited."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._answer.add_done_callback(self._seen)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return (yield from self._answer)
+
+    def _take(self, message: Any) -> None:
+        if not self._answer.done():
+            self._answer.set_result(message)
+
+    def _finish(self, error: BaseException | None) -> None:
+        self._close()
+        if self._answer.done():
+            return
+        if isinstance(error, asyncio.CancelledError):
+            self._answer.cancel()
+        elif error is not None:
+            self._answer.set_exception(error)
+            self._answer.exception()  # somebody may have stopped waiting
+
+    def _seen(self, answer: "asyncio.Future[Any]") -> None:
+        if answer.cancelled():
+            self.cancelled()
+
+
+class Streaming(Calling):
+    """A call with a stream of answers, over which is iterated."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._messages: list[Any] = []
+        self._error: BaseException | None = None
+        self._news: asyncio.Future[None] | None = None
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        while not self._messages:
+            if self._done:
+                raise self._error or StopAsyncIteration
+            self._news = asyncio.get_running_loop().create_future()
+            try:
+                await self._news
+            except asyncio.CancelledError:
+                self.cancelled()
+                raise
+        return self._messages.pop(0)
+
+    def _take(self, message: Any) -> None:
+        self._messages.append(message)
+        self._tell()
+
+    def _finish(self, error: BaseException | None) -> None:
+        self._close()
+        self._error = error
+        if isinstance(error, asyncio.CancelledError):
+            self._messages.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+
+class _Aborted(grpc.aio.AbortError):
+    """A handler ended its call itself."""
+
+
+class _Context:
+    """What is used of gRPC's servicer context."""
+
+    def __init__(self) -> None:
+        self.code: grpc.StatusCode | None = None
+        self.details = ""
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: object = ()) -> None:
+        """End the call with this status."""
+        del trailing_metadata
+        self.code, self.details = code, details
+        raise _Aborted("Locally aborted.")
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        """What the call ends with."""
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        """What is said of it."""
+        self.details = details
+
+
+class Answering:
+    """The server's side of a call."""
+
+    def __init__(
+        self, wire: Wire, calling: Calling, method: str, ends: tuple[str, str], over: Callable[[Calling], None]
+    ) -> None:
+        self.calling = calling
+        self.method = method
+        self._wire = wire
+        self._ends = ends  # who answers, and who asked
+        self._over = over
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
+        self._last = 0.0  # when the last message arrives
+
+    def begin(self, handler: Any, request: bytes, context: contextvars.Context) -> None:
+        """Answer, in a task of the server's process."""
+        if self._cancelled:
+            return
+        if handler is None:
+            self._end(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+            return
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run(handler, request), name=f"answer {self.method}", context=context.copy())
+
+    def cancel(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def tell(self, action: Callable[..., None], *args: Any) -> None:
+        """Let the caller's side know something, after what was sent before."""
+        now = asyncio.get_running_loop().time()
+        seconds = self._wire.delay(self._ends[1])
+        if self._last or seconds > 0:
+            self._last = max(now + seconds, self._last + _MARGIN)
+            seconds = self._last - now
+        self._wire.later(seconds, action, *args)
+
+    async def _run(self, handler: Any, request: bytes) -> None:
+        context = _Context()
+        try:
+            asked = handler.request_deserializer(request) if handler.request_deserializer else request
+            serialize = handler.response_serializer or bytes
+            if handler.unary_stream is not None:
+                async for each in handler.unary_stream(asked, context):
+                    self._send(serialize(each))
+            else:
+                self._send(serialize(await handler.unary_unary(asked, context)))
+        except asyncio.CancelledError:
+            return
+        except _Aborted:
+            self._end(context.code or grpc.StatusCode.UNKNOWN, context.details)
+        except Exception as failed:  # noqa: BLE001 - whatever it is becomes the call's status
+            code = context.code or grpc.StatusCode.UNKNOWN
+            self._end(code, context.details or f"Unexpected {type(failed)}: {failed}")
+        else:
+            self._end(context.code or grpc.StatusCode.OK, context.details)
+
+    def _send(self, message: bytes) -> None:
+        if not self._cancelled:
+            self._wire.note(">".join(self._ends), self.method, message)
+            self.tell(self.calling.receive, message)
+
+    def _end(self, code: grpc.StatusCode, text: str) -> None:
+        if self._cancelled:
+            return
+        if code is grpc.StatusCode.OK:
+            self.tell(self.calling.end)
+        else:
+            self._wire.note(">".join(self._ends), self.method, f"{code.name} {text}".encode())
+            self.tell(self.calling.fail, code, text)
+        self._over(self.calling)
