@@ -79,7 +79,7 @@ def complete(specs: list[dict[str, Any]], count: int) -> bool:
 
 
 async def dra(run: Run) -> None:
-    """All of them."""
+    """ResourceSlices published, and published again after a wipe; a claim prepared; memory with DRA and labels."""
     starts, wipes = [], []
     for count in (8, 100, 1000):
         what = f"{count:,} devices".replace(",", " ")

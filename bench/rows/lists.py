@@ -23,7 +23,7 @@ _SIZES = (10, 1000, 10_000, 70_000)
 
 
 async def first(run: Run) -> None:
-    """From the call to the whole first list."""
+    """The first list: from the call to its last byte."""
     for devices in _SIZES:
         async with AsyncExitStack() as stack:
             here = await stack.enter_async_context(process.place())
@@ -41,7 +41,7 @@ async def first(run: Run) -> None:
 
 
 async def update(run: Run) -> None:
-    """From a file that a probe reads to the list in which one device changed."""
+    """One device changes: from a file that a probe reads to the list that says so."""
     for devices in _SIZES:
         async with AsyncExitStack() as stack:
             here = await stack.enter_async_context(process.place())
@@ -69,7 +69,7 @@ async def update(run: Run) -> None:
 
 
 async def reload(run: Run) -> None:
-    """From the edited file in its place to the last of the lists that it changes, by the size of the difference."""
+    """A reload, by the size of its difference: from the file in its place to the last list that it changes."""
     eight, nine = (configs.plain(8, count) for count in (8, 9))
     many = configs.of_many(256, 8)
     cases = (
@@ -119,7 +119,7 @@ async def _reload(run: Run, case: _Reload) -> None:
 
 
 async def hotplug(run: Run) -> None:
-    """From a device node that is made, or removed, to the list that says so."""
+    """Hot-plug: from a device node that is made, or removed, to the list that says so."""
     if not _can_mknod():
         run.skip("hot-plug", "making device nodes needs root")
         return

@@ -24,7 +24,7 @@ _AFTER = 0.1  # seconds after the list that still count, for what is done once i
 _REST = 0.75  # seconds until the agent has nothing to do any more
 _WITHIN = 60.0  # seconds for a scrape
 _SCRAPED = 10_000
-_LIMITS = {"tail_limit": 2.0, "worst_limit": 25.0}
+_TAIL, _WORST = 2.0, 25.0  # times the floor's; milliseconds
 _GROUP = "Allocate meanwhile"
 
 
@@ -42,7 +42,7 @@ class _Edit:
 
 
 async def meanwhile(run: Run) -> None:
-    """All of them."""
+    """Allocate during a reload, a re-partition and a scrape, over the same agent at rest."""
     for edit in _edits():
         await _edited(run, edit)
     await _scraped(run)
@@ -79,12 +79,12 @@ async def _edited(run: Run, edit: _Edit) -> None:
 
         caller = stack.enter_context(client.Caller(path))
         busy, quiet = await _beside(caller, allocation([device]), work, run.some(edit.rounds, 2))
-    run.add(timed(_GROUP, edit.what, busy, quiet, **_LIMITS))
+    run.add(timed(_GROUP, edit.what, busy, quiet, tail_limit=_TAIL, worst_limit=_WORST))
 
 
 async def _scraped(run: Run) -> None:
     """While the metrics of all devices are read."""
-    address = f"127.0.0.1:{await asyncio.to_thread(_free_port)}"
+    address = await asyncio.to_thread(free_address)
     url = f"http://{address}/metrics"
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(process.place())
@@ -92,7 +92,7 @@ async def _scraped(run: Run) -> None:
         (path,) = await process.sockets(here, configs.resources(1), agent)
         async with client.watching(path) as stream:
             listed = pb.ListAndWatchResponse.FromString((await stream.next())[1])
-        size = await _served(url)
+        size = await fetched(url)
         scrapes: list[list[float]] = []
 
         async def scrape() -> None:
@@ -107,7 +107,7 @@ async def _scraped(run: Run) -> None:
         busy, quiet = await _beside(caller, allocation([listed.devices[0].ID]), scrape, run.some(8, 2))
     devices = f"{_SCRAPED:,} devices".replace(",", " ")
     run.add(timed("scrape of devices", f"{devices}, {size // 2**20} MiB", alone, median_limit=1000.0))
-    run.add(timed(_GROUP, f"{devices} are scraped", busy, quiet, **_LIMITS))
+    run.add(timed(_GROUP, f"{devices} are scraped", busy, quiet, tail_limit=_TAIL, worst_limit=_WORST))
 
 
 async def _beside(
@@ -130,7 +130,7 @@ async def _beside(
     return busy, quiet
 
 
-async def _served(url: str) -> int:
+async def fetched(url: str) -> int:
     """Ask until it is served; the bytes of a scrape."""
     deadline = time.perf_counter() + _WITHIN
     while True:
@@ -148,7 +148,7 @@ def _get(url: str) -> bytes:
     return body
 
 
-def _free_port() -> int:
+def free_address() -> str:
+    """An address on loopback where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
+        return f"127.0.0.1:{taken.getsockname()[1]}"

@@ -21,7 +21,7 @@ _QUIET = 0.5  # seconds after which the next edit may come
 
 
 async def node(run: Run) -> None:
-    """Both, with the configuration that the other budgets speak of."""
+    """Memory with labels and Events on, and how soon an edit's label is on the Node."""
     names = configs.resources(8)
     async with process.place() as here, ApiServer(schemas=False) as server:
         await server.add("nodes", {"metadata": {"name": NODE}})

@@ -17,7 +17,7 @@ _WITHOUT = (*_SERVE_ONLY, "--no-state")
 
 
 async def record(run: Run) -> None:
-    """From the start to the socket, and from an edit that adds a device to the list."""
+    """Starts and reloads with a record of what was listed, over the same without."""
     for devices in _SIZES:
         many = f"{devices:,} devices".replace(",", " ")
         text = configs.plain(1, devices)

@@ -2,9 +2,11 @@
 
 import datetime as dt
 import json
+import math
 import os
 import platform
 import re
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import grpc
 
 import vdev
 
+from .compare import Comparison, Verdict
 from .row import Rounds, Row, Run
 from .stats import Summary
 
@@ -70,9 +73,9 @@ def _rounds(row: Row) -> list[tuple[str, Rounds]]:
     return [("rounds", row.rounds), ("floor_rounds", row.floor_rounds)]
 
 
-def as_json(run: Run, seconds: float) -> str:
+def as_json(document: dict[str, Any]) -> str:
     """`document` as text."""
-    text = json.dumps(document(run, seconds), indent=1, ensure_ascii=False)
+    text = json.dumps(document, indent=1, ensure_ascii=False)
     return _SAMPLES.sub(lambda found: " ".join(found[0].split()), text) + "\n"
 
 
@@ -97,6 +100,27 @@ def as_markdown(run: Run, seconds: float) -> str:
     lines += [f"- missed: {row.group}, {row.what}: {_number(each.judged)} against {each.text}" for row, each in missed]
     lines += [f"- not measured: {each}" for each in run.skipped]
     return "\n".join(lines) + "\n"
+
+
+def as_comparison(found: Comparison, name: Path) -> str:
+    """The verdicts as Markdown: what changed first, then what did not."""
+    order = [Verdict.WORSE, Verdict.BETTER, Verdict.SAME]
+    counts = Counter(each.verdict for each in found.changes)
+    lines = [f"**Compared with {name}**: {', '.join(f'{counts[each]} {each.value}' for each in order)}", ""]
+    lines += [f"- not alike: {each}, which may be all the difference" for each in found.doubts]
+    lines += ["", "| what | in | before | now | change | 99 of 100 | verdict |", "|---|---|--:|--:|--:|--:|---|"]
+    for each in sorted(found.changes, key=lambda each: order.index(each.verdict)):
+        change, low, high = (_percent(ratio) for ratio in (each.ratio, each.low, each.high))
+        cells = [f"{each.group}: {each.what}", each.unit, _number(each.before), _number(each.now)]
+        verdict = f"**{each.verdict.value}**" if each.verdict is not Verdict.SAME else each.verdict.value
+        lines.append("| " + " | ".join([*cells, change, f"{low} … {high}", verdict]) + " |")
+    lines += ["", *(f"- only {each}" for each in found.alone)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _percent(ratio: float) -> str:
+    """By how much a number grew."""
+    return f"{(ratio - 1) * 100:+.0f} %" if math.isfinite(ratio) else "from nothing"
 
 
 def _sentence(about: dict[str, Any]) -> str:
