@@ -12,28 +12,26 @@ import structlog
 
 from .. import config
 from ..core.allocation import cdi
-from ..core.faults.contradictions import contradiction
 from ..core.faults.forecast import words
-from ..core.faults.meaning import imagined, is_elsewhere
+from ..core.faults.meaning import is_elsewhere
 from ..core.faults.unheard import unheard
 from ..core.inventory.resources import Inventory
 from ..core.model.faults.fault_effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
-from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
+from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import HostError, UsageError
 from ..faults import Engine
+from ..faults.commands import Command, FaultCommands, called, rule_document
 from ..faults.engine import CONFIGURATION
 from ..faults.rule_run import RuleRun
-from ..faults.rule_store import RuleStore, name_of
+from ..faults.rule_store import RuleStore
 from ..hostfs import HostRoot
 from ..observe.metrics import Metrics
 from .options import Options
 from .outputs.device_lists import DeviceLists
 
 log = structlog.get_logger(__name__)
-
-_LONGEST = 1e9  # seconds that a device can be set for: 30 years
 
 
 class FaultControl:
@@ -45,7 +43,8 @@ class FaultControl:
         self._node = options.node
         directory = options.fault_dir if options.fault_injection else None
         self.store = RuleStore(self.engine, self._parse, directory)
-        self._allowed = options.fault_injection
+        self.allowed = options.fault_injection
+        self.who = "this plugin"
         self._exit = options.exit
         self._wake = wake
         self._timer: Callable[[], object] | None = None
@@ -135,92 +134,19 @@ class FaultControl:
     # --- people -------------------------------------------------------------------------------------------------------
 
     @property
-    def commands(self) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
-        """What the control socket offers; everything but the list needs permission."""
-        return {
-            "fault-list": self._list,
-            "fault-add": self._may(self._add),
-            "fault-clear": self._may(self._clear),
-            "fault-trigger": self._may(self._trigger),
-            "device-set": self._may(self._set_device),
-            "device-clear": self._may(self._clear_device),
-        }
+    def commands(self) -> Mapping[str, Command]:
+        """What the control socket offers."""
+        return FaultCommands(self, self.engine, self.store, self._parse).by_name
 
-    def _may(self, command: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
-        async def guarded(request: Mapping[str, Any]) -> Any:
-            if not self._allowed:
-                raise UsageError(
-                    "this plugin takes no faults from people; start it with --enable-fault-injection "
-                    "(env VDEV_ENABLE_FAULT_INJECTION), or write them under `faults` in its configuration"
-                )
-            return command(request)
-
-        return guarded
-
-    async def _list(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        return self.status()
-
-    def _add(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        text = _text(request, "rules")
-        new = self._parse(text, "<live>").rules
-        names, now = {rule.name for rule in new}, self.engine.clock.now()
-        runs = [run for name, run in self.engine.runs.items() if run.live and name not in names]
-        nodes = imagined(self.spec, (*new, *(run.rule for run in runs)))
-        for run in runs:
-            for rule in new:
-                why = contradiction(run.rule, rule, nodes, later=now - run.loaded_at)
-                if why:
-                    raise UsageError(
-                        f"the rules {run.rule.name!r}, from {run.source}, and {rule.name!r} {why}; "
-                        f"clear {run.rule.name!r} first, or give them times of their own"
-                    )
-        unseen = ((rule.name, *unheard(rule, self.spec)) for rule in new)
-        warnings = [f"{name}: {why}; {hint}" for name, why, hint in unseen if why]
-        return {"added": self.store.add(text), "warnings": warnings}
-
-    def _clear(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        if request.get("all"):
-            return {"cleared": self.store.clear_all()}
-        name = _text(request, "name")
-        self.store.clear(name)
-        return {"cleared": [name]}
-
-    def _trigger(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        name = _text(request, "name")
-        self.engine.trigger(name)
-        return {"triggered": name}
-
-    def _set_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device = self._device(request)
-        name = self.store.set_device(
-            device,
-            health=_text(request, "health"),
-            reason=str(request.get("reason") or ""),
-            seconds=_seconds(request, "for"),
-        )
-        return {"added": [name]}
-
-    def _clear_device(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        device = self._device(request)
-        if name_of(device) not in self.engine.runs:
-            raise UsageError(f"nothing is set on device {device}; vdev fault list shows the rules in force")
-        self.store.clear(name_of(device))
-        return {"cleared": [name_of(device)]}
-
-    def _device(self, request: Mapping[str, Any]) -> str:
-        """The id of the device that is asked for: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
-        name, node = _text(request, "id"), request.get("node") or self._node
-        if node != self._node:
+    def find(self, device: str, node: str) -> tuple[str, str]:
+        """The id of a device that is asked for: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
+        if node not in {"", self._node}:
             raise UsageError(f"this is the plugin of node {self._node}, not of {node}")
-        known: dict[str, str] = {}
         for resource in self._inventory.everything.values():
             for slot in resource.slots:
-                device, raw = slot.device, slot.device.raw
-                known |= {f"{raw.entry}/{raw.index}": raw.id, device.selector: device.id}
-                known |= {each: each for each in (slot.id, device.id, raw.id)}
-        if name not in known:
-            raise UsageError(f"there is no device {name!r} on this node; vdev status lists them")
-        return known[name]
+                if found := called(slot, device):
+                    return "", found
+        raise UsageError(f"there is no device {device!r} on this node; vdev status lists them")
 
     def _parse(self, text: str, name: str) -> FaultSpec:
         return config.load_rules(text, name, self.spec)
@@ -236,7 +162,7 @@ class FaultControl:
         """The rules and what they do; keys are stable and documented."""
         now = self.engine.clock.now()
         return {
-            "enabled": self._allowed,
+            "enabled": self.allowed,
             "active": sum(run.live and run.active for run in self.engine.runs.values()),
             "rules": [_document(run, now) for run in self.engine.runs.values()],
         }
@@ -268,38 +194,11 @@ class FaultControl:
         return (*self.store.problems, *idle, *silent, *hidden)
 
 
-def _text(request: Mapping[str, Any], key: str) -> str:
-    value = request.get(key)
-    if not isinstance(value, str):
-        raise UsageError(f"the request needs a text {key!r}")
-    return value
-
-
-def _seconds(request: Mapping[str, Any], key: str) -> float | None:
-    value = request.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST:
-        raise UsageError(f"{key!r} in the request must be a number of seconds, more than 0 and at most {_LONGEST:.0f}")
-    return float(value)
-
-
 def _document(run: RuleRun, now: float) -> dict[str, Any]:
-    rule: FaultRuleSpec = run.rule
-    in_seconds = None if run.changes_at is None else round(max(0.0, run.changes_at - now), 3)
-    return {
-        "name": rule.name,
-        "kind": rule.kind.value,
-        "source": run.source,
-        "where": rule.where,
-        "state": _state(run),
-        "changesIn": in_seconds if run.live else None,
-        "injected": run.injected,
-        "injectedIn": dict(sorted(run.injections.items())),
-        "what": words(rule),
-        "resource": rule.resource,
-        "devices": sorted({each for _, each in run.targets}) if rule.kind is FaultKind.DEVICE else [],
-    }
+    changes_at = run.changes_at if run.live else None
+    document = rule_document(run.rule, run.source, _state(run), changes_at, now, run.injections)
+    is_of_devices = run.rule.kind is FaultKind.DEVICE
+    return {**document, "devices": sorted({each for _, each in run.targets}) if is_of_devices else []}
 
 
 def _state(run: RuleRun) -> str:

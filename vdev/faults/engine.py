@@ -12,7 +12,7 @@ import structlog
 
 from ..aio.clock import Clock
 from ..core.faults import targets
-from ..core.faults.schedule import NO_LABELS, Dice, Firing, earliest, seconds_of
+from ..core.faults.schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Key
@@ -50,12 +50,15 @@ log = structlog.get_logger(__name__)
 CONFIGURATION = "configuration"
 """The source whose rules win over those of the same name."""
 _NOTED_AT_BEGINNING = (FaultKind.DEVICE, FaultKind.CDI, FaultKind.POD_RESOURCES, FaultKind.CONDITION)
+_FROM_NOW_ON: Mapping[str, float] = {}
 _RANK = {CONFIGURATION: 0, "live": 2}
 
 
 class Engine:
     """All rules of this node. `on_change` is called when a look is due before `next_change`.
 
+    `labels` are those of the node at first, `started` is when the process began (None: with the first rules), and
+    `came` when the node did: what would have happened before is past.
     `stirred`: the last look changed answers to the hooks, so that whoever waits for one must ask again.
     """
 
@@ -67,6 +70,8 @@ class Engine:
         *,
         on_change: Callable[[], None],
         labels: Mapping[str, str] = NO_LABELS,
+        started: float | None = None,
+        came: float = -math.inf,
     ) -> None:
         self.clock = clock
         self.runs: dict[str, RuleRun] = {}
@@ -75,7 +80,8 @@ class Engine:
         self._labels = labels
         self._metrics = metrics
         self._on_change = on_change
-        self._started: float | None = None
+        self._started = started
+        self._came = came
         self._inventory: Inventory = EMPTY
         self._late: dict[tuple[str, str], float] = {}  # (rule, what) -> when it has waited long enough
         self._active = tuple[RuleRun, ...]()
@@ -86,8 +92,8 @@ class Engine:
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    def load(self, source: str, faults: FaultSpec, *, at: float | None = None) -> None:
-        """Replace the rules of a source, whose times count from `at`, by the clock; None: from now on.
+    def load(self, source: str, faults: FaultSpec, *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
+        """Replace the rules of a source. Their times count from now on, or by name `since` then, by the clock.
 
         A changed rule starts anew, an unchanged one goes on, a missing one ends.
         A new seed also restarts the rules that depend on chance.
@@ -95,7 +101,7 @@ class Engine:
         Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
         """
         dice = Dice(faults.seed, self._node)
-        now = self.clock.now() if at is None else at
+        now = self.clock.now()
         self._started = now if self._started is None else self._started
         for rule in faults.rules:
             other = self.runs.get(rule.name)
@@ -105,9 +111,11 @@ class Engine:
         for rule in faults.rules:
             old = self.runs.get(rule.name)
             same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
-            kept[rule.name] = old if old and same else self._begun(rule, source, dice, now)
-            if at is not None and kept[rule.name] is not old:
-                kept[rule.name].looked_at = self.clock.now()  # what would have happened before is past
+            if old and same:
+                kept[rule.name] = old
+                continue
+            begun = kept[rule.name] = self._begun(rule, source, dice, since.get(rule.name, now))
+            begun.looked_at = max(begun.looked_at, self._came)
         if not kept and not self.runs:
             return  # which is most loads: nothing to look at
         for name, run in self.runs.items():
@@ -120,6 +128,24 @@ class Engine:
     def _begun(self, rule: FaultRuleSpec, source: str, dice: Dice, at: float) -> RuleRun:
         started = at if self._started is None else self._started
         return begin(rule, source, dice, at, started, self._labels)
+
+    @property
+    def minds_labels(self) -> bool:
+        """Whether a rule means nodes by their labels."""
+        return any(run.rule.nodes.labels for run in self.runs.values())
+
+    def relabel(self, labels: Mapping[str, str]) -> None:
+        """The node has these labels now: rules that mean nodes by theirs are for it, or no longer."""
+        if labels == self._labels:
+            return
+        self._labels = labels
+        for run in self.runs.values():
+            is_here = on_node(run.rule.nodes, run.rule.name, run.dice, labels)
+            if is_here != run.here:
+                self._end(run)
+                run.here, run.looked_at = is_here, self.clock.now()
+                run.select(self._inventory)
+                self._on_change()
 
     def clear(self, name: str) -> None:
         """End a rule; a rule of the configuration returns when it is triggered or changed. Raises UsageError."""

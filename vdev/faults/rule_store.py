@@ -7,9 +7,10 @@ empty. The directory is for people who have nothing but `kubectl exec`.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -17,7 +18,7 @@ from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.problem import Problem, error
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
-from .engine import Engine
+from .rule_run import RuleRun
 
 log = structlog.get_logger(__name__)
 
@@ -29,10 +30,24 @@ Parse = Callable[[str, str], FaultSpec]
 """From a text and its name to rules; raises ConfigError."""
 
 
+class RuleTarget(Protocol):
+    """What takes the rules: an engine, or those of many nodes."""
+
+    @property
+    def runs(self) -> Mapping[str, RuleRun]:
+        """Each rule by its name."""
+
+    def load(self, source: str, faults: FaultSpec) -> None:
+        """Replace the rules of a source. Raises UsageError."""
+
+    def clear(self, name: str) -> None:
+        """End a rule. Raises UsageError."""
+
+
 class RuleStore:
     """Live rules and those of `directory` (None: there is none). `parse` checks texts against the configuration."""
 
-    def __init__(self, engine: Engine, parse: Parse, directory: Path | None = None) -> None:
+    def __init__(self, engine: RuleTarget, parse: Parse, directory: Path | None = None) -> None:
         self.directory = directory
         self.problems: tuple[Problem, ...] = ()
         self._engine = engine
@@ -48,20 +63,25 @@ class RuleStore:
         names = [rule.name for rule in new.rules]
         if not names:
             raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
-        others = tuple(rule for rule in self._live.rules if rule.name not in names)
+        others = tuple(rule for rule in self._live.rules if rule.name not in names and self._is_live(rule.name))
         self._load(FaultSpec(seed=new.seed, rules=(*others, *new.rules)))
         return names
 
-    def set_device(self, device: str, *, health: str, reason: str = "", seconds: float | None = None) -> str:
+    def set_device(
+        self, device: str, *, health: str, reason: str = "", seconds: float | None = None, node: str = ""
+    ) -> str:
         """Set a device's health by a live rule, for a while or until it is cleared. Returns the rule's name.
 
         Raises ConfigError or UsageError.
         """
-        rule = {"name": name_of(device), "devices": {"id": device}, "health": health, "reason": reason}
+        name = name_of(device, node)
+        rule = {"name": name, "devices": {"id": device}, "health": health, "reason": reason}
+        if node:
+            rule["onNodes"] = [node]
         if seconds is not None:
             rule["for"] = f"{int(seconds * 1000)}ms"
-        if name_of(device) in self._engine.runs:
-            self.clear(name_of(device))
+        if name in self._engine.runs:
+            self.clear(name)
         return self.add(json.dumps(rule))[0]
 
     def clear(self, name: str) -> None:
@@ -73,6 +93,11 @@ class RuleStore:
             self._load(replace(self._live, rules=tuple(rule for rule in self._live.rules if rule.name != name)))
         else:
             self._engine.clear(name)
+
+    def _is_live(self, name: str) -> bool:
+        """Whether no other source took the name, as the configuration may."""
+        run = self._engine.runs.get(name)
+        return run is None or run.source == LIVE
 
     def clear_all(self) -> list[str]:
         """End every rule that could do something; their names."""
@@ -125,9 +150,9 @@ class RuleStore:
         self.problems = problems
 
 
-def name_of(device: str) -> str:
-    """The name of the rule by which `vdev device` sets a device."""
-    return f"device:{device}"
+def name_of(device: str, node: str = "") -> str:
+    """The name of the rule by which `vdev device` sets a device; with its node, where there are several."""
+    return f"device:{node}/{device}" if node else f"device:{device}"
 
 
 def _read(directory: Path) -> dict[str, str | HostError]:

@@ -8,22 +8,24 @@ time ───────────┘
 import asyncio
 import functools
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
-from ..agent.outputs.node.api_output import NodeAccess
+from ..agent.outputs.node.api_output import NodeAccess, injected
 from ..aio.clock import SYSTEM, Clock
 from ..aio.pace import Pace
 from ..config import Loaded
 from ..control import command_socket
+from ..core.fleet import left_out
 from ..core.fleet.made import MAKER, MadeNode
 from ..core.fleet.scope import Scope
 from ..core.intervals import PRODUCTION, Intervals
-from ..core.model.problem import Problem, warning
-from ..core.spec import Delays, Spec, VirtualSource
+from ..core.model.problem import Problem
+from ..core.spec import Delays, Spec
 from ..errors import ApiServerError, ConfigError, HostError
 from ..faults.engine import Engine
 from ..hostfs import Watcher
@@ -91,6 +93,7 @@ class Fleet:
         self._turns = asyncio.Semaphore(_TURNS)
         self._turning: set[str] = set()
         self._again: set[str] = set()  # what became due during its turn
+        self._came: dict[str, float] = {}  # since when a node is known that was not there at the start
         self._failed: dict[str, int] = {}  # attempts to make a Node
         self._trouble: dict[str, str] = {}  # why a Node could not be made or removed
         self.cluster = Cluster(
@@ -105,25 +108,29 @@ class Fleet:
         self._events = Pace(options.clock, burst=EVENTS, every=options.intervals.write_event_of_fleet)
         self.telemetry = FleetTelemetry(options.clock)
         self.faults = FleetFaults(self.members, options.clock, allowed=options.fault_injection)
-        self._adopt(loaded)
+        self._adopt(loaded, self._epoch)
 
     # --- the configuration --------------------------------------------------------------------------------------------
 
-    def _adopt(self, loaded: Loaded) -> None:
+    def _adopt(self, loaded: Loaded, now: float) -> None:
         """From now on the nodes are as this configuration says."""
         self.refused = ()
         self._read = loaded.spec
         spec = spec_for_fleet(loaded.spec).after(self._spec)
-        real = [entry for entry in spec.entries if not isinstance(entry.source, VirtualSource)]
-        left_out = (
-            warning(entry.where, f"the devices of {entry.name} are real, and a node without a kubelet has none of them")
-            for entry in real
-        )
-        self.warnings = (*loaded.problems, *left_out)
-        self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if entry not in real))
-        self.faults.spec = self._spec
+        self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not left_out.is_real(entry)))
+        self._warn(loaded.problems, tuple(left_out.warnings(spec)))
+        self.faults.adopt(self._spec, now)
         self.scope = self.scope.after(spec.fleet)
+        for name in self.made:
+            self._came.setdefault(name, now)
         self._due.add_all((*self.made, *self.cluster.nodes))
+
+    def _warn(self, known: Sequence[Problem], own: Sequence[Problem]) -> None:
+        """What is wrong is in the status; of what means nothing in a fleet the log tells, too, once for each."""
+        for each in own:
+            if each not in self.warnings:
+                log.warning("means nothing in a fleet", where=each.where, reason=each.message)
+        self.warnings = (*known, *own)
 
     async def _follow_files(self) -> None:
         """Read the files again when they change; a bad one changes nothing."""
@@ -141,7 +148,7 @@ class Fleet:
                 if loaded.spec == self._read:
                     self.refused = ()
                     continue
-                self._adopt(loaded)
+                self._adopt(loaded, self._clock.now())
                 log.info("configuration applied", nodes=len(self.made))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -242,6 +249,7 @@ class Fleet:
         for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
             await self.cluster.listed(kind)
         self.has_begun = True
+        self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
         self._due.add_all((*self.made, *self.cluster.nodes))
         while True:
             name = await self._due.next()
@@ -308,8 +316,9 @@ class Fleet:
             return
         if member is None:
             member = self.members[name] = self._member(name)
-            self.faults.meet(member.engine)
-        member.adopt(self._spec, delays)
+            member.adopt(self._spec, delays, self.faults.rules.since)
+            self.faults.rules.meet(member.engine)
+        member.adopt(self._spec, delays, self.faults.rules.since)
         again = await self._take(name, member)
         if again is not None:
             self._due.add_later(name, again - self._clock.now())
@@ -328,9 +337,14 @@ class Fleet:
 
     def _member(self, name: str) -> Member:
         seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
+        came = math.nextafter(self._came.get(name, self._clock.now()), -math.inf)  # what happens then does happen
+        tell = functools.partial(self._due.add, name)
+        engine = Engine(
+            name, self._clock, self._metrics, on_change=tell, labels=seen.labels, started=self._epoch, came=came
+        )
         access = NodeAccess(
             node=name,
-            api=self._api,
+            api=self._api.with_fault(functools.partial(injected, engine.on_api)),
             view=seen,
             intervals=self._options.intervals,
             clock=self._clock,
@@ -340,9 +354,7 @@ class Fleet:
             takes_back=True,
         )
         notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
-        tell = functools.partial(self._due.add, name)
-        engine = Engine(name, self._clock, self._metrics, on_change=tell, labels=seen.labels)
-        member = Member(seen, slices, notes, access, engine, self._epoch)
+        member = Member(seen, slices, notes, access, engine)
         slices.on_change = member.slices.look
         return member
 
@@ -373,6 +385,7 @@ class Fleet:
                 self.writers.drop(output)
         self.telemetry.forget(name)
         del self.members[name]
+        self._came[name] = self._clock.now()  # what happened until now did not happen to the next one of this name
 
     async def _take_back(self, name: str, member: Member) -> bool:
         """Let nothing more be told of the node, as far as nobody has it; whether that is so."""

@@ -14,7 +14,7 @@ from ..agent.outputs.node.node_status import NodeStatus
 from ..core.decide import Decider, Plan, World
 from ..core.faults.schedule import earliest
 from ..core.fleet.delayed import delayed, next_age
-from ..core.fleet.pods import Assignment, assign
+from ..core.fleet.pods import Assignment, assign, by_resource
 from ..core.inventory.resources import EMPTY
 from ..core.labels.values import Machine
 from ..core.model.device import Key, RawDevice
@@ -49,13 +49,11 @@ NOBODY = Holdings(holders={})
 class Member:
     """A node, from when it is known on. `plan` is the last decision, whole; what it is told may come later.
 
-    `engine` has the fault rules; their times count from the start of the whole fleet, so that it does not matter when
-    the API server told of which node.
+    `engine` has the fault rules; their times count from the same moments on all nodes, so that it does not matter when
+    the API server told of which.
     """
 
-    def __init__(  # noqa: PLR0917
-        self, node: SeenNode, slices: SeenSlices, notes: PodNotes, access: NodeAccess, engine: Engine, epoch: float
-    ) -> None:
+    def __init__(self, node: SeenNode, slices: SeenSlices, notes: PodNotes, access: NodeAccess, engine: Engine) -> None:
         self.node = node
         self.engine = engine
         self.assigned = Assignment()
@@ -69,7 +67,6 @@ class Member:
         self.events = NodeEvents(access, self._situation)
         self.slices = ResourceSlices(access, slices, engine)
         self._clock = access.clock
-        self._epoch = epoch
         self._decider = Decider(access.intervals)
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
@@ -85,8 +82,8 @@ class Member:
         """Everything that writes of this node."""
         return (*self.outputs, self.notes)
 
-    def adopt(self, spec: Spec, delays: Delays) -> None:
-        """From now on the node is as this configuration says."""
+    def adopt(self, spec: Spec, delays: Delays, since: Mapping[str, float]) -> None:
+        """From now on the node is as this configuration says; the time of each of its rules counts `since` then."""
         self.delays = delays
         if spec is self._spec:
             return
@@ -96,18 +93,28 @@ class Member:
         self._problems = tuple(problem for each in found.values() for problem in each.problems)
         self._spec = spec
         if spec.faults.rules or self.engine.runs:
-            self.engine.load(CONFIGURATION, spec.faults, at=self._epoch)
+            if any(rule.nodes.labels for rule in spec.faults.rules):
+                self.engine.relabel({**self.node.labels, **self._first_plan().labels})
+            self.engine.load(CONFIGURATION, spec.faults, since=since)
 
     def leave(self) -> None:
         """From now on nothing is to be told of the node."""
         for source in {run.source for run in self.engine.runs.values()}:
             self.engine.load(source, NO_RULES)
-        self.adopt(NOTHING, Delays())
+        self.adopt(NOTHING, Delays(), {})
 
     @property
     def has_anything(self) -> bool:
         """Whether the last decision tells anything of the node: also devices that are held on, though they left."""
         return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
+
+    def _first_plan(self) -> Plan:
+        """What the node has before anything happened to it."""
+        name = self.node.name
+        base = self._decider.arrange(self._spec, name, self._found)
+        return self._decider.decide(
+            World(spec=self._spec, node=name, machine=MACHINE, found=self._found, base=base, holdings=NOBODY)
+        )
 
     async def turn(self, pods: SeenPods) -> float | None:
         """Decide for the node and its pods, and tell the outputs; returns when (by the clock) to decide again."""
@@ -132,7 +139,9 @@ class Member:
                 now=self._clock.now(),
             )
         )
-        self.assigned = assign(self.plan.inventory, (each.pod for each in pods.by_uid.values()), self.assigned)
+        if self.engine.minds_labels:
+            self.engine.relabel({**self.node.labels, **self.plan.labels})
+        self._assign(pods, is_first=last is None)
         self.notes.settle(self.assigned, self.plan.inventory, rejects=self.rejects)
         for strike in self.engine.take_strikes():
             if strike.fault is SliceFault.WIPED:
@@ -146,6 +155,17 @@ class Member:
         later = next_age(self.delays, age)
         grown = None if later is None or age is None else self._clock.now() + later - age
         return earliest((self.plan.again_at, self.engine.next_change, grown))
+
+    def _assign(self, pods: SeenPods, *, is_first: bool) -> None:
+        """Give the pods their devices. What they had when the node came sets off no rule that waits for that."""
+        assert self.plan is not None
+        before, there = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
+        self.assigned = assign(self.plan.inventory, there, self.assigned)
+        for pod in there:
+            devices = self.assigned.devices.get(pod.uid)
+            if devices and pod.uid not in before and not (is_first and pod.noted):
+                for resource, ids in by_resource(devices).items():
+                    self.engine.allocated(resource, ids)
 
     def _holdings(self, pods: SeenPods) -> Holdings:
         """Who has what, of the pods that are still there."""

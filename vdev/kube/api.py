@@ -4,6 +4,7 @@ Whoever writes says who it is by the field manager. An apply without `force` tak
 """
 
 import contextlib
+import copy
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from enum import Enum
@@ -55,6 +56,13 @@ class Api:
     ) -> None:
         self.server = server
         self._calls = ApiCalls(server, intervals=intervals, clock=clock, at_once=at_once, fault=fault)
+        self._fault: FaultHook = NO_FAULT
+
+    def with_fault(self, fault: FaultHook) -> Self:
+        """This client, for one of many uses: before a request of this one `fault` is asked as well."""
+        narrowed = copy.copy(self)
+        narrowed._fault = fault  # noqa: SLF001 - of the same class
+        return narrowed
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,7 +187,9 @@ class Api:
         body: object = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        request = ApiRequest(method=method, call=call, params=params or {}, body=body, content_type=content_type)
+        request = ApiRequest(
+            method=method, call=call, params=params or {}, body=body, content_type=content_type, fault=self._fault
+        )
         return await self._calls.ask(request)
 
 

@@ -61,6 +61,7 @@ class ApiRequest:
     body: object = None
     content_type: str = _JSON
     path: str = ""  # of what is no object; else it is the call's
+    fault: FaultHook = NO_FAULT  # asked after that of the client
 
 
 class ApiCalls:
@@ -165,7 +166,7 @@ class ApiCalls:
 
     async def _begin(self, stack: contextlib.AsyncExitStack, request: ApiRequest) -> "_Speech":
         call = replace(request.call, who=self.server.who)
-        if (fault := self._fault(call)) is not None:
+        if (fault := self._fault(call) or request.fault(call)) is not None:
             raise _error_of(call, fault)
         connection = await self._connect()
         call = replace(call, where=connection.where)

@@ -21,7 +21,7 @@ def fleet(tmp_path, capsys):
         file.write_text(text)
         code = cli.main(["fleet", str(file), *arguments])
         captured = capsys.readouterr()
-        return code, captured.out or captured.err.replace(str(file), "FILE")
+        return code, captured.out, captured.err.replace(str(file), "FILE")
 
     return run
 
@@ -37,19 +37,29 @@ def fleet(tmp_path, capsys):
 )
 def test_what_is_refused(arguments, said, fleet):
     """With a sentence, and the exit code of a wrong command line."""
-    code, printed = fleet(*arguments, "--dry-run")
+    code, _, printed = fleet(*arguments, "--dry-run")
     assert (2, True) == (code, said in printed), printed
 
 
 def test_a_file_without_a_fleet_is_told_where_to_read(fleet):
     """It is no error of the file, which an agent may run."""
-    code, printed = fleet(text=CONFIG.partition("fleet:")[0])
+    code, _, printed = fleet(text=CONFIG.partition("fleet:")[0])
     assert (2, "vdev: FILE: no section fleet says which nodes there are; see docs/fleet.md\n") == (code, printed)
+
+
+def test_what_means_nothing_there_is_said(fleet):
+    """Beside the objects: real devices, and failures of what such nodes do not have."""
+    text = CONFIG.replace("devices: [", "devices: [{name: uart, resource: acme.dev/uart, glob: /dev/ttyUSB*}, ")
+    text += "faults: {rules: [{name: dies, at: 1m, process: {exit: 1}}]}\n"
+    _, printed, said = fleet("--dry-run", text=text)
+    assert "FILE:3:11: devices[0]: warning: the devices of uart are real" in said
+    assert "the fault rule 'dies' does nothing in a fleet: no device plugin runs on a node without a kubelet" in said
+    assert 2 == len(list(yaml.safe_load_all(printed)))
 
 
 def test_the_objects_of_a_named_fleet(fleet):
     """The made Nodes have its name, and only those that the selector leaves."""
-    code, printed = fleet("--dry-run", "--name", "lab", "--selector", "rack=r2")
+    code, printed, _ = fleet("--dry-run", "--name", "lab", "--selector", "rack=r2")
     (node,) = yaml.safe_load_all(printed)
     assert (0, "r2", "lab") == (code, node["metadata"]["name"], node["metadata"]["labels"]["vdev.dev/made-by"])
     assert {"acme.dev/npu": "2"} == node["status"]["allocatable"]

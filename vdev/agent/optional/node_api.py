@@ -19,8 +19,8 @@ from ..options import Options
 from ..outputs.base import Output
 
 if TYPE_CHECKING:
-    from ..outputs.node.api_output import ApiOutput
-    from .node_side import FaultRules, NodeSide
+    from ..outputs.node.api_output import ApiOutput, FaultRules
+    from .node_side import NodeSide
 
 _LABELS, _STATUS, _EVENTS = "noting the node's labels", "noting the node's status", "noting events"
 _FEATURES = "writing the features file"

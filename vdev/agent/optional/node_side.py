@@ -3,23 +3,20 @@
 It is imported and made when something asks for it (see `node_api`).
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from ...core.model.faults.fault_answers import ApiFault
 from ...core.node.situation import Situation
-from ...kube import Api, ApiCall, InjectedAnswer
+from ...kube import Api
 from ..inputs.node_object import NodeObject
 from ..options import Options
 from ..outputs.base import Output
-from ..outputs.node.api_output import NodeAccess
+from ..outputs.node.api_output import FaultRules, NodeAccess, injected
 from ..outputs.node.features_file import FeaturesFile
 from ..outputs.node.node_events import NodeEvents
 from ..outputs.node.node_labels import NodeLabels
 from ..outputs.node.node_status import NodeStatus
-
-FaultRules = Callable[[str, str], ApiFault | None]
-"""What fault rules say of a request, by verb and resource as RBAC names them."""
 
 
 class NodeSide:
@@ -34,8 +31,8 @@ class NodeSide:
     ) -> None:
         node, intervals, clock = options.node, options.intervals, options.clock
         server = options.api_server
-        self._faults = faults
-        self.api = Api(server, intervals=intervals, clock=clock, fault=self._fault) if server else None
+        fault = functools.partial(injected, faults)
+        self.api = Api(server, intervals=intervals, clock=clock, fault=fault) if server else None
         self.object = NodeObject(node, self.api, intervals=intervals, clock=clock, on_heard=hurry)
         access = NodeAccess(node=node, api=self.api, view=self.object, intervals=intervals, clock=clock)
         self.labels = NodeLabels(access)
@@ -52,12 +49,6 @@ class NodeSide:
         """End the open watches: a fault rule that concerns them begins."""
         if self.api is not None:
             self.api.break_watches()
-
-    def _fault(self, call: ApiCall) -> InjectedAnswer | None:
-        fault = self._faults(call.verb, call.resource)
-        if fault is None:
-            return None
-        return InjectedAnswer(status=fault.status, message=f"the fault rule {fault.rule!r} says so", after=fault.after)
 
     async def aclose(self) -> None:
         """End the connection."""

@@ -79,9 +79,12 @@ def run(args: argparse.Namespace) -> int:
     selector = _selector(args.selector)
     namespace, lease = _lease(args.name, args.lease)
     if args.dry_run:
+        from ...core.fleet.left_out import warnings
         from ...core.fleet.scope import Scope
         from ...fleet import dry_run
 
+        for problem in warnings(loaded.spec):
+            print(problem, file=sys.stderr)
         print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
         return 0
     server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)

@@ -2,7 +2,7 @@
 
 from ..model.faults.fault_effects import ApiFailure, CountErrors, NodeEvent, Overheat, SetCondition
 from ..model.faults.fault_rules import FaultRuleSpec
-from ..spec import LabelOutput, Spec
+from ..spec import NO_FLEET, LabelOutput, Spec
 
 
 def unheard(rule: FaultRuleSpec, spec: Spec) -> tuple[str, str]:
@@ -25,7 +25,7 @@ def unheard(rule: FaultRuleSpec, spec: Spec) -> tuple[str, str]:
 def _asks(spec: Spec) -> bool:
     """Whether the configuration lets anything be asked of the API server."""
     node = spec.node
-    if node.labels is LabelOutput.NODE or node.events or node.conditions or node.status:
+    if spec.fleet != NO_FLEET or node.labels is LabelOutput.NODE or node.events or node.conditions or node.status:
         return True
     return any(entry.choice for entry in spec.entries) or _claims(spec)
 

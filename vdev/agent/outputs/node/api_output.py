@@ -22,7 +22,8 @@ from ....aio.backoff import Backoff
 from ....aio.clock import Clock
 from ....aio.pace import Pace
 from ....core.intervals import Intervals
-from ....kube import NO_SERVER, NODES, Api, Unconfigured
+from ....core.model.faults.fault_answers import ApiFault
+from ....kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
 from ..base import Output
 
 _BURST = 10  # writes of one kind at once, as when a node is drained and cut anew
@@ -64,6 +65,18 @@ class NodeAccess:
     events: Pace | None = None
     level: int = logging.INFO
     takes_back: bool = False
+
+
+FaultRules = Callable[[str, str], ApiFault | None]
+"""What fault rules say of a request, by verb and resource as RBAC names them."""
+
+
+def injected(rules: FaultRules, call: ApiCall) -> InjectedAnswer | None:
+    """What a fault rule answers to the request in the server's place."""
+    fault = rules(call.verb, call.resource)
+    if fault is None:
+        return None
+    return InjectedAnswer(status=fault.status, message=f"the fault rule {fault.rule!r} says so", after=fault.after)
 
 
 class ApiOutput(Output):
