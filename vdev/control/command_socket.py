@@ -16,6 +16,7 @@ import structlog
 
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
+from ..observe.json_pieces import json_pieces
 from ..observe.log import Seldom
 
 log = structlog.get_logger(__name__)
@@ -77,8 +78,11 @@ async def _serve(connection: socket.socket, commands: Mapping[str, Handler], pat
         try:
             async with asyncio.timeout(patience):
                 reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REQUEST)
-                reply = await _answer(reader, commands)
-                writer.write(await asyncio.to_thread(lambda: json.dumps(reply).encode() + b"\n"))
+                for piece in await asyncio.to_thread(json_pieces, await _answer(reader, commands)):
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)  # a client that takes all at once must not keep the loop
+                writer.write(b"\n")
                 await writer.drain()
                 writer.close()
         except (TimeoutError, OSError) as failed:

@@ -10,7 +10,6 @@ What is shown comes through `Watched`. When the port is not available, that is r
 import asyncio
 import contextlib
 import hashlib
-import json
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from importlib import resources
@@ -27,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import reason_of
 from .allowed_hosts import Guard
+from .json_pieces import json_pieces
 from .log import Seldom
 from .webserver import Limits, Server
 
@@ -284,7 +284,7 @@ def _page(name: str) -> bytes:
 
 
 def _json(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+    return b"".join(json_pieces(document, (",", ":")))
 
 
 def _verdict(reasons: Sequence[str], well: str = "") -> Response:

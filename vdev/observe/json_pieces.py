@@ -1,0 +1,60 @@
+"""A large document as JSON, a piece at a time: `json.dumps` holds the interpreter until it is done."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_ITEMS = 100  # of a list, in one piece
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A part of a document that was encoded before."""
+
+    pieces: Sequence[bytes]
+
+
+def json_pieces(document: Any, separators: tuple[str, str] = (", ", ": ")) -> Sequence[bytes]:
+    """The pieces, one after the other what `json.dumps` makes. It takes the document's lists apart on its way.
+
+    So their memory is given back in pieces, too.
+    """
+    return [*_pieces(document, json.JSONEncoder(separators=separators))]
+
+
+def _pieces(value: Any, encoder: json.JSONEncoder) -> Iterator[bytes]:
+    comma, colon = encoder.item_separator.encode(), encoder.key_separator.encode()
+    match value:
+        case Json(pieces):
+            yield from pieces
+        case dict():
+            before = b"{"
+            for key, each in value.items():
+                yield before + encoder.encode(str(key)).encode() + colon
+                yield from _pieces(each, encoder)
+                before = comma
+            yield b"}" if value else b"{}"
+        case list() if value:
+            before = b"["
+            value.reverse()
+            while value:
+                some = value[: -_ITEMS - 1 : -1]
+                del value[-_ITEMS:]
+                if any(map(_is_long, some)):
+                    for each in some:
+                        yield before
+                        yield from _pieces(each, encoder)
+                        before = comma
+                else:
+                    yield before + encoder.encode(some)[1:-1].encode()
+                    before = comma
+            yield b"]"
+        case _:
+            yield encoder.encode(value).encode()
+
+
+def _is_long(value: Any) -> bool:
+    """Whether it is or has a long list."""
+    members = value.values() if isinstance(value, dict) else (value,)
+    return any(isinstance(each, list) and len(each) > _ITEMS for each in members)
