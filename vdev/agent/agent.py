@@ -16,12 +16,15 @@ from typing import Any
 
 import structlog
 
+from ..aio.garbage import Garbage
 from ..aio.interruption import Interrupted, Interruption
 from ..control import command_socket
 from ..core import file_choice
+from ..core.inventory.difference import Differences
 from ..core.node.situation import Situation
 from ..health import HealthMonitor
 from ..hostfs import Watcher
+from ..observe.json_pieces import Json, json_pieces
 from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import ServiceState
@@ -43,7 +46,7 @@ from .optional.tool_output import Tools, ToolViews
 from .options import Options
 from .outputs.base import Output
 from .outputs.cdi.cdi_files import CdiFiles
-from .outputs.device_lists import DeviceLists
+from .outputs.device_lists import DeviceLists, ListsAhead
 from .outputs.handover_actions import HandoverActions
 from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
@@ -128,6 +131,7 @@ class Agent:
             intervals=intervals,
             clock=clock,
         )
+        differences = Differences()
         self.lists = DeviceLists(
             self.link,
             self.requests,
@@ -136,12 +140,14 @@ class Agent:
             intervals=intervals,
             clock=clock,
             steps=self.steps,
+            differences=differences,
         )
         self.kernel_log = KernelLog(options.state_dir, whose, options.host, intervals, clock)
-        self.measures = Measures(self.metrics, clock)
+        self.measures = Measures(self.metrics, clock, differences)
         self.telemetry = Telemetry(options, self.node_api, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)
         self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine)
+        self.garbage = Garbage(idle=not options.alone)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -150,6 +156,8 @@ class Agent:
             self.metrics,
             faults=self.faults,
             steps=self.steps,
+            garbage=self.garbage,
+            differences=differences,
             choices=NodeChoices(options.node, self.node_api.view, self.due.mark),
             outputs=(
                 self.nodes,
@@ -158,6 +166,7 @@ class Agent:
                 self.record,
                 self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
                 self.handovers,
+                ListsAhead(self.lists),
                 self.lists,
                 self.last_good,
                 self.kernel_log,
@@ -249,7 +258,10 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         stack.push_async_callback(self.node_api.aclose)
-        await self.reconciler.start(self.last_good.read)
+        try:
+            await self.reconciler.start(self.last_good.read)
+        finally:
+            self.garbage.resume()
         stack.push_async_callback(self.steps.take, "giving serial lines away", self.serial_lines.give)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
@@ -338,7 +350,16 @@ class Agent:
     async def _turn(self, watcher: Watcher) -> None:
         """Take the steps that are due, and wait until there is something to do."""
         async with self._turning:
-            await self._take_turn(watcher)
+            before = self.reconciler.base
+            try:
+                await self._take_turn(watcher)
+            finally:
+                self.garbage.resume()
+            now = self.reconciler.base.everything
+            self.garbage.part_with(
+                [each.slots for name, each in before.everything.items() if now.get(name) is not each]
+            )
+            del before
         await self.due.wait()
 
     async def _take_turn(self, watcher: Watcher) -> None:
@@ -375,8 +396,9 @@ class Agent:
     async def _read_holders(self) -> None:
         await self.events.read_holders()
 
-    async def _status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        return await asyncio.to_thread(status, self)
+    async def _status(self, _request: Mapping[str, Any]) -> Json:
+        with self.garbage.spared():
+            return await asyncio.to_thread(lambda: Json(json_pieces(status(self))))
 
     def _wait_for(self, what: str) -> None:
         self.waiting = what

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ..aio.beside import MANY, beside
+from ..aio.garbage import Garbage
 from ..config import Loaded
 from ..core import repartition
 from ..core.decide import Decider, Plan, World, imports_for
+from ..core.inventory.difference import Differences
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.labels.values import Machine
 from ..core.model.device import Health, Key
@@ -28,7 +31,7 @@ from ..core.model.problem import Problem, errors
 from ..core.repartition import Progresses
 from ..core.retention.holders import Holdings
 from ..core.retention.retain import Dropped, Retired, dropped
-from ..core.spec import LabelOutput, Spec
+from ..core.spec import LabelOutput, Spec, VirtualSource
 from ..errors import ConfigError
 from ..health import HealthMonitor
 from ..hostfs.machine_type import machine_type
@@ -51,7 +54,6 @@ log = structlog.get_logger(__name__)
 
 _DECIDING = "deciding what to list"
 _ROUNDS = 10  # of deciding and preparing, for one plan
-_LONG = 2000  # slots from which on a decision is made beside the loop
 
 LastGoodReader = Callable[[], Awaitable[Kept | None]]
 """Reads the configuration that an earlier process kept; raises ConfigError where that cannot be used."""
@@ -75,6 +77,8 @@ class Reconciler:
         *,
         faults: FaultControl,
         steps: Steps,
+        garbage: Garbage,
+        differences: Differences,
         choices: NodeChoices,
         outputs: Sequence[Output],
         claimed: "Callable[[], Claimed]" = dict,
@@ -99,6 +103,8 @@ class Reconciler:
         self._metrics = metrics
         self._faults = faults
         self._steps = steps
+        self._garbage = garbage
+        self._differences = differences
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
         self._machine: Machine | None = None  # read when it is first asked for
@@ -124,6 +130,7 @@ class Reconciler:
         """
         try:
             loaded = await self._read_first()
+            self._expect(loaded.spec)
             scan = await self.scanner.scan(self.scan, loaded.spec)
             base = self._arrange(loaded.spec, scan)
             if loaded.spec.flags.fail_on_init_error:
@@ -166,6 +173,7 @@ class Reconciler:
         if kept is None or loaded is None:
             raise bad
         self.scanner.start_over()
+        self._expect(loaded.spec)
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
         self._tell()
@@ -178,10 +186,12 @@ class Reconciler:
         try:
             loaded = await self._read_later()
             scan, base = self.scan, self.base
-            if is_new := loaded.spec != self.spec:
-                loaded = replace(loaded, spec=loaded.spec.after(self.spec))
-                scan = await self.scanner.scan(self.scan, loaded.spec)
-                base = await asyncio.to_thread(self._arrange, loaded.spec, scan)
+            spec = await asyncio.to_thread(self._newer, loaded.spec)
+            if is_new := spec is not None:
+                loaded = replace(loaded, spec=spec)
+                self._expect(spec)
+                scan = await self.scanner.scan(self.scan, spec)
+                base = await asyncio.to_thread(self._arrange, spec, scan)
             strict = self._config.status.kept_at and loaded.spec.flags.fail_on_init_error  # the start is not over
             if is_new or strict:
                 _must_be_good(base, scan if strict else Scan())
@@ -213,6 +223,7 @@ class Reconciler:
 
     async def rescan(self, entries: Iterable[str]) -> None:
         """Look for the devices of these entries again."""
+        self._expect(self.spec)
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
@@ -220,6 +231,17 @@ class Reconciler:
             self.scan, self.base = scan, base
             if self._config.status.kept_at:
                 await self.reload()  # this may have been what was wrong
+
+    def _newer(self, spec: Spec) -> Spec | None:
+        """The specification, of parts of the one in force; None where it is equal."""
+        return None if spec == self.spec else spec.after(self.spec)
+
+    def _expect(self, spec: Spec) -> None:
+        """Devices will be made for this configuration."""
+        sources = (entry.source for entry in spec.on_node(self._options.node))
+        count = sum(each.count for each in sources if isinstance(each, VirtualSource))
+        if max(count, _size(self.base)) >= MANY:
+            self._garbage.pause(making=True)
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
         return self._decider.arrange(self.choices.in_force(spec), self._options.node, scan.devices)
@@ -276,12 +298,13 @@ class Reconciler:
             ask_holders()
         self.retired = plan.retired
         self.holders.press(plan.awaited)
-        if gone := dropped(before, plan.inventory, self._clock.now()):
+        if gone := dropped(self._differences(before, plan.inventory), self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
-            do("forgetting devices", lambda: self.scanner.forget(self.scan, self.served))
+            await self._steps.take("forgetting devices", self._forget)
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", self._count_problems)
         of_parts = (self.choices.again_at, self.verdicts.again_at(begun), *(each.again_at for each in self.outputs))
+        self._differences.forget()
         again = (plan.again_at, *of_parts)
         return min((each for each in again if each is not None), default=None)
 
@@ -309,13 +332,19 @@ class Reconciler:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
-        if imports_for(world) or sum(len(resource.slots) for resource in self.base.resources.values()) >= _LONG:
-            self._plan = await asyncio.to_thread(self._decider.decide, world)
-        else:
-            self._plan = self._decider.decide(world)
+        size = _size(self.base)
+        if size >= MANY:
+            self._garbage.pause(making=False)
+        many = MANY if imports_for(world) else size
+        self._plan = await beside(many, self._decide_and_compare, world)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
                 _log("problem with what is said of the node", problem)
+
+    def _decide_and_compare(self, world: World) -> Plan:
+        plan = self._decider.decide(world)
+        self._differences.find(self.served, plan.inventory)
+        return plan
 
     def _observe(self) -> World:
         last = self._plan
@@ -360,6 +389,9 @@ class Reconciler:
             if output.stage is stage:
                 await self._steps.take(output.name, functools.partial(output.settle, plan))
 
+    async def _forget(self) -> None:
+        await asyncio.to_thread(self.scanner.forget, self.scan, self.served)
+
     def _lately_dropped(self) -> Mapping[str, Dropped]:
         since = self._clock.now() - self._options.intervals.retire_handover
         return {each: it for each, it in self._dropped.items() if it.at > since}
@@ -397,6 +429,10 @@ def _must_be_good(base: Inventory, scan: Scan) -> None:
     wrong = errors((*scan.problems, *base.problems))
     if wrong:
         raise ConfigError(wrong)
+
+
+def _size(inventory: Inventory) -> int:
+    return sum(_counts(inventory).values())
 
 
 def _counts(inventory: Inventory) -> dict[str, int]:

@@ -245,9 +245,9 @@ class Decider:
         if not world.toolless:
             return world.base
         self._without = self._without if self._without == world.toolless else world.toolless
-        self._tooled.begin()
         of = (world.base, self._without)
-        return self._tooled.recall("tools", "", of, lambda _last: without_tools(world.base, world.toolless))
+        with self._tooled.round():
+            return self._tooled.recall("tools", "", of, lambda _last: without_tools(world.base, world.toolless))
 
     def _pools(self, world: World, devices: Inventory) -> "Pools":
         """The same object while nothing of it is published otherwise."""
@@ -261,9 +261,9 @@ class Decider:
 
     def _specifications(self, inventory: Inventory) -> Mapping[str, Document]:
         """The same object as long as every resource is."""
-        self._specified.begin()
         of = tuple(inventory.resources.values())
-        return self._specified.recall("cdi", "", of, lambda _last: edits.cdi_documents(inventory))
+        with self._specified.round():
+            return self._specified.recall("cdi", "", of, lambda _last: edits.cdi_documents(inventory))
 
     def _told(self, world: World, labels: Mapping[str, str]) -> Mapping[str, str]:
         """The labels, with those that tell what became of a chosen layout; the same object while they say the same."""
@@ -285,8 +285,9 @@ class Decider:
             labels = node_labels(world.spec, world.node, found, there, world.machine)
             return last if labels == last and last is not None else labels
 
-        self._labelled.begin()
-        return self._labelled.recall("labels", world.node, (world.spec, world.machine, world.base, away), made)
+        of = (world.spec, world.machine, world.base, away)
+        with self._labelled.round():
+            return self._labelled.recall("labels", world.node, of, made)
 
 
 def _found(

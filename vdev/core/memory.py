@@ -6,17 +6,17 @@ result; with a new one everything is made.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 
 
 class Memory:
-    """Of one computation that is done again and again: `begin` it, then ask `recall` for each of its parts.
+    """Of one computation that is done again and again: in each `round`, ask `recall` for each of its parts.
 
-    `made` counts by kind what had to be made since the last `begin`. A part that one round does not ask for is
-    forgotten in the next.
+    `made` counts by kind what had to be made in the last round. A part that a round does not ask for is forgotten.
     """
 
     def __init__(self) -> None:
@@ -24,10 +24,15 @@ class Memory:
         self._before: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
         self._now: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
 
-    def begin(self) -> None:
-        """A new round."""
+    @contextmanager
+    def round(self) -> Iterator[None]:
+        """While the context lasts, the computation is done once."""
         self._before, self._now = self._now, {}
         self.made.clear()
+        try:
+            yield
+        finally:
+            self._before = {}
 
     def recall(self, kind: str, key: Hashable, of: tuple[object, ...], make: Callable[[Any], _Result]) -> _Result:
         """The part that `make` makes of these objects, or made of the very same ones in the round before.

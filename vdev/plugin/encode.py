@@ -5,8 +5,10 @@ are kept: a list of tens of thousands of devices in which one changed costs one 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..core.allocation.edits import ContainerEdits
+from ..core.model import spans
 from ..core.model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
@@ -20,19 +22,38 @@ def slot_part(slot: Slot) -> bytes:
     return message.SerializeToString()
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Slots, the part of each, and all of them together."""
+
+    slots: Sequence[Slot] = ()
+    parts: Sequence[bytes] = ()
+    whole: bytes = b""
+
+
 class ListEncoder:
-    """Encodes one list of a resource after the other, and reuses the bytes of slots that stayed the same."""
+    """Encodes one list of a resource after the other, and reuses the bytes of slots that stayed the same.
+
+    A long list is encoded ahead, in a thread; to ask for it again then costs nothing.
+    """
 
     def __init__(self) -> None:
-        self._slots: Sequence[Slot] = ()
-        self._parts: list[bytes] = []
+        self._last = _Encoded()
 
     def encode(self, slots: Sequence[Slot]) -> bytes:
         """A whole `ListAndWatchResponse`."""
-        known = dict(zip(map(id, self._slots), self._parts, strict=True))  # `_slots` keeps them alive, so ids hold
-        self._parts = [known.get(id(slot)) or slot_part(slot) for slot in slots]
-        self._slots = slots
-        return b"".join(self._parts)
+        last = self._last
+        if slots is last.slots:
+            return last.whole
+        start, old_end, new_end = spans.changed(last.slots, slots)
+        known: dict[int, bytes] = {}  # by the slot's identity; `last` keeps them alive
+        old = zip(spans.pieces(last.slots[start:old_end]), spans.pieces(last.parts[start:old_end]), strict=True)
+        for some, parts in old:
+            known.update(zip(map(id, some), parts, strict=True))
+        new = [known.get(id(slot)) or slot_part(slot) for slot in slots[start:new_end]]
+        parts = [*last.parts[:start], *new, *last.parts[old_end:]]
+        self._last = _Encoded(slots, parts, b"".join(parts))
+        return self._last.whole
 
 
 def container_response(edits: ContainerEdits) -> pb.ContainerAllocateResponse:

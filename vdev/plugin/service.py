@@ -29,6 +29,7 @@ from ..core.model.faults.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..sockets.server import SocketServer
 from . import registration_client
+from .encode import ListEncoder
 from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import KubeletSocket
 from .servicer import RequestHandler, Servicer
@@ -81,6 +82,7 @@ class ResourceService:
         faults: FaultHooks = NO_FAULTS,
         intervals: Intervals = PRODUCTION,
         clock: Clock = SYSTEM,
+        encoder: ListEncoder | None = None,
     ) -> None:
         self.resource = resource
         self.state = ServiceState.STARTING
@@ -91,6 +93,7 @@ class ResourceService:
         self._on_state = on_state
         self._intervals = intervals
         self._clock = clock
+        self._encoder = encoder or ListEncoder()
         self._backoff = Backoff(intervals.retry_first, intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
@@ -227,7 +230,12 @@ class ResourceService:
         await self._close()
         self._renew = False
         servicer = Servicer(
-            self.resource, self._requests, on_stream=self._wake.set, faults=self._faults, clock=self._clock
+            self.resource,
+            self._requests,
+            on_stream=self._wake.set,
+            faults=self._faults,
+            clock=self._clock,
+            encoder=self._encoder,
         )
         server = SocketServer(
             servicer,

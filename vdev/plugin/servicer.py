@@ -92,6 +92,7 @@ class Servicer:
         on_stream: Callable[[], None],
         faults: FaultHooks = NO_FAULTS,
         clock: Clock = SYSTEM,
+        encoder: ListEncoder | None = None,
     ) -> None:
         self.resource = resource
         self.streams = 0
@@ -102,7 +103,7 @@ class Servicer:
         self._faults = faults
         self._clock = clock
         self._poked = asyncio.Event()
-        self._encoder = ListEncoder()
+        self._encoder = encoder or ListEncoder()
         self._list = self._encoder.encode(resource.slots)
         self._version = 0
         self._news: set[asyncio.Event] = set()

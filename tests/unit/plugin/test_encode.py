@@ -41,3 +41,13 @@ def test_lists_are_what_protobuf_would_write(members):
     assert list_size.list_size(members) == len(encoder.encode(members))
     flipped = [replace(slot, health=Health(healthy=not slot.health.healthy)) for slot in members[:1]] + members[1:]
     assert message(flipped).SerializeToString() == encoder.encode(flipped)
+
+
+def test_encoded_ahead():
+    """A list that was asked for before is not encoded again; one of equal slots in another place is."""
+    raw = RawDevice(id="r", entry="e", index=0)
+    members = tuple(Slot(name, Device(id=name, raw=raw, ordinal="0")) for name in ("a", "b"))
+    encoder = ListEncoder()
+    first = encoder.encode(members)
+    assert encoder.encode(members) is first
+    assert message(members[::-1]).SerializeToString() == encoder.encode(members[::-1])

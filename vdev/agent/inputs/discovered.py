@@ -63,35 +63,43 @@ class Scanner:
         again = frozenset(again)
         due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in again]
         # One after the other: several threads that look would keep each other, and every request, from the interpreter.
-        fresh = {name: await self._one(entries[name]) for name in due}
+        fresh = {name: await self._one(entries[name], before.found.get(name)) for name in due}
         for name in self.failed - entries.keys():
             self._steps.forget(_step(name))
         self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
         for name in due:  # links may lead elsewhere, though the result is the same
             if name in self._places:
                 self._places[name] = (discovery.Found(), self._places[name][1])
-        found = {name: _same_or_new(before.found.get(name), fresh.get(name)) for name in entries}
+        found = {name: fresh.get(name) or before.found.get(name) or discovery.Found() for name in entries}
         return Scan(entries, found)
 
-    async def _one(self, entry: EntrySpec) -> discovery.Found | None:
-        """What is found for the entry, or None where looking for it fails."""
+    async def _one(self, entry: EntrySpec, before: discovery.Found | None) -> discovery.Found | None:
+        """What is found for the entry, of the objects found `before` where it says the same; None where looking fails.
+
+        So what follows can see by identity what changed.
+        """
         numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
         found: discovery.Found | None = None
 
         async def look() -> None:
             nonlocal found
-            found = await asyncio.to_thread(
-                discovery.discover,
-                entry,
-                self._host,
-                node=self._node,
-                numbering=numbering,
-                device_dir=self._device_dir,
-                smi_dir=self._smi_dir,
-            )
+            found = await asyncio.to_thread(self._look, entry, numbering, before)
 
         await self._steps.take(_step(entry.name), look)
         return found
+
+    def _look(
+        self, entry: EntrySpec, numbering: discovery.Numbering, before: discovery.Found | None
+    ) -> discovery.Found:
+        found = discovery.discover(
+            entry,
+            self._host,
+            node=self._node,
+            numbering=numbering,
+            device_dir=self._device_dir,
+            smi_dir=self._smi_dir,
+        )
+        return found if before is None else found.after(before)
 
     def start_over(self) -> None:
         """Forget all indices: what was found was found for a configuration that is not adopted."""
@@ -139,13 +147,6 @@ def _place(host: HostRoot, directory: str) -> Path:
         return host.path(directory)
     except HostError:
         return _place(host, posixpath.dirname(directory))
-
-
-def _same_or_new(old: discovery.Found | None, new: discovery.Found | None) -> discovery.Found:
-    """The old object where the new one says the same, so that what follows can see by identity that nothing changed."""
-    if new is None:
-        return old or discovery.Found()
-    return new if old is None else new.after(old)
 
 
 def _step(entry: str) -> str:

@@ -78,11 +78,10 @@ class Verdicts:
         self._forget(after, served)
 
     def _forget(self, scan: Scan, served: Inventory) -> None:
-        gone = set(self._presence).difference(
-            *(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values())
-        )
-        if gone:
-            self._presence = {raw: each for raw, each in self._presence.items() if raw not in gone}
+        if not self._presence:
+            return
+        known = (*(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values()))
+        self._presence = {raw: each for raw, each in self._presence.items() if any(raw in some for some in known)}
 
     def reported(self, devices: Collection[str]) -> None:
         """Count the flaps of the devices whose probe has news."""

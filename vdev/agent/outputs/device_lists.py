@@ -2,16 +2,18 @@
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
+from ...aio.beside import MANY
 from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.intervals import Intervals
-from ...core.inventory.difference import Added, Change, ChangedResource, RemovedResource, diff
+from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.faults.fault_effects import SocketFault, StreamFault
+from ...plugin.encode import ListEncoder
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, ServiceState
@@ -43,6 +45,7 @@ class DeviceLists(Output):
         intervals: Intervals,
         clock: Clock,
         steps: Steps,
+        differences: Differences,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -53,8 +56,10 @@ class DeviceLists(Output):
         self._intervals = intervals
         self._clock = clock
         self._steps = steps
+        self._differences = differences
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
+        self._encoders: dict[str, ListEncoder] = {}
         self._pressed_at: dict[str, float] = {}
 
     @property
@@ -77,13 +82,27 @@ class DeviceLists(Output):
         Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
         pod that is not named still has the device.
         """
-        for change in diff(Inventory(self._settled), plan.served):
+        for change in self._differences(Inventory(self._settled), plan.served):
             self._steps.do(_update(_resource(change).name), functools.partial(self._apply, change))
         now = self._clock.now()
         for name in plan.unsettled & self.services.keys():
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._pressed_at[name] = now
                 self.services[name].list_again()
+
+    async def prepare(self, plan: Plan) -> None:
+        """Encode what `settle` will send, so that it has no long work to do."""
+        changes = self._differences(Inventory(self._settled), plan.served)
+        new = [_resource(each) for each in changes if not isinstance(each, RemovedResource)]
+        if many := [each for each in new if len(each.slots) >= MANY]:
+            await asyncio.to_thread(self._encode, many)
+
+    def _encode(self, resources: Iterable[Resource]) -> None:
+        for each in resources:
+            self._encoder(each.name).encode(each.slots)
+
+    def _encoder(self, resource: str) -> ListEncoder:
+        return self._encoders.setdefault(resource, ListEncoder())
 
     def _apply(self, change: Change) -> None:
         resource = _resource(change)
@@ -102,6 +121,7 @@ class DeviceLists(Output):
                     faults=self._faults,
                     intervals=self._intervals,
                     clock=self._clock,
+                    encoder=self._encoder(resource.name),
                 )
                 self._start(resource.name, service)
             case ChangedResource():
@@ -112,6 +132,7 @@ class DeviceLists(Output):
                 service = self.services.pop(resource.name)
                 self._group.create_task(self._retire(service), name=f"retire {resource.name}")
                 del self._settled[resource.name]
+                self._encoders.pop(resource.name, None)
                 return
         self._settled[resource.name] = resource
 
@@ -182,3 +203,17 @@ def _log_change(change: ChangedResource) -> None:
 
 def _short(ids: tuple[str, ...]) -> list[str]:
     return [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
+
+
+class ListsAhead(Output):
+    """The lists' bytes, made before the kubelet is told."""
+
+    name = "encoding lists"
+    stage = Stage.PREPARE
+
+    def __init__(self, lists: DeviceLists) -> None:
+        self._lists = lists
+
+    async def settle(self, plan: Plan) -> None:
+        """Encode what is long."""
+        await self._lists.prepare(plan)

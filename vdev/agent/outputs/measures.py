@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ...aio.beside import beside
 from ...aio.clock import Clock
 from ...core.decide import Plan
-from ...core.inventory.difference import Added, Change, ChangedResource, RemovedResource, diff
+from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource, size
 from ...core.inventory.resources import EMPTY
 from ...core.model.device import Key
 from ...observe.metrics import Metrics
@@ -20,16 +21,18 @@ class Measures(Output):
 
     name = "measuring"
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock, differences: Differences) -> None:
         self.changed_at: dict[Key, float] = {}
         self._metrics = metrics
+        self._differences = differences
         self._clock = clock
         self._plan: Plan | None = None
 
     async def settle(self, plan: Plan) -> None:
         """Count what differs from the last plan."""
         before, self._plan = self._plan, plan
-        self._stamp(diff(before.inventory if before else EMPTY, plan.inventory))
+        changes = self._differences(before.inventory if before else EMPTY, plan.inventory)
+        await beside(sum(map(size, changes)), self._stamp, changes)
 
     def _stamp(self, changes: Iterable[Change]) -> None:
         now = self._clock.wall()

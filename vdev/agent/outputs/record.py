@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from ...aio.beside import beside
 from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.intervals import Intervals
@@ -41,9 +42,7 @@ class Record(Output):
         self._file = file
         self._encoded: dict[str, tuple[_Subject, str]] = {}  # by resource: what its rows are of, and they
         self.choices: Progresses = {}  # what had become of layouts that labels chose, once it was read
-        self._recorded: tuple[Mapping[str, _Subject], Mapping[str, Sequence[str | None]]] | None = (
-            None  # what is on disk
-        )
+        self._recorded: _Recorded | None = None  # what is on disk
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -88,12 +87,16 @@ class Record(Output):
             for name, resource in plan.inventory.resources.items()
         }
         wanted = (subjects, record_form.told(plan.choices))
-        if self._file is None or (wanted == self._recorded and await self._file.stands()):
+        many = sum(len(each.slots) for each in plan.inventory.resources.values())
+        if self._file is None or (await beside(many, self._is, wanted) and await self._file.stands()):
             return
         self._recorded = None
         await asyncio.to_thread(self._write, self._file, plan, subjects)
         self.problem, self._recorded = None, wanted
         asyncio.get_running_loop().run_in_executor(None, self._file.sync)  # nobody waits for a power cut
+
+    def _is(self, wanted: "_Recorded") -> bool:
+        return wanted == self._recorded
 
     def _write(self, file: StateFile, plan: Plan, subjects: Mapping[str, "_Subject"]) -> None:
         resources = plan.inventory.resources
@@ -119,6 +122,11 @@ class _Subject:
         self._ids = ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Subject) and self._base is other._base and self._ids == other._ids
+        if not isinstance(other, _Subject) or self._base is not other._base:
+            return False
+        return self._ids is other._ids or self._ids == other._ids
 
     __hash__ = None  # type: ignore[assignment]  # compared, never a key
+
+
+_Recorded = tuple[Mapping[str, _Subject], Mapping[str, Sequence[str | None]]]

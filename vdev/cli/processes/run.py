@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ...agent import Options
     from ...settings import Settings
 
+_TURN = (
+    0.0005  # seconds for which a thread keeps the interpreter while another one waits; by default it is ten times that
+)
+
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
   vdev run vdev.yaml                                on a node, as root
@@ -53,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     metrics = Metrics(shown=bool(made.http_address))
     gc.freeze()  # what is imported by now stays: no collection needs to look at it
     gc.enable()
+    sys.setswitchinterval(_TURN)
 
     async def main() -> None:
         _leave(await Agent(made, metrics).run())
@@ -91,6 +96,7 @@ def agent_options(chosen: "Settings") -> "Options":
         service_manager=service_manager.from_environment(os.environ),
         boot_wait=chosen.boot_wait,
         boot_id=boot_id(),
+        alone=True,
         http_address=chosen.http_address,
         http_hosts=chosen.http_hosts,
         fault_injection=chosen.enable_fault_injection,

@@ -25,7 +25,11 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
     With the `memory` of the last call, resources and slots that nothing changed are the same objects as before.
     """
     memory = memory or Memory()
-    memory.begin()
+    with memory.round():
+        return _arranged(spec, node, found, memory)
+
+
+def _arranged(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Inventory:
     claimed = node_owners.settle(spec.on_node(node), found, memory)
     judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
     named = template_names.by_name(spec.on_node(node), judged.devices, memory)

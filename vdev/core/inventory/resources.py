@@ -160,15 +160,15 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health], memory: Me
     same objects as before; with the `memory` of the last call, so are those whose verdicts are the same.
     """
     memory = memory or Memory()
-    memory.begin()
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict is not HEALTHY}
-    if not bad:
-        return inventory
 
     def judged(resources: Mapping[str, Resource]) -> dict[str, Resource]:
         return {name: _with_verdicts(resource, bad, memory) for name, resource in resources.items()}
 
-    return replace(inventory, resources=judged(inventory.resources), claimable=judged(inventory.claimable))
+    with memory.round():
+        if not bad:
+            return inventory
+        return replace(inventory, resources=judged(inventory.resources), claimable=judged(inventory.claimable))
 
 
 def _with_verdicts(resource: Resource, bad: Mapping[str, Health], memory: Memory) -> Resource:

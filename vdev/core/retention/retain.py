@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..intervals import PRODUCTION, Intervals
+from ..inventory.difference import Added, Change, ChangedResource, RemovedResource
 from ..inventory.node_owners import same
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot
@@ -44,19 +45,19 @@ class Dropped(NamedTuple):
 NOTHING_DROPPED: Mapping[str, Dropped] = {}
 
 
-def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dropped]:
-    """The ids that leave a list when `after` is listed instead of `before`."""
-    return {
-        slot: Dropped(name, now)
-        for name, resource in before.resources.items()
-        for slot in _gone(resource, after.resources.get(name))
-    }
+def dropped(changes: Iterable[Change], now: float) -> Mapping[str, Dropped]:
+    """The ids that leave a list with these changes."""
+    return {slot: Dropped(name, now) for each in changes for name, gone in (_gone(each),) for slot in gone}
 
 
-def _gone(before: Resource, after: Resource | None) -> Collection[str]:
-    if after is before:
-        return ()
-    return before.ids if after is None else before.ids - after.ids
+def _gone(change: Change) -> tuple[str, Collection[str]]:
+    match change:
+        case Added(resource):
+            return resource.name, ()
+        case ChangedResource(new=new):
+            return new.name, change.removed
+        case RemovedResource(resource):
+            return resource.name, resource.ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,20 +46,20 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     before = now.before
     lasts = {driver: _last(driver, before.get(driver), held) for driver, held in now.claimed.items() if held}
     drivers = base.claimable.keys() | {driver for driver, last in lasts.items() if last is not None}
-    memory.begin()
     found: dict[str, PublishedPool] = {}
-    for driver in sorted(drivers):
-        last = lasts.get(driver) or before.get(driver)
-        offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
-        whole = memory.recall("described", driver, (offered,), partial(described, driver, offered))
-        there = now.devices.claimable.get(driver) or offered
-        pool = memory.recall(
-            "judged", driver, (whole, there, *_rules(driver, now)), partial(_judged, whole, there, now)
-        )
-        if (held := now.claimed.get(driver, ())) and last:
-            pool = _with_held(pool, last, held)
-        was = before.get(driver)
-        found[driver] = was if was is not None and was == pool and was.offered is pool.offered else pool
+    with memory.round():
+        for driver in sorted(drivers):
+            last = lasts.get(driver) or before.get(driver)
+            offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
+            whole = memory.recall("described", driver, (offered,), partial(described, driver, offered))
+            there = now.devices.claimable.get(driver) or offered
+            pool = memory.recall(
+                "judged", driver, (whole, there, *_rules(driver, now)), partial(_judged, whole, there, now)
+            )
+            if (held := now.claimed.get(driver, ())) and last:
+                pool = _with_held(pool, last, held)
+            was = before.get(driver)
+            found[driver] = was if was is not None and was == pool and was.offered is pool.offered else pool
     same = before.keys() == found.keys() and all(before[driver] is pool for driver, pool in found.items())
     return before if same else MappingProxyType(found)
 

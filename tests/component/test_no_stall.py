@@ -1,0 +1,115 @@
+"""Nothing that concerns many devices keeps the event loop: whoever asks for a device is answered meanwhile."""
+
+import asyncio
+import itertools
+import socket
+
+import pytest
+
+from tests.kit import loop_watch
+from vdev.control import command_socket
+
+MANY = 30_000
+ROUNDS = 3  # of which the best counts: a processor may be slow for a moment
+
+CONFIG = """
+version: v1
+flags: {{plugin: {{deviceListStrategy: [{strategy}]}}}}
+devices:
+  - name: d
+    resource: acme.dev/many
+    virtual: {{count: {count}, memory: {memory}Gi, numa: 0}}
+    container: {{env: {{ACME: "{memory}"}}}}
+  - name: one
+    resource: acme.dev/many
+    virtual: {{count: 1}}
+    health: {{probe: file, path: {state}, interval: 50ms}}
+  - {{name: few, resource: acme.dev/few, virtual: {{count: {few}}}}}
+"""
+
+
+@pytest.fixture
+async def busy(start_agent, directory):
+    """An agent with many devices that serves without a kubelet, and a way to edit its file.
+
+    A kubelet would decode its lists in the same loop.
+    """
+    numbers = itertools.count(1)
+    said = {"count": MANY, "memory": 1, "few": 1, "strategy": "envvar", "state": directory / "works"}
+    (directory / "works").touch()
+    running = await start_agent(
+        CONFIG.format(**said), wait=False, kubelet_socket=None, alone=True, run_dir=directory / "run"
+    )
+
+    async def until(condition):
+        async with asyncio.timeout(60):
+            while not condition():  # noqa: ASYNC110 - anything may make it true
+                await asyncio.sleep(0.01)
+
+    async def edit(**change):
+        """It is served, and the turn that did it is over."""
+        said.update(change, few=next(numbers) % 7 + 2)
+        applied = running.agent.config.status.applied
+        running.edit(CONFIG.format(**said))
+        await until(lambda: running.agent.config.status.applied > applied)
+        await over()
+
+    async def over():
+        turns = running.agent.turns
+        await until(lambda: running.agent.turns > turns)
+        await running.agent.garbage.parted()
+
+    await until(lambda: running.agent.reconciler.published)
+    return running, edit, until
+
+
+async def judged(monkeypatch, work):
+    """Do the work a few times; the longest callback of the best time must be within the limit."""
+    rounds = []
+    for _ in range(ROUNDS):
+        with loop_watch.watching(monkeypatch) as longest:
+            await work()
+        rounds.append(longest)
+        if longest.times <= 1:
+            return
+    best = min(rounds, key=lambda each: each.times)
+    assert best.times <= 1, str(best)
+
+
+async def test_an_edit(busy, monkeypatch):
+    """One device more, others for all, another entry: what differs is found out, encoded and told in pieces."""
+    _, edit, _ = busy
+    counts, memories = itertools.cycle([MANY + 1, MANY]), itertools.count(2)
+    await judged(monkeypatch, lambda: edit(count=next(counts)))
+    await judged(monkeypatch, lambda: edit(memory=next(memories)))
+    await judged(monkeypatch, edit)
+
+
+async def test_a_device_fails(busy, directory, monkeypatch):
+    """One of many, and comes back."""
+    running, _, until = busy
+    works = directory / "works"
+
+    async def flip():
+        before = running.agent.reconciler.served
+        works.unlink() if works.exists() else works.touch()
+        await until(lambda: running.agent.reconciler.served is not before)
+
+    await judged(monkeypatch, flip)
+
+
+async def test_the_status(busy, directory, monkeypatch):
+    """Somebody asks for it, in a process of his own."""
+    reply = directory / "run" / command_socket.SOCKET
+    await judged(monkeypatch, lambda: asyncio.to_thread(asked, reply))
+
+
+def asked(path):
+    """The whole reply, unread."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(b'{"do": "status"}\n')
+        received = 0
+        while some := client.recv(2**20):
+            received += len(some)
+    assert received > MANY * 100

@@ -1,0 +1,95 @@
+"""The collector is kept away while large values are made, and looks at everything else before and after."""
+
+import gc
+import weakref
+
+import pytest
+
+from vdev.aio.garbage import Garbage
+
+
+class Cycle:
+    """Garbage that only the collector finds, once nobody has it."""
+
+    def __init__(self):
+        self.me = self
+
+
+@pytest.fixture
+def garbage():
+    """One that directs this process's collector, as it was afterwards."""
+    frozen = gc.get_freeze_count()
+    yield Garbage()
+    gc.enable()
+    if not frozen:
+        gc.unfreeze()
+
+
+def test_large_values_are_left_aside(garbage):
+    """What was made during the pause is not looked at afterwards; what was garbage before is gone."""
+    before = weakref.ref(Cycle())
+    aside = gc.get_freeze_count()
+    garbage.pause(making=True)
+    assert before() is None
+    assert not gc.isenabled()
+    made = [[] for _ in range(1000)]
+    garbage.resume()
+    assert gc.isenabled()
+    assert len(made) <= gc.get_freeze_count() - aside
+
+
+def test_what_was_left_aside_is_collected_in_the_end(garbage):
+    """Of what is garbage later something may be put aside. So all is looked at after a hundred times."""
+    garbage.pause(making=True)
+    there = weakref.ref(Cycle())
+    garbage.resume()
+    gc.collect()
+    assert there() is not None
+    for _ in range(100):
+        garbage.pause(making=True)
+        garbage.resume()
+    assert there() is None
+
+
+def test_nothing_is_left_aside_where_nothing_stays(garbage):
+    """A pause in which no large values are made that stay."""
+    aside = gc.get_freeze_count()
+    garbage.pause(making=False)
+    assert not gc.isenabled()
+    garbage.resume()
+    assert gc.isenabled()
+    assert aside == gc.get_freeze_count()
+
+
+def test_pauses_overlap(garbage):
+    """The collector goes on after the last of them."""
+    with garbage.spared():
+        garbage.pause(making=False)
+        garbage.resume()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_an_idle_one_changes_nothing():
+    """Where somebody else lives in the process."""
+    garbage = Garbage(idle=True)
+    garbage.pause(making=True)
+    with garbage.spared():
+        assert gc.isenabled()
+    garbage.resume()
+    assert gc.isenabled()
+
+
+async def test_parting_with_values(garbage):
+    """They go though the caller has them no more, and what others still have stays."""
+
+    class Value:
+        pass
+
+    kept, values = Value(), [Value() for _ in range(5000)]
+    gone = weakref.ref(values[17])
+    garbage.part_with([[*values, kept]])
+    del values
+    await garbage.parted()
+    assert gone() is None
+    assert kept is not None
