@@ -10,6 +10,7 @@ from tests.kit import quick
 from vdev import config
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
+from vdev.errors import UsageError
 from vdev.fleet import Fleet, Leadership, LeaseLost, Options
 from vdev.hostfs import Watcher
 
@@ -52,7 +53,12 @@ async def start(watching, start_api, directory):
             clock = LeapClock()
             load = functools.partial(config.load, [path])
             options = Options(
-                files=(path,), load=load, selector={}, intervals=Intervals(**quick.INTERVALS), clock=clock
+                files=(path,),
+                load=load,
+                selector={},
+                fault_injection=True,
+                intervals=Intervals(**quick.INTERVALS),
+                clock=clock,
             )
             leadership = Leadership(
                 await start_api(clock=clock), clock, namespace="default", name="fleet", identity=name
@@ -100,6 +106,10 @@ async def test_one_writes_and_the_other_takes_over(start, api_server):
     await api_server.until(lambda: "first" == second.fleet.leadership.holder)
     assert (["2", "2"], "first") == (amounts(api_server), holder(api_server))
     assert (True, False) == (first.fleet.is_leading, second.fleet.is_leading)
+    clear = {"all": True}
+    with pytest.raises(UsageError, match="ask the one that has the Lease: first"):
+        await second.fleet.faults.commands["fault-clear"](clear)
+    assert {"cleared": []} == await first.fleet.faults.commands["fault-clear"](clear)
     await first.stop()
     await advance_until(api_server, [second], lambda: ["3", "3"] == amounts(api_server))
     assert "second" == holder(api_server)

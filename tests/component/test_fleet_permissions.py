@@ -1,11 +1,14 @@
-"""The fleet does all of its work with exactly the permissions that its Deployment has."""
+"""The fleet does all of its work with exactly the permissions that its Deployment has, and under its policy."""
 
 import asyncio
 import functools
+import importlib.util
 
 import pytest
+import yaml
 
 from tests.kit import quick
+from tests.kit.admission import refusal
 from tests.kit.manifests import DEPLOY, kustomize, rendered
 from vdev import config
 from vdev.aio.clock import LeapClock
@@ -19,7 +22,7 @@ devices:
   - {name: h100, resource: nvidia.com/gpu, virtual: {preset: h100-sxm5-80gb, count: COUNT}, advertise: [dra]}
   - {name: npu, resource: acme.dev/npu, virtual: {count: 2}}
 node: {labels: true, events: true, conditions: true}
-fleet: {nodes: [{name: "n{0..LAST}"}]}
+fleet: {rejectPods: true, nodes: [{name: "n{0..LAST}"}, {selector: {type: kwok}}]}
 faults: {rules: [{name: sick, onNodes: n0, devices: [npu/1], health: Unhealthy}]}
 """
 STATUS = {"name": "c", "ready": True, "restartCount": 0, "image": "x", "imageID": "x"}
@@ -44,6 +47,51 @@ def permissions():
     }
 
 
+class Policy:
+    """The admission policy of the fleet's account, asked of each write; `refused` is what it would not let through."""
+
+    def __init__(self, server):
+        self.spec, _ = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/policy.yaml").read_text())
+        self.server, self.refused, self.asked = server, [], 0
+        self._admit, self._check_of = server.admit, server.check_of
+        server.admit, server.check_of = self.admit, self.check_of
+
+    async def admit(self, request, writer):
+        """What is made or deleted."""
+        await self._admit(request, writer)
+        is_there = self.server.objects.has(request.kind, request.namespace, request.name)
+        if request.verb == "delete":
+            self.judge(request, "DELETE", self.server.objects.get(request.kind, request.namespace, request.name), None)
+        elif request.verb == "create" or (request.verb == "patch" and not is_there):
+            self.judge(request, "CREATE", None, request.body)
+
+    def check_of(self, request):
+        """What is changed."""
+        check = self._check_of(request)
+
+        def both(old, new):
+            check(old, new)
+            if old:
+                self.judge(request, "UPDATE", old, new)
+
+        return both
+
+    def judge(self, request, operation, before, after):
+        """Ask the policy."""
+        resource, _, part = request.resource.partition("/")
+        asked = {
+            "operation": operation,
+            "userInfo": {"username": "system:serviceaccount:vdev-system:vdev-fleet"},
+            "resource": {"group": request.kind.group, "version": request.kind.version, "resource": resource},
+            "subResource": part,
+            "name": request.name,
+        }
+        self.asked += 1
+        before, after = (each and {"spec": {}, "status": {}, **each} for each in (before, after))  # as real ones
+        if why := refusal(self.spec["spec"], asked, before, after):
+            self.refused.append((operation, request.resource, request.name, why))
+
+
 @pytest.fixture
 async def watching():
     """The first watch of files looks for the C library, which blocks."""
@@ -53,6 +101,8 @@ async def watching():
 @kustomize
 async def test_the_role_is_enough(watching, start_api, api_server, directory):
     """And each permission of it is used, from the first Node to the last one removed; none is missed."""
+    policy = Policy(api_server) if importlib.util.find_spec("cel_expr_python") else None
+    await api_server.add("nodes", {"metadata": {"name": "k", "labels": {"type": "kwok"}}})
     allowed = await asyncio.to_thread(permissions)
     api_server.permissions = allowed
     file = directory / "vdev.yaml"
@@ -66,15 +116,20 @@ async def test_the_role_is_enough(watching, start_api, api_server, directory):
     end = asyncio.Event()
     task = asyncio.create_task(fleet.run(until=end.wait))
     try:
-        await api_server.until(lambda: 2 == len(api_server.all("resourceslices")) and fleet.is_settled)
+        await api_server.until(lambda: 3 == len(api_server.all("resourceslices")) and fleet.is_settled)
         await api_server.add("pods", POD, namespace="default", status={"containerStatuses": [STATUS]})
         await api_server.until(lambda: "vdev.dev/devices" in str(api_server.all("pods", "default")))
         await api_server.until(lambda: "allocatedResourcesStatus" in str(api_server.all("pods", "default")))
         await api_server.until(lambda: api_server.all("events", "default"))
         file.write_text(text.replace("count: 2}, advertise", "count: 3}, advertise"))
-        await api_server.until(lambda: 6 == devices(api_server))
+        await api_server.until(lambda: 9 == devices(api_server))
+        late = {**POD, "metadata": {"name": "late", "namespace": "default"}}
+        await api_server.add("pods", late, namespace="default", status={"phase": "Pending"})
+        await api_server.until(lambda: "Failed" == api_server.object("pods", "late", "default")["status"]["phase"])
+        await api_server.edit("nodes", "k", {"metadata": {"labels": {"type": "other"}}}, manager="kubectl")
+        await api_server.until(lambda: not api_server.object("nodes", "k")["metadata"].get("annotations"))
         file.write_text(CONFIG.replace("advertise: [dra]", "").replace("COUNT", "2").replace("LAST", "0"))
-        await api_server.until(lambda: 1 == len(api_server.all("nodes")) and fleet.is_settled)
+        await api_server.until(lambda: 2 == len(api_server.all("nodes")) and fleet.is_settled)
     finally:
         end.set()
         await task
@@ -82,6 +137,7 @@ async def test_the_role_is_enough(watching, start_api, api_server, directory):
     assert set() == used - allowed
     # an Event that comes again within the hour; and a real server asks for both when an apply makes a Node
     assert {"patch events", "create nodes"} >= allowed - used
+    assert policy is None or (policy.asked > 20 and not policy.refused), policy.refused
 
 
 def devices(api_server):

@@ -4,26 +4,32 @@ import contextlib
 
 import pytest
 
-from tests.kit.manifests import DEPLOY, kustomize, one, rendered, validate
+from tests.kit.manifests import DEPLOY, charted, helm, kustomize, one, plain, rendered, validate
 from vdev import config
 from vdev.cli import main
 
-DIRECTORIES = [DEPLOY / "fleet", DEPLOY / "kwok"]
+ALONE = {"agent": {"enabled": False}, "fleet": {"enabled": True}}
+WAYS = {
+    "fleet": lambda: rendered(DEPLOY / "fleet"),
+    "kwok": lambda: rendered(DEPLOY / "kwok"),
+    "chart": lambda: charted(ALONE, release="lab"),
+}
+MADE = {"kwok": 1000}
 
-pytestmark = kustomize
-by_name = pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda path: path.name)
+pytestmark = [kustomize, helm]
+by_way = pytest.mark.parametrize("way", WAYS)
 
 
-@by_name
-def test_objects_are_valid(directory):
+@by_way
+def test_objects_are_valid(way):
     """Every object is what the Kubernetes API takes, strictly."""
-    validate(rendered(directory))
+    validate(WAYS[way]())
 
 
-@by_name
-def test_least_privilege(directory):
+@by_way
+def test_least_privilege(way):
     """No root, no privilege, no path of the host."""
-    pod = one(rendered(directory), "Deployment")["spec"]["template"]["spec"]
+    pod = one(WAYS[way](), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"]
     assert {
@@ -35,22 +41,99 @@ def test_least_privilege(directory):
     assert not any("hostPath" in each for each in pod["volumes"])
 
 
-@by_name
-def test_the_configuration_is_one(directory, tmp_path, capsys):
+@by_way
+def test_the_configuration_is_one(way, tmp_path):
     """What the ConfigMap has is accepted, and makes a thousand nodes for KWOK."""
     file = tmp_path / "fleet.yaml"
-    file.write_text(one(rendered(directory), "ConfigMap")["data"]["fleet.yaml"])
+    file.write_text(one(WAYS[way](), "ConfigMap")["data"]["fleet.yaml"])
     loaded = config.load([file])
     assert loaded.problems == ()
-    made = sum(len(each.names) for each in loaded.spec.fleet.made)
-    assert {"fleet": 0, "kwok": 1000}[directory.name] == made
+    assert MADE.get(way, 0) == sum(len(each.names) for each in loaded.spec.fleet.made)
 
 
-def test_the_arguments_are_known(capsys):
+@by_way
+def test_the_arguments_are_known(way, capsys):
     """As `vdev fleet --help` has them."""
-    (container,) = one(rendered(DIRECTORIES[0]), "Deployment")["spec"]["template"]["spec"]["containers"]
+    (container,) = one(WAYS[way](), "Deployment")["spec"]["template"]["spec"]["containers"]
     with contextlib.suppress(SystemExit):
         main(["fleet", "--help"])
     known = capsys.readouterr().out
     assert "fleet" == container["args"][0]
     assert all(each.partition("=")[0] in known for each in container["args"][2:])
+
+
+@by_way
+def test_the_service_leads_to_the_pods(way):
+    """Its selector, and its ports by their names."""
+    objects = WAYS[way]()
+    service, template = one(objects, "Service")["spec"], one(objects, "Deployment")["spec"]["template"]
+    assert service["selector"].items() <= template["metadata"]["labels"].items()
+    ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
+    assert ports == {each["targetPort"] for each in service["ports"]}
+
+
+def test_the_chart_gives_the_same():
+    """`fleet.enabled` renders what deploy/fleet does, with and without the component that keeps the token."""
+    assert plain(rendered(DEPLOY / "fleet")) == plain(charted(ALONE))
+
+
+def test_the_chart_gives_the_same_policy(tmp_path):
+    """And it is about the account of the namespace."""
+    policy = with_policy(tmp_path)
+    values = {**ALONE, "fleet": {"enabled": True, "ownNodesOnly": {"enabled": True}}}
+    assert plain(policy) == plain(charted(values))
+    validate(policy)
+    moved = one(with_policy(tmp_path, namespace="devices"), "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert moved[0]["expression"].endswith("'system:serviceaccount:devices:vdev-fleet'")
+
+
+def with_policy(place, namespace="vdev-system"):
+    """The overlay with the component that keeps the token to its own Nodes."""
+    import os
+
+    import yaml
+
+    directory = place / namespace
+    directory.mkdir()
+    layer = directory / "layer"
+    layer.mkdir()
+    overlay = directory / "overlay"
+    overlay.mkdir()
+    inside = os.path.relpath(DEPLOY / "fleet", layer.resolve())
+    (layer / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [inside], "namespace": namespace}))
+    component = os.path.relpath(DEPLOY / "fleet" / "components" / "own-nodes-only", overlay.resolve())
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["../layer"], "components": [component]}))
+    return rendered(overlay)
+
+
+def test_beside_the_agents():
+    """A release with both has two sets of pods that no selector mixes up, and no object twice."""
+    objects = charted({"fleet": {"enabled": True}, "telemetry": {"enabled": True}, "podMonitor": {"enabled": True}})
+    validate(objects)
+    names = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    assert len(names) == len(set(names))
+    labels = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    agents = one(objects, "DaemonSet")["spec"]["selector"]["matchLabels"]
+    assert not agents.items() <= labels.items()
+
+
+def test_two_releases_are_two_fleets():
+    """Each with a Lease, a name and an account of its own."""
+    first, second = (charted(ALONE, release=release) for release in ("vdev", "lab"))
+    args = [one(each, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"] for each in (first, second)]
+    assert ["--name=vdev-fleet", "--name=lab-vdev-fleet"] == [each[2] for each in args]
+    names = [{(each["kind"], each["metadata"]["name"]) for each in objects} for objects in (first, second)]
+    assert not names[0] & names[1]
+
+
+def test_no_agents():
+    """With `agent.enabled: false` and no fleet there is nothing, whatever else is asked for."""
+    values = {"node": {"labels": True, "events": True}, "ownNodeOnly": {"enabled": True}, "dra": {"enabled": True}}
+    assert [] == charted({**values, "agent": {"enabled": False}, "podMonitor": {"enabled": True}})
+
+
+def test_faults_by_people_and_the_log():
+    """The chart's values for both reach the controller as well."""
+    objects = charted({**ALONE, "faultInjection": {"enabled": True}, "logLevel": "debug"})
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {"--enable-fault-injection", "--log-level=debug"} <= set(container["args"])

@@ -1,8 +1,4 @@
-"""The admission policy that keeps an agent's token to its own Node, evaluated on requests as the API server does.
-
-CEL's reference implementation evaluates the expressions; without it the tests are skipped. What else the API server
-does (which requests a policy is about, and that an error refuses) is imitated here.
-"""
+"""The admission policy that keeps an agent's token to its own Node: who may change what."""
 
 import copy
 import functools
@@ -10,6 +6,7 @@ import functools
 import pytest
 import yaml
 
+from tests.kit.admission import ERROR, refusal
 from tests.kit.manifests import DEPLOY, charted, helm
 
 POLICY, BINDING = yaml.safe_load_all((DEPLOY / "components" / "own-node-only" / "policy.yaml").read_text())
@@ -21,52 +18,6 @@ ANOTHER_EVENT = 'vdev on node "worker-1" may only write Events about this node'
 ANOTHER_SLICE = 'vdev on node "worker-1" may only publish ResourceSlices of this node'
 SPEC = "vdev may not change the spec of a Node, such as its taints"
 ISOLATION = "vdev may not change labels of node-restriction.kubernetes.io, by which pods are kept from nodes"
-ERROR = "an expression failed"  # refuses as well, since the policy says `failurePolicy: Fail`
-
-
-class Failed(Exception):
-    """An expression that could not be evaluated."""
-
-
-def evaluated(expression, data):
-    """The value of an expression, checked before it is evaluated. Raises Failed."""
-    cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates CEL, is not installed")
-    env = cel.NewEnv(variables=dict.fromkeys(data, cel.Type.DYN))
-    value = env.compile(expression).eval(data=data)
-    if value.type() == cel.Type.ERROR:
-        raise Failed(value.plain_value())
-    return value.plain_value()
-
-
-def concerns(rule, request):
-    """Whether a rule of the policy is about a request, by group, version, resource and operation."""
-    resource = "/".join(filter(None, (request["resource"]["resource"], request.get("subResource"))))
-    asked = (request["resource"]["group"], request["resource"]["version"], resource, request["operation"])
-    return all(
-        word in rule[key] or "*" in rule[key]
-        for word, key in zip(asked, ("apiGroups", "apiVersions", "resources", "operations"), strict=True)
-    )
-
-
-def refusal(spec, request, before, after):
-    """Why the policy refuses a request, empty when it does not."""
-    if not any(concerns(rule, request) for rule in spec["matchConstraints"]["resourceRules"]):
-        return ""
-    data = {"request": request, "oldObject": before, "object": after}
-    try:
-        if not all(evaluated(each["expression"], data) for each in spec["matchConditions"]):
-            return ""
-        variables = {}
-        for each in spec["variables"]:
-            variables[each["name"]] = evaluated(each["expression"], data | {"variables": variables})
-        data["variables"] = variables
-        for each in spec["validations"]:
-            if not evaluated(each["expression"], data):
-                return evaluated(each["messageExpression"], data) if "messageExpression" in each else each["message"]
-    except Failed:
-        assert "Fail" == spec["failurePolicy"]
-        return ERROR
-    return ""
 
 
 def user(name=AGENT, **extra):

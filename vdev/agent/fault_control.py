@@ -22,7 +22,7 @@ from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import HostError, UsageError
 from ..faults import Engine
-from ..faults.commands import Command, FaultCommands, called, rule_document
+from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
 from ..faults.engine import CONFIGURATION
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
@@ -43,8 +43,7 @@ class FaultControl:
         self._node = options.node
         directory = options.fault_dir if options.fault_injection else None
         self.store = RuleStore(self.engine, self._parse, directory)
-        self.allowed = options.fault_injection
-        self.who = "this plugin"
+        self._allowed = options.fault_injection
         self._exit = options.exit
         self._wake = wake
         self._timer: Callable[[], object] | None = None
@@ -138,6 +137,11 @@ class FaultControl:
         """What the control socket offers."""
         return FaultCommands(self, self.engine, self.store, self._parse).by_name
 
+    @property
+    def refusal(self) -> str:
+        """Why people may inject nothing; empty where they may."""
+        return "" if self._allowed else not_allowed("this plugin")
+
     def find(self, device: str, node: str) -> tuple[str, str]:
         """The id of a device that is asked for: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
         if node not in {"", self._node}:
@@ -162,7 +166,7 @@ class FaultControl:
         """The rules and what they do; keys are stable and documented."""
         now = self.engine.clock.now()
         return {
-            "enabled": self.allowed,
+            "enabled": self._allowed,
             "active": sum(run.live and run.active for run in self.engine.runs.values()),
             "rules": [_document(run, now) for run in self.engine.runs.values()],
         }

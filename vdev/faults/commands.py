@@ -44,9 +44,11 @@ class Rules(Protocol):
 class Place(Protocol):
     """Whose rules these are."""
 
-    allowed: bool  # whether people may inject
-    who: str  # such as "this plugin"
     spec: Spec
+
+    @property
+    def refusal(self) -> str:
+        """Why people may inject nothing now; empty where they may."""
 
     def find(self, device: str, node: str) -> tuple[str, str]:
         """The node (empty: there is but one) and the id of a device, by its id or as rules call it. Raises
@@ -80,11 +82,8 @@ class FaultCommands:
 
     def _may(self, command: Command) -> Command:
         async def guarded(request: Request) -> Any:
-            if not self._place.allowed:
-                raise UsageError(
-                    f"{self._place.who} takes no faults from people; start it with --enable-fault-injection "
-                    "(env VDEV_ENABLE_FAULT_INJECTION), or write them under `faults` in its configuration"
-                )
+            if why := self._place.refusal:
+                raise UsageError(why)
             return command(request)
 
         return guarded
@@ -144,6 +143,14 @@ class FaultCommands:
 
     def _device(self, request: Request) -> tuple[str, str]:
         return self._place.find(text_of(request, "id"), str(request.get("node") or ""))
+
+
+def not_allowed(who: str) -> str:
+    """Why a process that was not told so takes no faults from people."""
+    return (
+        f"{who} takes no faults from people; start it with --enable-fault-injection "
+        "(env VDEV_ENABLE_FAULT_INJECTION), or write them under `faults` in its configuration"
+    )
 
 
 def text_of(request: Request, key: str) -> str:

@@ -107,7 +107,9 @@ class Fleet:
         self.writers: Writers | None = None
         self._events = Pace(options.clock, burst=EVENTS, every=options.intervals.write_event_of_fleet)
         self.telemetry = FleetTelemetry(options.clock)
-        self.faults = FleetFaults(self.members, options.clock, allowed=options.fault_injection)
+        self.faults = FleetFaults(
+            self.members, options.clock, allowed=options.fault_injection, stands_by=self._stands_by
+        )
         self._adopt(loaded, self._epoch)
 
     # --- the configuration --------------------------------------------------------------------------------------------
@@ -213,6 +215,10 @@ class Fleet:
                 for each in tasks:
                     each.cancel()
                 self.writers.stop()
+
+    def _stands_by(self) -> str:
+        """Who writes while this controller does not."""
+        return "" if self.is_leading or self.leadership is None else self.leadership.holder or "nobody yet"
 
     async def _serve_commands(self, run_dir: Path) -> None:
         try:

@@ -5,7 +5,7 @@ time counts from the same moment on all nodes, whenever the API server told of t
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..core.fleet.left_out import without_effect
 from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.spec import Spec
 from ..errors import UsageError
-from ..faults.commands import Command, FaultCommands, called, rule_document
+from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
 from ..faults.engine import CONFIGURATION, Engine
 from ..faults.rule_run import RuleRun, needs_seed
 from ..faults.rule_store import LIVE, RuleStore
@@ -114,11 +114,16 @@ class FleetRules:
 
 
 class FleetFaults:
-    """The rules of a fleet, and the answers to `vdev fault` and `vdev device`."""
+    """The rules of a fleet, and the answers to `vdev fault` and `vdev device`.
 
-    def __init__(self, members: Mapping[str, Member], clock: Clock, *, allowed: bool) -> None:
-        self.allowed = allowed
-        self.who = "this controller"
+    `stands_by` says for whom this controller does, if it does.
+    """
+
+    def __init__(
+        self, members: Mapping[str, Member], clock: Clock, *, allowed: bool, stands_by: Callable[[], str]
+    ) -> None:
+        self._allowed = allowed
+        self._stands_by = stands_by
         self.spec = Spec()
         self.rules = FleetRules(members, clock)
         self._members = members
@@ -133,6 +138,15 @@ class FleetFaults:
     def commands(self) -> Mapping[str, Command]:
         """What the control socket offers."""
         return FaultCommands(self, self.rules, self._store, self._parse).by_name
+
+    @property
+    def refusal(self) -> str:
+        """Why people may inject nothing now; empty where they may."""
+        if not self._allowed:
+            return not_allowed("this controller")
+        if other := self._stands_by():
+            return f"this controller stands by and writes nothing; ask the one that has the Lease: {other}"
+        return ""
 
     def _parse(self, text: str, name: str) -> FaultSpec:
         """The rules of a text. Raises ConfigError, and UsageError for one that could not do anything."""
@@ -168,7 +182,7 @@ class FleetFaults:
         rules = {name: run.rule for engine in self.rules.engines for name, run in engine.runs.items()}
         documents = [self._document(name, rule) for name, rule in rules.items()]
         return {
-            "enabled": self.allowed,
+            "enabled": self._allowed,
             "active": sum(each["state"].startswith("active") for each in documents),
             "rules": documents,
         }

@@ -39,6 +39,23 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{/* The controller for nodes without a kubelet: the name of its objects, and of the fleet. */}}
+{{- define "vdev.fleet" -}}
+{{ include "vdev.name" . }}-fleet
+{{- end }}
+
+{{- define "vdev.fleetSelector" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-fleet
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "vdev.fleetLabels" -}}
+{{ include "vdev.fleetSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
 {{- define "vdev.image" -}}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}

@@ -1,0 +1,201 @@
+"""The admission policy that keeps a fleet's token to its own Nodes, and of pods to what tells of their devices."""
+
+import copy
+import functools
+
+import pytest
+import yaml
+
+from tests.kit.admission import refusal
+from tests.kit.manifests import DEPLOY, charted, helm
+
+POLICY, BINDING = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/policy.yaml").read_text())
+FLEET = "system:serviceaccount:vdev-system:vdev-fleet"
+NOT_MINE = 'the fleet may not change node "x": it did not make it, and the node is none of those that it may choose'
+SPEC = "the fleet may not change the spec of a Node that it did not make, such as its taints"
+ISOLATION = "the fleet may not change labels of node-restriction.kubernetes.io, by which pods are kept from nodes"
+NO_PODS = "the fleet may not make, change or delete pods"
+METADATA = "the fleet may not change labels, owners and finalizers of pods"
+ANNOTATIONS = "of a pod's annotations the fleet may only change vdev.dev/devices"
+PHASE = "the fleet may only let a pod fail as a kubelet does that does not admit it"
+ABOUT = "the fleet may only write Events about nodes and pods"
+ONE_NODE = "the fleet may only publish ResourceSlices of one node each"
+MADE, MARK = {"vdev.dev/made-by": "vdev-fleet"}, {"vdev.dev/fleet": "vdev-fleet"}
+KWOK = {"type": "kwok"}
+TAINTS = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
+
+
+def asked(resource, operation="UPDATE", who=FLEET):
+    """A request about a resource, maybe of a subresource."""
+    resource, _, part = resource.partition("/")
+    group = "resource.k8s.io" if resource == "resourceslices" else ""
+    return {
+        "operation": operation,
+        "userInfo": {"username": who, "groups": ["system:serviceaccounts"]},
+        "resource": {"group": group, "version": "v1", "resource": resource},
+        "subResource": part,
+        "name": "x",
+    }
+
+
+def node(labels=None, annotations=None, spec=None):
+    """A Node; without labels its metadata have none."""
+    metadata = {"name": "x"} | ({"labels": labels} if labels else {})
+    metadata |= {"annotations": annotations} if annotations else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec or {}}
+
+
+def pod(annotations=None, image="a", status=None, **metadata):
+    """A pod."""
+    metadata |= {"name": "x"} | ({"annotations": annotations} if annotations else {})
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": image}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status or {}}
+
+
+def event(kind):
+    """An Event about something of this kind."""
+    return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"kind": kind}}
+
+
+def a_slice(pool="n", **where):
+    """A ResourceSlice."""
+    spec = {"driver": "acme.dev", "pool": {"name": pool}, **(where or {"nodeName": "n"})}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "x"}, "spec": spec}
+
+
+HELD, FOREIGN = {"vdev.dev/devices": "{}"}, {"a.example/b": "c"}
+REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+REQUESTS = {
+    "a node to make": (asked("nodes", "CREATE"), None, node(MADE), ""),
+    "a node that looks like a real one": (asked("nodes", "CREATE"), None, node(), NOT_MINE),
+    "another fleet's node to make": (
+        asked("nodes", "CREATE"), None, node({"vdev.dev/made-by": "lab"}), NOT_MINE,
+    ),
+    "a node for KWOK that it did not make": (asked("nodes", "CREATE"), None, node(KWOK), NOT_MINE),
+    "taints of a made node": (asked("nodes"), node(MADE), node(MADE, spec=TAINTS), ""),
+    "the end of a made node": (asked("nodes", "DELETE"), node(MADE), None, ""),
+    "the end of a real node": (asked("nodes", "DELETE"), node(), None, NOT_MINE),
+    "the end of a chosen node": (asked("nodes", "DELETE"), node(KWOK, MARK), None, NOT_MINE),
+    "a real node taken as made": (asked("nodes"), node(), node(MADE), NOT_MINE),
+    "a made node given away": (asked("nodes"), node(MADE), node(), NOT_MINE),
+    "a mark on a chosen node": (asked("nodes"), node(KWOK), node(KWOK, MARK), ""),
+    "labels of a chosen node": (asked("nodes"), node(KWOK, MARK), node({**KWOK, "a": "b"}, MARK), ""),
+    "what is taken back of a node that lost its label": (
+        asked("nodes"), node({"type": "x", "a": "b"}, MARK), node({"type": "x"}, MARK), "",
+    ),
+    "a mark that goes": (asked("nodes"), node(None, MARK), node(), ""),
+    "a mark on a real node": (asked("nodes"), node(), node(None, MARK), NOT_MINE),
+    "labels of a real node": (asked("nodes"), node({"b": "c"}), node({"a": "b"}), NOT_MINE),
+    "a real node made one to choose": (asked("nodes"), node({"b": "c"}), node(KWOK), NOT_MINE),
+    "status of a real node": (asked("nodes/status"), node(), node(), NOT_MINE),
+    "status of a node that another fleet has": (
+        asked("nodes/status"), node({"type": "x"}, {"vdev.dev/fleet": "lab"}),
+        node({"type": "x"}, {"vdev.dev/fleet": "lab"}), NOT_MINE,
+    ),
+    "status of a chosen node": (asked("nodes/status"), node(KWOK), node(KWOK), ""),
+    "status of a made node": (asked("nodes/status"), node(MADE), node(MADE), ""),
+    "taints of a chosen node": (asked("nodes"), node(KWOK), node(KWOK, spec=TAINTS), SPEC),
+    "a label of isolation": (
+        asked("nodes"), node(KWOK), node({**KWOK, "a.node-restriction.kubernetes.io/b": "c"}), ISOLATION,
+    ),
+    "a label of isolation of a made node": (
+        asked("nodes"), node(MADE), node({**MADE, "a.node-restriction.kubernetes.io/b": "c"}), "",
+    ),
+    "who holds what": (asked("pods"), pod(), pod(HELD), ""),
+    "who holds what, beside others": (asked("pods"), pod(FOREIGN), pod({**FOREIGN, **HELD}), ""),
+    "another annotation": (asked("pods"), pod(), pod(FOREIGN), ANNOTATIONS),
+    "one annotation less": (asked("pods"), pod({**FOREIGN, **HELD}), pod(HELD), ANNOTATIONS),
+    "another image": (asked("pods"), pod(), pod(HELD, image="b"), NO_PODS),
+    "a new pod": (asked("pods", "CREATE"), None, pod(), NO_PODS),
+    "a pod's end": (asked("pods", "DELETE"), pod(), None, NO_PODS),
+    "a pod's labels": (asked("pods"), pod(), pod(HELD, labels={"app": "x"}), METADATA),
+    "a pod's owner": (asked("pods"), pod(ownerReferences=[{"name": "a"}]), pod(), METADATA),
+    "a pod's finalizer": (asked("pods"), pod(finalizers=["a"]), pod(finalizers=["b"]), METADATA),
+    "health of what a pod has": (
+        asked("pods/status"), pod(HELD, status={"phase": "Running"}),
+        pod(HELD, status={"phase": "Running", "containerStatuses": []}), "",
+    ),
+    "a pod that a kubelet would refuse": (
+        asked("pods/status"), pod(status={"phase": "Pending"}), pod(status=REFUSED), "",
+    ),
+    "a pod that fails otherwise": (
+        asked("pods/status"), pod(status={"phase": "Running"}), pod(status={"phase": "Failed"}), PHASE,
+    ),
+    "a pod that succeeds": (
+        asked("pods/status"), pod(status={"phase": "Running"}), pod(status={"phase": "Succeeded"}), PHASE,
+    ),
+    "an event about a node": (asked("events", "CREATE"), None, event("Node"), ""),
+    "an event about a pod again": (asked("events"), event("Pod"), event("Pod"), ""),
+    "an event about a secret": (asked("events", "CREATE"), None, event("Secret"), ABOUT),
+    "slices of a node": (asked("resourceslices", "CREATE"), None, a_slice(), ""),
+    "a slice's end": (asked("resourceslices", "DELETE"), a_slice(), None, ""),
+    "a slice of all nodes": (asked("resourceslices", "CREATE"), None, a_slice(allNodes=True), ONE_NODE),
+    "a slice in the pool of another node": (
+        asked("resourceslices", "CREATE"), None, a_slice("m", nodeName="n"), ONE_NODE,
+    ),
+    "a person": (asked("nodes", "DELETE", "admin"), node(), None, ""),
+    "an agent": (asked("nodes", who="system:serviceaccount:vdev-system:vdev"), node(), node({"a": "b"}), ""),
+}  # fmt: skip
+
+by_request = pytest.mark.parametrize("name", REQUESTS)
+
+
+@by_request
+def test_who_may_change_what(name):
+    """The controller's token is good for its Nodes and what it says of pods; nobody else is concerned."""
+    request, before, after, reason = REQUESTS[name]
+    assert reason == refusal(POLICY["spec"], request, before, after)
+
+
+@functools.cache
+def chart(labels):
+    """The policy that the chart of another release renders, for nodes with these labels."""
+    values = {"fleet": {"enabled": True, "ownNodesOnly": {"enabled": True, "labels": dict(labels)}}}
+    (spec,) = (each["spec"] for each in charted(values, release="lab") if each["kind"] == "ValidatingAdmissionPolicy")
+    return spec
+
+
+@helm
+@by_request
+def test_the_chart_decides_the_same(name):
+    """The policy of a release is about this release's account and fleet, and decides as kustomize's does."""
+    text = yaml.safe_dump(copy.deepcopy(REQUESTS[name][:3]))
+    text = text.replace("made-by: lab", "made-by: vdev-fleet").replace("dev/fleet: lab", "dev/fleet: vdev-fleet")
+    mine = text.replace("vdev-system:vdev-fleet", "vdev-system:lab-vdev-fleet")
+    if "another fleet" not in name:
+        mine = mine.replace("made-by: vdev-fleet", "made-by: lab-vdev-fleet")
+        mine = mine.replace("dev/fleet: vdev-fleet", "dev/fleet: lab-vdev-fleet")
+    request, before, after = yaml.unsafe_load(mine)
+    assert REQUESTS[name][3] == refusal(chart((("type", "kwok"),)), request, before, after)
+
+
+@helm
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        ({}, [NOT_MINE] * 3),
+        ({"type": "kwok", "pool": "a"}, [NOT_MINE, NOT_MINE, ""]),
+        ({"pool": "a"}, [NOT_MINE, "", ""]),
+    ],
+)
+def test_labels_of_ones_own(labels, wanted):
+    """All of them must be there; with none only what the fleet made is its own."""
+    nodes = [node(KWOK), node({"pool": "a"}), node({**KWOK, "pool": "a"})]
+    request = asked("nodes/status", who="system:serviceaccount:vdev-system:lab-vdev-fleet")
+    # `default` merges mappings, so a label of the values' own goes by null
+    spec = chart(tuple(({"type": None} | labels).items()))
+    assert wanted == [refusal(spec, request, each, each) for each in nodes]
+
+
+@pytest.mark.parametrize("number", range(len(POLICY["spec"]["validations"])))
+def test_every_validation_is_needed(number):
+    """The table notices when one of the validations is missing."""
+    spec = copy.deepcopy(POLICY["spec"])
+    del spec["validations"][number]
+    assert any(reason != refusal(spec, *rest) for *rest, reason in REQUESTS.values())
+
+
+def test_the_policy_is_in_force():
+    """The binding names the policy, denies, and leaves no request out."""
+    assert {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]} == BINDING["spec"]
+    assert "Fail" == POLICY["spec"]["failurePolicy"]
