@@ -53,6 +53,14 @@ def pytest_collection(session):
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    """Begin the workers as copies of one process that has all tests."""
+    from tests.kit import workers
+
+    workers.prepare(specs, config.args)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """Three workers per processor: two thirds of a test are waiting for processes, for sockets and for real time."""
     return 3 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -1,9 +1,9 @@
-"""What stands for a process that `prepared` made: it hands over its own files and surroundings, and ends as that does.
+"""What stands for a process that a `mother` made: it hands over its own files and surroundings, and ends as that does.
 
-    python -I -S prepared_client.py SOCKET -m vdev …
+    python -I -S prepared_client.py SOCKET '-m vdev' -m vdev …
 
-Anything but `-m vdev` is left to Python itself. Only modules that Python has at hand anyway, whose names have an
-underscore for that reason: with `socket`, `signal` and `json` it would take three times as long.
+Anything that does not begin with these words is left to Python itself. Only modules that Python has at hand anyway,
+whose names have an underscore for that reason: with `socket`, `signal` and `json` it would take three times as long.
 """
 
 import _signal
@@ -75,6 +75,8 @@ def _end(status):
 
 
 if __name__ == "__main__":
-    if sys.argv[2:4] != ["-m", "vdev"]:
-        os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
-    _end(_main(sys.argv[1], sys.argv[4:]))
+    _, address, words, *arguments = sys.argv
+    count = len(words.split())
+    if arguments[:count] != words.split():
+        os.execv(sys.executable, [sys.executable, *arguments])
+    _end(_main(address, arguments[count:]))

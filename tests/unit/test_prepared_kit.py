@@ -8,15 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import execnet
 import pytest
 
-from tests.kit import prepared
+from tests.kit import mother, prepared, workers
 
 GOOD = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n"
 
-pytestmark = pytest.mark.skipif(
-    prepared.python() == sys.executable, reason="this system has no descriptors of processes"
-)
+pytestmark = pytest.mark.skipif(not mother.CAN, reason="this system has no descriptors of processes")
 
 
 def vdev(*arguments, **options):
@@ -124,3 +123,22 @@ def test_everything_else_is_python():
     """The program stands for Python."""
     done = subprocess.run([prepared.python(), "-c", "print(6 * 7)"], capture_output=True, text=True, timeout=60)
     assert "42\n" == done.stdout
+
+
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="this is no run of several workers")
+def test_a_worker_is_a_copy():
+    """Of a process that has imported the tests."""
+    assert "tests.kit.workers" == sys.modules["__main__"].__spec__.name
+
+
+def test_a_worker_without_copies(tmp_path):
+    """Where a module of tests cannot be imported, workers begin with nothing, and each says what is wrong with it."""
+    (tmp_path / "test_bad.py").write_text("import nothing_of_this_name\n")
+    (spec,) = specs = [execnet.XSpec("popen")]
+    workers.prepare(specs, [str(tmp_path)])
+    program = specs[0].python
+    assert spec.python is None
+    words = [program, "-u", "-c", "import sys;exec(eval(sys.stdin.readline()))"]
+    code = repr("import sys; print(*(each for each in ('pytest', 'test_bad') if each in sys.modules))")
+    done = subprocess.run(words, input=f"{code}\n", capture_output=True, text=True, timeout=60)
+    assert ("pytest\n", "", 0) == (done.stdout, done.stderr, done.returncode)
