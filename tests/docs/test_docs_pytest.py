@@ -49,6 +49,16 @@ def test_killed_and_started(kubelet, vdev_agent):
     assert kubelet.node().allocatable == {"acme.dev/npu": 2}
 
 
+LATE = {"rules": [{"name": "late", "rpc": "ListAndWatch", "delay": "300ms"}]}
+
+
+@pytest.mark.vdev_config(CONFIG | {"faults": LATE})
+def test_a_late_list_is_waited_for(kubelet, vdev_agent):
+    """The kubelet knows the resource from before, and that nothing of it is there."""
+    vdev_agent.restart()
+    assert kubelet.node().allocatable == {"acme.dev/a": 1}
+
+
 def test_a_condition_only_looks(kubelet):
     with pytest.raises(RuntimeError, match="a condition only looks"):
         kubelet.wait_until(lambda: kubelet.run_pod(manifest("p")))
@@ -155,7 +165,7 @@ def test_the_fixtures_work(run):
     """Configurations of every form, options, a killed agent, and a test with a gRPC loop of its own."""
     done = run(test_cases=CASES)
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert "6 passed" in done.stdout
+    assert "7 passed" in done.stdout
     assert "" == done.stderr
 
 

@@ -77,9 +77,11 @@ class Agent:
             status = await self.status()
         except SocketError:
             return False
-        shown = self._kubelet.node().capacity
-        counts = {each["name"]: each["capacity"] for each in status["resources"]}
-        return bool(status["ready"]) and all(shown.get(name) == count for name, count in counts.items())
+        node, resources = self._kubelet.node(), status["resources"]
+        shown = {name: (count, node.allocatable.get(name)) for name, count in node.capacity.items()}
+        return bool(status["ready"]) and all(
+            shown.get(each["name"]) == (each["capacity"], each["allocatable"]) for each in resources
+        )
 
 
 class BlockingAgent:
