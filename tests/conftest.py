@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.kit import prepared
+from tests.kit import prepared, prepared_pytest
 
 # No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
 # first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
@@ -38,7 +38,7 @@ def pytest_configure(config):
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = _seed(config)
     if config.getoption("numprocesses", None):  # before the workers begin
-        prepared.share()
+        prepared_pytest.share()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import prepared_pytest
+
 ROOT = Path(__file__).parents[2]
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytest.md").read_text(), re.DOTALL)
 CASES = '''
@@ -125,15 +127,9 @@ def run(tmp_path):
         for name, text in files.items():
             (directory / f"{name}.py").write_text(text)
         environ = os.environ | {"PYTHONPATH": f"{installed.parent}:{ROOT}", "PYTEST_ADDOPTS": ""}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error"]
-        command += [
-            "-o",
-            "asyncio_default_fixture_loop_scope=function",
-            "--strict-markers",
-            "--rootdir",
-            directory,
-            *arguments,
-        ]
+        command = [prepared_pytest.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        command += ["-W", "error", "-o", "asyncio_default_fixture_loop_scope=function", "--strict-markers"]
+        command += ["--rootdir", directory, *arguments]
         return subprocess.run(
             command, cwd=directory, env=environ, capture_output=True, text=True, timeout=110, check=False
         )

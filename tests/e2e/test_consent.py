@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from tests.e2e import leftovers
 from tests.e2e.cluster import ClusterDriver, KubectlError, Target
 from tests.e2e.consent import refusal
+from tests.kit import prepared_pytest
 
 ROOT = Path(__file__).parents[2]
 KUBECTL = """\
@@ -52,7 +52,8 @@ class Shell:
     def command(self, *options):
         """Two of the cluster's tests, as a person runs them."""
         tests = ["tests/e2e/test_cluster.py", "-k", "test_sharing or test_mig_mixed"]
-        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests, *options]
+        command = [prepared_pytest.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        return [*command, *tests, *options]
 
     def environ(self, **variables):
         """The environment."""

@@ -2,7 +2,8 @@
 
 `begin` starts such a process, a module of this package that calls `serve` once it is ready, and gives a program that
 stands for Python: with certain first arguments it is a copy with its own arguments, environment, directory, files,
-limits and signals (`prepared_client` hands them over); with any others it is Python itself.
+limits and signals (`prepared_client` hands them over); with any others it is Python itself. Its id is that of its
+stand-in.
 """
 
 import atexit
@@ -21,6 +22,8 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +55,15 @@ def begin(module: str, words: str, *arguments: str) -> str:
 def _stop(mother, place):
     mother.communicate(timeout=30)
     shutil.rmtree(place, ignore_errors=True)
+
+
+def wait(descriptor: str) -> None:
+    """Until the first one asks: there may be no need to import anything. Ends where who started this is gone before."""
+    poll = select.poll()
+    for each in (int(descriptor), 0):
+        poll.register(each, select.POLLIN)
+    if int(descriptor) not in dict(poll.poll()):
+        sys.exit()
 
 
 def serve(descriptor: str) -> list[str]:
@@ -162,8 +174,12 @@ class Mother:
         self.arguments = arguments
 
 
-def end(code: int) -> None:
-    """What Python does at its end, but to take all modules apart: that costs more than most commands."""
+def end_with(main: Callable[[], int | None]) -> None:
+    """Call this and end with the code that it gives, as Python does where it raises something.
+
+    All but to take the modules apart: that costs more than most commands.
+    """
+    code = _code(main)
     threading._shutdown()
     atexit._run_exitfuncs()
     try:
@@ -172,3 +188,20 @@ def end(code: int) -> None:
         sys.stderr.write(f"Exception ignored in: {sys.stdout!r}\n{type(failed).__name__}: {failed}\n")
         code = 120
     os._exit(code)
+
+
+def _code(main):
+    try:
+        return main() or 0
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:  # noqa: BLE001 - as Python does
+        traceback.print_exc()
+    return 1

@@ -14,9 +14,7 @@ import functools
 import importlib
 import os
 import pkgutil
-import signal
 import sys
-import traceback
 from pathlib import Path
 
 from tests.kit import mother
@@ -50,9 +48,8 @@ def command(directory: Path) -> Path:
     return shim.parent
 
 
-def _import_all():
-    """Every module of vdev that can be had, and what they need."""
-    sys.modules["rich"] = None  # as `vdev run` does it
+def import_all() -> None:
+    """Import every module of vdev that can be had, and what they need."""
     import vdev
 
     for each in pkgutil.walk_packages(vdev.__path__, "vdev."):
@@ -62,30 +59,18 @@ def _import_all():
 
 
 def _main(descriptor, program):
-    _import_all()
+    mother.wait(descriptor)
+    sys.modules["rich"] = None  # as `vdev run` does it
+    import_all()
     sys.argv = [str(mother.ROOT / "vdev" / "__main__.py"), *mother.serve(descriptor)]
     sys.executable = program  # what it starts itself as `python -m vdev` is one of these again
-    mother.end(_code())
+    mother.end_with(_vdev)
 
 
-def _code():
-    """The exit code, with the words that Python has for what is not handled."""
+def _vdev():
     from vdev.__main__ import main
 
-    try:
-        return main()
-    except SystemExit as ended:
-        if ended.code is None or isinstance(ended.code, int):
-            return ended.code or 0
-        sys.stderr.write(f"{ended.code}\n")
-    except KeyboardInterrupt:
-        traceback.print_exc()
-        sys.stdout.flush()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
-    except BaseException:  # noqa: BLE001 - as Python does
-        traceback.print_exc()
-    return 1
+    return main()
 
 
 if __name__ == "__main__":

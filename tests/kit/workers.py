@@ -4,15 +4,13 @@ To import the tests takes five times as long as to collect them then. What the c
 collected by themselves: pytest takes a module of tests that is there already as it is.
 """
 
-import contextlib
 import os
 import shlex
 import sys
 
 import execnet
-import pytest
 
-from tests.kit import mother
+from tests.kit import mother, prepared_pytest
 
 _EXECNET = "-u -c"  # how it starts Python; the code, which comes next, reads more code from the standard input
 
@@ -25,19 +23,12 @@ def prepare(specs: list[execnet.XSpec], arguments: list[str]) -> None:
 
 
 def _main(descriptor, program, *arguments):
-    if arguments and not _import_all(arguments):
+    if arguments and prepared_pytest.collect(*arguments) != 0:
         # A module that could not be imported would be there all the same: nobody would see why, or that its tests lack.
         os.execv(sys.executable, [sys.executable, "-m", "tests.kit.workers", descriptor, program])
     code, *sys.argv[1:] = mother.serve(descriptor)
     sys.argv[0] = "-c"
-    exec(code, {"__name__": "__main__"})
-    mother.end(0)
-
-
-def _import_all(arguments):
-    """Whether all tests were collected, and so imported as pytest does it."""
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        return pytest.main(["-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qqq", *arguments]) == 0
+    mother.end_with(lambda: exec(code, {"__name__": "__main__"}))
 
 
 if __name__ == "__main__":

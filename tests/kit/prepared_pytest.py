@@ -1,0 +1,61 @@
+"""pytest in processes that need not begin with nothing, for tests that run it as a person does.
+
+`python()` gives a program that stands for Python: `python -m pytest …` has imported pytest, its plugins and vdev (see
+`mother`). What it starts as `sys.executable -m vdev` is a prepared process as well.
+"""
+
+import contextlib
+import functools
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.kit import mother, prepared
+
+_SHARED = "VDEV_TESTS_PYTEST"
+
+
+@functools.cache
+def python() -> str:
+    """A program that is Python, and has `-m pytest` ready. Where it cannot be had it is Python itself.
+
+    In a run of several workers all have the same one, which `share` made.
+    """
+    if not mother.CAN:
+        return sys.executable
+    return os.environ.get(_SHARED) or mother.begin("tests.kit.prepared_pytest", "-m pytest", prepared.python())
+
+
+def share() -> None:
+    """Make it now, for all processes that this one starts."""
+    prepared.share()
+    os.environ[_SHARED] = python()
+
+
+def collect(*arguments: str) -> int:
+    """Import what pytest needs, and tests, as it does that itself; gives its exit code."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        return pytest.main(["-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qqq", *arguments])
+
+
+def _main(descriptor, _program, executable):
+    mother.wait(descriptor)
+    with tempfile.TemporaryDirectory() as nothing:
+        collect("--rootdir", nothing, nothing)
+    prepared.import_all()
+    system = [each for each in sys.path[1:] if each not in _path()]
+    sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *mother.serve(descriptor)]
+    sys.path[:] = [str(Path.cwd()), *_path(), *system]
+    sys.executable = executable
+    mother.end_with(pytest.console_main)
+
+
+def _path():
+    return [str(Path(each).absolute()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
