@@ -19,6 +19,7 @@ from vdev import cli, config
 from vdev.cli.options import OPTIONS
 from vdev.core.model.syntax.quantity import written
 from vdev.core.partitions.geometry import Geometry, most_of
+from vdev.fleet.view import METRICS as FLEET_METRICS
 from vdev.observe.metrics import Metrics
 from vdev.settings import Group
 
@@ -295,6 +296,16 @@ def metrics() -> Iterator[str]:
     yield ""
     yield "A series does not say on which node it is; the configuration that finds the agents does, by the label"
     yield "`node`: see [watching](watching.md#prometheus)."
+    yield from ("", "## Those of a fleet", "")
+    yield "The controller for [nodes without a kubelet](fleet.md) has these on its `/metrics`, and those of every"
+    yield "process. What the devices of its nodes measure is at another address: see"
+    yield "[a fleet](fleet.md#what-the-devices-measure)."
+    yield ""
+    rows = []
+    for name, (names, text) in FLEET_METRICS.items():
+        labels = ", ".join(f"`{each}`" for each in names) or "-"
+        rows.append((f"`vdev_{name}`", "counter" if name.endswith("_total") else "gauge", labels, text))
+    yield from table(("name", "type", "labels", "meaning"), rows)
 
 
 if __name__ == "__main__":

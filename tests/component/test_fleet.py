@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import functools
 import json
+import urllib.request
+from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit import quick
 from vdev import cli, config
@@ -15,6 +17,7 @@ from vdev.core.intervals import Intervals
 from vdev.fleet import Fleet, Options
 from vdev.fleet.view import FleetView
 from vdev.hostfs import Watcher
+from vdev.observe import http
 
 CONFIG = """
 version: v1
@@ -558,10 +561,35 @@ async def test_the_status_tells_how_far_it_is(start, api_server, until):
     assert {"total": 3, "settled": 2, "behind": 0, "failing": 0, "refused": 1, "withKubelet": 0} == now["nodes"]
     assert {"capacity": 8, "allocatable": 7, "held": 0} == now["resources"][NPU]
     assert [("gpu-2", "XID 79")] == [(each["node"], each["why"]) for each in now["broken"]["devices"]]
-    metrics = generate_latest(view.registry()).decode()
-    assert 'vdev_fleet_nodes{state="settled"} 2.0' in metrics
-    assert f'vdev_fleet_devices{{amount="allocatable",resource="{NPU}"}} 7.0' in metrics
     assert [] == list(view.not_ready())
+
+
+async def test_the_metrics_are_those_of_the_docs(start, until):
+    """What is served has the names, types and labels of the page, and values."""
+    fleet = await start()
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
+    async with http.serving("127.0.0.1:0", FleetView(fleet), page=http.FLEET_PAGE) as address:
+        text = await asyncio.to_thread(fetched, f"http://{address}/metrics")
+    families = {each.name: each for each in text_string_to_metric_families(text)}
+    ours = {name: each for name, each in families.items() if name.startswith("vdev_")}
+    told = {
+        (sample.name, each.type, ", ".join(f"`{label}`" for label in sample.labels) or "-", each.documentation)
+        for each in ours.values()
+        for sample in each.samples
+    }
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().partition("## Those of a fleet")[2]
+    rows = {tuple(each.strip() for each in line.strip("|").split("|")) for line in page.splitlines() if "vdev_" in line}
+    assert {(f"`{name}`", *rest) for name, *rest in told} == rows
+    assert {"process_resident_memory_bytes", "process_cpu_seconds"} <= families.keys()
+    found = {(sample.name, *sample.labels.values()): sample.value for each in ours.values() for sample in each.samples}
+    assert (3, 12) == (found["vdev_fleet_nodes", "settled"], found["vdev_fleet_devices", "capacity", NPU])
+    assert (1, fleet.writes) == (found["vdev_fleet_converged",], found["vdev_fleet_writes_total",])
+
+
+def fetched(url):
+    """What is there."""
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return answer.read().decode()
 
 
 async def test_readiness_tells_of_a_server_that_is_away(start, api_server, until):

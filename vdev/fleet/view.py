@@ -5,15 +5,49 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..core.fleet.pods import held
 from .controller import Fleet
 from .member import Member
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 _SHOWN = 100  # nodes or devices that are named; of more the number is told
 _SPAN = 10.0  # seconds over which writes per second are counted
+
+
+METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "build_info": (("version",), "1, labelled with the version"),
+    "fleet_nodes": (("state",), "Nodes by state: settled, behind, failing, refused, withKubelet"),
+    "fleet_devices": (("amount", "resource"), "Devices of all nodes: capacity, allocatable, held"),
+    "fleet_broken_devices": ((), "Devices that are not healthy"),
+    "fleet_refused_pods": ((), "Pods that a kubelet would not admit"),
+    "fleet_writes_total": ((), "Write requests since the start"),
+    "fleet_leading": ((), "1 while this controller writes"),
+    "fleet_converged": ((), "1 while every node is as the file says"),
+    "fleet_config_refused": ((), "1 while the last reading of the files is not in force"),
+}
+"""The labels of each metric, whose name begins with `vdev_`, and what it means."""
+
+
+class _Families:
+    """The metrics of one moment, for a registry of the library."""
+
+    def __init__(self, samples: Mapping[str, Mapping[tuple[str, ...], float]]) -> None:
+        self._samples = samples
+
+    def collect(self) -> "Iterator[Metric]":
+        """Each with its samples."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for name, (labels, text) in METRICS.items():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(f"vdev_{name}", text, labels=labels)
+            for values, value in self._samples[name].items():
+                family.add_metric(values, value)
+            yield family
 
 
 class FleetView:
@@ -49,28 +83,29 @@ class FleetView:
 
     def registry(self) -> "CollectorRegistry":
         """The metrics, as they are now."""
-        from prometheus_client import CollectorRegistry, Gauge
+        from prometheus_client import CollectorRegistry, ProcessCollector
 
-        now, registry = self.status(), CollectorRegistry()
-
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"vdev_fleet_{name}", text, labels, registry=registry)
-
-        nodes = gauge("nodes", "Nodes by state", "state")
-        for state, count in now["nodes"].items():
-            if state != "total":
-                nodes.labels(state).set(count)
-        devices = gauge("devices", "Devices of all nodes: capacity, allocatable, held", "resource", "amount")
-        for name, amounts in now["resources"].items():
-            for amount, value in amounts.items():
-                devices.labels(name, amount).set(value)
-        gauge("broken_devices", "Devices that are not healthy").set(now["broken"]["total"])
-        gauge("refused_pods", "Pods that a kubelet would not admit").set(now["refusedPods"])
-        gauge("writes", "Write requests since the start").set(now["writes"]["total"])
-        gauge("leading", "1 while this controller writes").set(now["leading"])
-        gauge("converged", "1 while every node is as the file says").set(now["converged"])
-        gauge("config_refused", "1 while the last reading of the files is not in force").set(bool(self._fleet.refused))
+        registry = CollectorRegistry()
+        registry.register(_Families(self.samples()))
+        ProcessCollector(registry=registry)  # process_*, as agents have them
         return registry
+
+    def samples(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+        """By metric and its labels' values."""
+        now = self.status()
+        return {
+            "build_info": {(__version__,): 1},
+            "fleet_nodes": {(state,): count for state, count in now["nodes"].items() if state != "total"},
+            "fleet_devices": {
+                (amount, name): value for name, of in now["resources"].items() for amount, value in of.items()
+            },
+            "fleet_broken_devices": {(): now["broken"]["total"]},
+            "fleet_refused_pods": {(): now["refusedPods"]},
+            "fleet_writes_total": {(): now["writes"]["total"]},
+            "fleet_leading": {(): now["leading"]},
+            "fleet_converged": {(): now["converged"]},
+            "fleet_config_refused": {(): bool(self._fleet.refused)},
+        }
 
     def stalled(self) -> str:
         """Empty: who answers turns."""
