@@ -205,3 +205,19 @@ async def test_many_clients_that_say_nothing(directory):
         for _, writer in idle:
             writer.close()
         assert "first" == await asked
+
+
+async def test_a_client_that_reads_late_gets_all(directory):
+    """Also what neither the client nor its socket had taken when the last of it was written."""
+
+    async def long(request):
+        return ["x" * 1000] * request["thousands"]
+
+    async with serving(directory, {"status": long}):
+        for thousands in range(100, 400, 12):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(directory / command_socket.SOCKET))
+                client.sendall(json.dumps({"do": "status", "thousands": thousands}).encode() + b"\n")
+                await asyncio.sleep(0.02)  # the answer is under way, as far as it gets
+                reply = await asyncio.to_thread(client.makefile("rb").read)
+                assert thousands == len(json.loads(reply)["result"])

@@ -83,8 +83,8 @@ async def _serve(connection: socket.socket, commands: Mapping[str, Handler], pat
                     await writer.drain()
                     await asyncio.sleep(0)  # a client that takes all at once must not keep the loop
                 writer.write(b"\n")
-                await writer.drain()
                 writer.close()
+                await writer.wait_closed()  # the last of it may be unsent
         except (TimeoutError, OSError) as failed:
             log.debug("request not answered", reason=str(failed))
 
