@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from ..aio.beside import MANY
 from ..aio.garbage import Garbage
 from ..aio.interruption import Interrupted, Interruption
 from ..control import command_socket
@@ -351,6 +352,8 @@ class Agent:
         """Take the steps that are due, and wait until there is something to do."""
         async with self._turning:
             before = self.reconciler.base
+            if before.size >= MANY:
+                self.garbage.pause()
             try:
                 await self._take_turn(watcher)
             finally:

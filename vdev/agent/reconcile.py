@@ -229,6 +229,7 @@ class Reconciler:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
+            self._stays(base)
             if self._config.status.kept_at:
                 await self.reload()  # this may have been what was wrong
 
@@ -240,8 +241,14 @@ class Reconciler:
         """Devices will be made for this configuration."""
         sources = (entry.source for entry in spec.on_node(self._options.node))
         count = sum(each.count for each in sources if isinstance(each, VirtualSource))
-        if max(count, _size(self.base)) >= MANY:
-            self._garbage.pause(making=True)
+        if count >= MANY:
+            self._garbage.pause()
+
+    def _stays(self, inventory: Inventory) -> None:
+        """This was made, and is there for a while."""
+        if inventory.size >= MANY:
+            self._garbage.pause()
+            self._garbage.keep()
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
         return self._decider.arrange(self.choices.in_force(spec), self._options.node, scan.devices)
@@ -293,6 +300,8 @@ class Reconciler:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
         before, self.served = self.served, plan.inventory
+        if before is not self.served:
+            self._stays(self.served)
         self.published, self._recorded = True, EMPTY
         if plan.retired.keys() - self.retired.keys():
             ask_holders()
@@ -332,10 +341,7 @@ class Reconciler:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
-        size = _size(self.base)
-        if size >= MANY:
-            self._garbage.pause(making=False)
-        many = MANY if imports_for(world) else size
+        many = MANY if imports_for(world) else self.base.size
         self._plan = await beside(many, self._decide_and_compare, world)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
@@ -410,6 +416,7 @@ class Reconciler:
         self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
+        self._stays(base)
 
     def _tell(self) -> None:
         """Log the problems that the last configuration did not have; others have an event of their own."""
@@ -429,10 +436,6 @@ def _must_be_good(base: Inventory, scan: Scan) -> None:
     wrong = errors((*scan.problems, *base.problems))
     if wrong:
         raise ConfigError(wrong)
-
-
-def _size(inventory: Inventory) -> int:
-    return sum(_counts(inventory).values())
 
 
 def _counts(inventory: Inventory) -> dict[str, int]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from .beside import MANY
 
 _AT_ONCE = 100  # devices of which the memory is given back in one go
-_LEFT = 100  # large values are made so often between two collections of everything
+_LEFT = 500  # how often something is put aside between two collections of everything; each time some 100 are garbage
 
 
 class Garbage:
@@ -24,8 +24,8 @@ class Garbage:
         self._spared = 0  # by how many at the moment
         self._parting: asyncio.Future[None] | None = None
         self._paused = False
-        self._making = False
-        self._made = 0
+        self._keeping = False
+        self._kept = 0  # how often
 
     @contextmanager
     def spared(self) -> Iterator[None]:
@@ -36,27 +36,29 @@ class Garbage:
         finally:
             self._go_on()
 
-    def pause(self, *, making: bool) -> None:
-        """No collection until `resume`; `making`: large values that will stay are made meanwhile."""
-        if self._idle:
+    def pause(self) -> None:
+        """No collection until `resume`: large values are made. To be asked for early, and again to no effect."""
+        if self._idle or self._paused:
             return
-        if making and not self._making:
-            self._making = True
-            self._made += 1
-            if self._made % _LEFT == 0:  # what became garbage after it was put aside
-                gc.unfreeze()
-            gc.collect()  # so that only little garbage is put aside with what is made now
-        if not self._paused:
-            self._paused = True
-            self._spare()
+        if self._kept == _LEFT:  # among what was put aside is some that is garbage by now
+            self._kept = 0
+            gc.unfreeze()
+        gc.collect()  # takes no time while large values are put aside, and leaves little to be put aside with more
+        self._paused = True
+        self._spare()
+
+    def keep(self) -> None:
+        """Something that was made in this pause stays."""
+        self._keeping = True
 
     def resume(self) -> None:
-        """Collect again, leaving aside all that was made."""
+        """Collect again, leaving aside what was made, where something of it stays."""
         if not self._paused:
             return
-        if self._making:
+        if self._keeping:
+            self._kept += 1
             gc.freeze()
-        self._paused = self._making = False
+        self._paused = self._keeping = False
         self._go_on()
 
     def _spare(self) -> None:

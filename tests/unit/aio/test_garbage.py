@@ -29,24 +29,27 @@ def test_large_values_are_left_aside(garbage):
     """What was made during the pause is not looked at afterwards; what was garbage before is gone."""
     before = weakref.ref(Cycle())
     aside = gc.get_freeze_count()
-    garbage.pause(making=True)
+    garbage.pause()
     assert before() is None
     assert not gc.isenabled()
     made = [[] for _ in range(1000)]
+    garbage.keep()
     garbage.resume()
     assert gc.isenabled()
     assert len(made) <= gc.get_freeze_count() - aside
 
 
 def test_what_was_left_aside_is_collected_in_the_end(garbage):
-    """Of what is garbage later something may be put aside. So all is looked at after a hundred times."""
-    garbage.pause(making=True)
+    """Of what is garbage later something may be put aside. So all is looked at after many times."""
+    garbage.pause()
     there = weakref.ref(Cycle())
+    garbage.keep()
     garbage.resume()
     gc.collect()
     assert there() is not None
-    for _ in range(100):
-        garbage.pause(making=True)
+    for _ in range(500):
+        garbage.pause()
+        garbage.keep()
         garbage.resume()
     assert there() is None
 
@@ -54,7 +57,7 @@ def test_what_was_left_aside_is_collected_in_the_end(garbage):
 def test_nothing_is_left_aside_where_nothing_stays(garbage):
     """A pause in which no large values are made that stay."""
     aside = gc.get_freeze_count()
-    garbage.pause(making=False)
+    garbage.pause()
     assert not gc.isenabled()
     garbage.resume()
     assert gc.isenabled()
@@ -64,7 +67,7 @@ def test_nothing_is_left_aside_where_nothing_stays(garbage):
 def test_pauses_overlap(garbage):
     """The collector goes on after the last of them."""
     with garbage.spared():
-        garbage.pause(making=False)
+        garbage.pause()
         garbage.resume()
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -73,7 +76,7 @@ def test_pauses_overlap(garbage):
 def test_an_idle_one_changes_nothing():
     """Where somebody else lives in the process."""
     garbage = Garbage(idle=True)
-    garbage.pause(making=True)
+    garbage.pause()
     with garbage.spared():
         assert gc.isenabled()
     garbage.resume()

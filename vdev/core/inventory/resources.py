@@ -127,6 +127,11 @@ class Inventory:
     claimable: Mapping[str, Resource] = field(default_factory=dict)
 
     @property
+    def size(self) -> int:
+        """How many slots the resources have."""
+        return sum(len(resource.slots) for resource in self.resources.values())
+
+    @property
     def everything(self) -> Mapping[str, Resource]:
         """All that a pod can get, under the name of a resource or of a driver."""
         return {**self.resources, **self.claimable} if self.claimable else self.resources
