@@ -43,7 +43,8 @@ class Garbage:
         if self._kept == _LEFT:  # among what was put aside is some that is garbage by now
             self._kept = 0
             gc.unfreeze()
-        gc.collect()  # takes no time while large values are put aside, and leaves little to be put aside with more
+        if not self._spared:  # else something large is there that soon goes again
+            gc.collect()  # takes no time while large values are put aside, and leaves little to be put aside with more
         self._paused = True
         self._spare()
 
