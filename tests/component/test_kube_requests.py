@@ -5,6 +5,7 @@ import base64
 import json
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -113,6 +114,26 @@ async def test_a_kubeconfig_that_was_written_again(api_server, start_api, direct
     api_server.tokens = {"a longer one"}
     kubeconfig(file, api_server.address, "a longer one")
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
+
+
+async def test_the_credentials_of_a_kubeconfig_need_no_thread(api_server, start_api, directory, node):
+    """They are part of the connection: only the first request, which makes that, waits for threads."""
+
+    class Counting(ThreadPoolExecutor):
+        asked = 0
+
+        def submit(self, *work):
+            self.asked += 1
+            return super().submit(*work)
+
+    threads = Counting(1)
+    asyncio.get_running_loop().set_default_executor(threads)
+    api = await start_api(server=kube.Server(kubeconfig=kubeconfig(directory / "config", api_server.address, "secret")))
+    await api.get(NODES, "worker-1")
+    first = threads.asked
+    for _ in range(5):
+        await api.get(NODES, "worker-1")
+    assert first == threads.asked
 
 
 async def test_a_program_that_prints_credentials(api_server, start_api, directory, node):

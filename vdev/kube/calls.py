@@ -85,7 +85,8 @@ class ApiCalls:
         self._not_before = clock.now()
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
-        self._token, self._token_at = "", 0.0
+        self._token: str | None = None  # not read yet
+        self._token_at = 0.0
         self._watches: set[Interruption] = set()
         self.writes = 0
         self._broken = 0  # how many times all watches were
@@ -206,20 +207,22 @@ class ApiCalls:
         async with self._connecting:
             if self._connection is None:
                 self._connection = await asyncio.to_thread(_open, self.server)
-                self._token = ""
+                self._token = None
             return self._connection
 
     async def _authorization(self, connection: "Connection") -> str:
         now = self.clock.now()
-        if not self._token or now - self._token_at > self.intervals.api_token:
-            self._token, self._token_at = await asyncio.to_thread(connection.token), now
-        return self._token
+        token = self._token
+        if token is None or now - self._token_at > self.intervals.api_token:
+            self._token = token = await asyncio.to_thread(connection.token)
+            self._token_at = now
+        return token
 
     async def _renew(self) -> bool:
         """Read the account anew; whether it may be another one now."""
         if self.server.kubeconfig is not None:
             return await self._forget_if_stale()
-        before, self._token = self._token, ""
+        before, self._token = self._token, None
         return await self._authorization(await self._connect()) != before
 
     async def _forget_if_stale(self) -> bool:
