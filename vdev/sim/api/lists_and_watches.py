@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -58,7 +59,10 @@ class Lists:
 
 
 class Watch:
-    """One watch, written line by line in chunks; without a version it begins with what there is."""
+    """One watch, written line by line in chunks; without a version it begins with what there is.
+
+    `bookmarks` is the shortest time between two of them, in seconds.
+    """
 
     def __init__(
         self,
@@ -67,13 +71,16 @@ class Watch:
         namespace: str,
         params: Mapping[str, str],
         writer: asyncio.StreamWriter,
+        *,
+        bookmarks: float,
     ) -> None:
         self._objects = objects
         self._kind = kind
         self._namespace = namespace
         self._chosen = selection(kind, namespace, params)
         self._seen = version_of(objects, params, watch=True)
-        self._bookmarks = params.get("allowWatchBookmarks") == "true"
+        self._bookmarks = bookmarks
+        self._mark_at = 0.0 if params.get("allowWatchBookmarks") == "true" else math.inf
         self._writer = writer
         self.seconds = float(_number(params, "timeoutSeconds") or _LONGEST_WATCH)
         self.current = asyncio.Event()  # once all that was there is told, so that it is known from where it goes on
@@ -94,7 +101,9 @@ class Watch:
                 return
             for change in happened:
                 self._tell(change, self._chosen)
-            if self._bookmarks and self._objects.version > self._seen:
+            now = asyncio.get_running_loop().time()
+            if self._objects.version > self._seen and now >= self._mark_at:
+                self._mark_at = now + self._bookmarks
                 mark = {"resourceVersion": str(self._objects.version), "creationTimestamp": None}
                 self._write(
                     "BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": mark}

@@ -48,6 +48,9 @@ class ApiServer:
     Raises UsageError for a host that is not loopback.
     """
 
+    bookmarks = 60.0
+    """Seconds between two of a watch, as in Kubernetes (cacher, defaultBookmarkFrequency)."""
+
     def __init__(
         self,
         objects: Objects | None = None,
@@ -199,7 +202,8 @@ class ApiServer:
 
     async def _watch(self, client: Client, request: Request) -> None:
         """Until its time is over, or the client goes."""
-        watch = Watch(self.objects, request.kind, request.namespace, request.params, client.writer)
+        about = request.kind, request.namespace, request.params
+        watch = Watch(self.objects, *about, client.writer, bookmarks=self.bookmarks)
         head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         client.writer.write(head.encode())
         await client.writer.drain()
