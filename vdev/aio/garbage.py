@@ -7,13 +7,17 @@ nothing is found among them.
 
 import asyncio
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from .beside import MANY
+from .clock import Clock
 
 _AT_ONCE = 100  # devices of which the memory is given back in one go
 _LEFT = 500  # how often something is put aside between two collections of everything; each time some 100 are garbage
+
+_FULL = 2  # the generation of a full collection
+_ALL_AGAIN = 3600.0  # seconds
 
 
 class Garbage:
@@ -84,6 +88,34 @@ class Garbage:
         """Wait until all is gone that was parted with."""
         if self._parting is not None:
             await self._parting
+
+
+@contextmanager
+def set_aside(clock: Clock) -> Iterator[None]:
+    """While the context lasts, what outlives a full collection is left aside by the next: many nodes come, one by one.
+
+    Without that each goes over all of what is known, 0.4 s for five thousand nodes, ten times while they come. Once in
+    a while everything is looked at, since what was set aside may have become garbage in circles.
+    """
+    all_at = clock.now() + _ALL_AGAIN
+
+    def act(phase: str, info: Mapping[str, int]) -> None:
+        nonlocal all_at
+        if info["generation"] < _FULL:
+            return
+        if phase == "stop":
+            gc.freeze()
+        elif clock.now() > all_at:
+            all_at = clock.now() + _ALL_AGAIN
+            gc.unfreeze()
+
+    gc.freeze()
+    gc.callbacks.append(act)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(act)
+        gc.unfreeze()
 
 
 def _empty(values: Iterable[list[object]]) -> None:

@@ -5,7 +5,8 @@ import weakref
 
 import pytest
 
-from vdev.aio.garbage import Garbage
+from vdev.aio.clock import ManualClock
+from vdev.aio.garbage import Garbage, set_aside
 
 
 class Cycle:
@@ -96,3 +97,39 @@ async def test_parting_with_values(garbage):
     await garbage.parted()
     assert gone() is None
     assert kept is not None
+
+
+@pytest.fixture
+def clock():
+    """Stands still."""
+    return ManualClock()
+
+
+def test_what_outlived_a_collection_is_not_looked_at_for_an_hour(clock):
+    """Then it is, and what became garbage meanwhile goes."""
+    with set_aside(clock):
+        cycle = Cycle()
+        gone = weakref.ref(cycle)
+        gc.collect()
+        del cycle
+        gc.collect()
+        assert gone() is not None
+        clock.advance(3601)
+        gc.collect()
+        assert gone() is None
+
+
+def test_new_garbage_goes_as_ever(clock):
+    """What no collection has seen before is looked at by the next one."""
+    with set_aside(clock):
+        gone = weakref.ref(Cycle())
+        gc.collect()
+        assert gone() is None
+
+
+def test_afterwards_everything_is_as_before(clock):
+    """Nothing stays set aside, and collections do nothing more."""
+    before = len(gc.callbacks), gc.get_freeze_count()
+    with set_aside(clock):
+        assert gc.get_freeze_count() > 0
+    assert before == (len(gc.callbacks), gc.get_freeze_count())

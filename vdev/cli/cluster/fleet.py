@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     if server is None:
         raise UsageError(NO_SERVER)
+    from ...aio.garbage import set_aside
     from ...fleet import Fleet, Leadership, LeaseLost, Options
     from ...kube import Api
     from ...observe import log
@@ -120,7 +121,8 @@ def run(args: argparse.Namespace) -> int:
                 await fleet.run(until=stop.wait)
 
     try:
-        asyncio.run(main())
+        with set_aside(made.clock):
+            asyncio.run(main())
     except LeaseLost as lost:
         print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)
         return 1
