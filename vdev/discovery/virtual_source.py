@@ -1,7 +1,7 @@
 """Devices that exist only in the configuration, or as the data of a preset."""
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..core.inventory import virtual_devices
@@ -34,10 +34,11 @@ def discover(
         bare = (virtual_node.with_standin(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare)
     if not source.driver_nodes and not source.partition_nodes:
         return Found(devices=tuple(bare))
-    wanted = [
-        (device, _nodes(entry, source.driver_nodes, device), _nodes(entry, source.partition_nodes, device))
-        for device in bare
-    ]
+    wanted = []
+    for device in bare:
+        known = facts(device, entry.resource_of(device))
+        whole, part = _nodes(source.driver_nodes, device, known), _nodes(source.partition_nodes, device, known)
+        wanted.append((device, whole, part))
     paths = {each.host_path for _, whole, part in wanted for each in (*whole, *part)}
     there = {path for path in paths if host.exists(path)}
     devices = (
@@ -51,9 +52,10 @@ def discover(
     return Found(devices=tuple(devices), watch=frozenset(map(posixpath.dirname, paths)))
 
 
-def _nodes(entry: EntrySpec, templates: Iterable[NodeTemplate], device: RawDevice) -> list[DeviceNode]:
+def _nodes(templates: Iterable[NodeTemplate], device: RawDevice, known: Mapping[str, str]) -> list[DeviceNode]:
     def node(template: NodeTemplate) -> DeviceNode:
-        values = {**facts(device, entry.resource_of(device)), "index": str(device.index + template.first_index)}
+        first = template.first_index
+        values = {**known, "index": str(device.index + first)} if first else known
         return DeviceNode(
             template.host_path.render(values), template.container_path.render(values), template.permissions
         )

@@ -24,7 +24,7 @@ from ..core.model.problem import Problem
 from ..core.node.situation import Situation
 from ..core.retention.holders import Holdings
 from ..core.slices.pools import Claimed
-from ..core.spec import Delays, LabelOutput, NodeSpec, Spec
+from ..core.spec import Delays, EntrySpec, LabelOutput, NodeSpec, Spec, VirtualSource
 from ..faults.engine import CONFIGURATION, Engine
 from ..hostfs import HostRoot
 from .seen.cluster import SeenNode, SeenSlices
@@ -71,6 +71,8 @@ class Member:
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
         self._problems: tuple[Problem, ...] = ()
+        self._decided_of: tuple[object, ...] = ()  # what the last turn depended on
+        self._again: float | None = None  # when it said to decide again
 
     @property
     def outputs(self) -> tuple[ApiOutput, ...]:
@@ -117,7 +119,22 @@ class Member:
         )
 
     async def turn(self, pods: SeenPods) -> float | None:
-        """Decide for the node and its pods, and tell the outputs; returns when (by the clock) to decide again."""
+        """Decide for the node and its pods, and tell the outputs; returns when (by the clock) to decide again.
+
+        Where nothing is new since the last turn it is over at once.
+        """
+        held, of = self.assigned, (self._spec, self.delays, self.rejects, self.claimed, self.node.ready_since())
+        seen = (*of, held, *pods.by_uid.values())
+        is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
+        if is_quiet and seen == self._decided_of:
+            return self._again
+        self._decided_of = () if self.engine.runs else seen
+        self._again = await self._turn(pods)
+        if self.assigned != held:
+            self._again = self._clock.now()  # what pods have now is part of the next decision
+        return self._again
+
+    async def _turn(self, pods: SeenPods) -> float | None:
         base = self._decider.arrange(self._spec, self.node.name, self._found)
         afflictions = self.engine.look(base)
         last = self.plan
@@ -202,12 +219,20 @@ class Member:
 
 
 def spec_for_fleet(spec: Spec) -> Spec:
-    """The configuration as nodes without a kubelet have it: resources by the Node's status, labels on the Node."""
+    """The configuration as nodes without a kubelet have it: resources by the Node's status, labels on the Node, and
+    nothing below /dev.
+    """
     node = spec.node
     labels = LabelOutput.NODE if node.labels is LabelOutput.NFD else node.labels
-    return replace(
-        spec, node=NodeSpec(labels=labels, timestamp=False, events=node.events, conditions=node.conditions, status=True)
-    )
+    told = NodeSpec(labels=labels, timestamp=False, events=node.events, conditions=node.conditions, status=True)
+    return replace(spec, node=told, entries=tuple(map(_without_nodes, spec.entries)))
+
+
+def _without_nodes(entry: EntrySpec) -> EntrySpec:
+    source = entry.source
+    if not isinstance(source, VirtualSource):
+        return entry
+    return replace(entry, source=replace(source, driver_nodes=(), partition_nodes=()))
 
 
 NOTHING = spec_for_fleet(Spec())

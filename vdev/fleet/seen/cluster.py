@@ -132,9 +132,12 @@ class SeenSlices:
         return {name: each.document for name, each in self._found.items()}
 
     def wrote(self, document: Document) -> None:
-        """This is what the server answered to a write."""
-        self._found[metadata_of(document)["name"]] = Packed(document)
-        self._untold.add(metadata_of(document)["name"])
+        """This is what the server answered to a write; the watch may have told it already."""
+        name = metadata_of(document)["name"]
+        known = self._found.get(name)
+        if known is None or not is_known(document, known.metadata):
+            self._found[name] = Packed(document)
+            self._untold.add(name)
 
     def removed(self, name: str) -> None:
         """The server said that it is gone."""

@@ -72,7 +72,7 @@ class ResourceSlices(ApiOutput):
         self._taken: dict[str, str] = {}  # by driver: who else publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
         self._stored: list[tuple[bytes, bytes]] = []  # digests of what was sent, and of what the server made of it
-        self._written: dict[str, int] = {}  # what was complete, by driver
+        self._written: dict[str, tuple[object, ...]] = {}  # of what it was complete, by driver
 
     def _see_node(self) -> None:
         """Of the Node slices only say which one it is."""
@@ -128,8 +128,8 @@ class ResourceSlices(ApiOutput):
         wanted = await self._wanted(driver)
         found = changes(wanted, there, made, same=self._same)
         fault = self._faults.on_slices(driver, news=bool(found))
-        print_ = hash((repr(wanted), fault))
-        if found and self._written.get(driver) == print_:
+        of = (self._pools.get(driver), self._split, fault)
+        if found and self._written.get(driver) == of:
             await self._pause(found)
             there = await self._ours(driver)  # a wipe goes on meanwhile: what is left of it is nothing to update
             found = changes(wanted, there, made, same=self._same)
@@ -138,7 +138,7 @@ class ResourceSlices(ApiOutput):
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
-            self._written[driver] = print_
+            self._written[driver] = of
         else:
             self.published.pop(driver, None)
 

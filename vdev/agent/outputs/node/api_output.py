@@ -121,7 +121,9 @@ class ApiOutput(Output):
         self._stir()
 
     def _stir(self) -> None:
-        """There is news."""
+        """There is news; while some is left of before, whoever writes it looks again anyway."""
+        if self._has_news:
+            return
         self._has_news = True
         if self._waking:
             self._waking.set()

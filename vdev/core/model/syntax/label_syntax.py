@@ -4,6 +4,7 @@ Sources: apimachinery's validation of qualified names and label values, the patt
 that a kubelet may set on itself (k8s.io/kubelet, well_known_labels.go), and the NodeRestriction admission plugin.
 """
 
+import functools
 import re
 
 MAX_VALUE = 63
@@ -26,6 +27,7 @@ KUBELET_CONDITIONS = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDP
 """The conditions of a node that the kubelet, or a cloud's controller, writes."""
 
 
+@functools.lru_cache(maxsize=1024)
 def key_problem(key: str) -> str:
     """Why Kubernetes refuses `key` for a label, or why it belongs to somebody else; the empty string for a good one."""
     if wrong := _qualified_name_problem(key):

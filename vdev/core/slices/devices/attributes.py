@@ -35,6 +35,7 @@ def number(value: int) -> Attribute:
     return Attribute(AttributeKind.INT, value)
 
 
+@functools.lru_cache(maxsize=256)
 def version(text: str, fallback: str) -> Attribute:
     """A version made of what a maker calls one: `580.95.05` is 580.95.5, and `8.0` is 8.0.0."""
     parts = text.removeprefix("v").split(".")

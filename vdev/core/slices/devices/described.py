@@ -40,7 +40,8 @@ def described(driver: str, offered: Resource, _last: object = None) -> Published
                 message = f"{both} would both be the device {made.name!r} of {driver}; the first one is"
                 problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
             else:
-                devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, problems))
+                told = _with_given(made, entry, driver, problems)
+                devices[made.name] = made if told is made.attributes else replace(made, attributes=told)
         sets |= {each.name: each for each in describe.sets}
     specs = [entry.dra for entry in offered.entries.values() if entry.dra]
     fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
@@ -206,6 +207,8 @@ def _with_given(device: DraDevice, entry: EntrySpec, driver: str, problems: list
     if _style(entry) is _Describer:
         problems.extend(warning(entry.where, each) for each in plain.bent_names(entry, device.device))
     room = slice_syntax.MAX_ENTRIES - len(device.capacity)
+    if not given and len(own) <= room:
+        return device.attributes
     left_out = len(own) + len(given) - room
     if left_out <= 0:
         return {**own, **given}
