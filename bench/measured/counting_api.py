@@ -1,6 +1,7 @@
 """An API server in a process of its own that counts: `python -m bench.measured.counting_api KUBECONFIG COUNTS`.
 
-It writes COUNTS a few times a second: the requests by verb, and when the last one that writes came (Unix time).
+It writes COUNTS a few times a second: the requests by verb, and when the first and the last that write came (Unix
+time).
 """
 
 import asyncio
@@ -23,18 +24,21 @@ class CountingServer(ApiServer):
     def __init__(self) -> None:
         super().__init__()
         self.asked: Counter[str] = Counter()
-        self.last_write = 0.0
+        self.first_write = self.last_write = 0.0
 
     async def admit(self, request: Request, _writer: asyncio.StreamWriter) -> None:
         """Count it."""
         self.asked[request.verb] += 1
         if request.verb not in _READS:
             self.last_write = time.time()
+            self.first_write = self.first_write or self.last_write
 
     def tell(self, counts: Path) -> None:
         """Write the file."""
         fresh = counts.with_suffix(".new")
-        fresh.write_text(json.dumps({"asked": self.asked, "lastWrite": self.last_write}))
+        fresh.write_text(
+            json.dumps({"asked": self.asked, "firstWrite": self.first_write, "lastWrite": self.last_write})
+        )
         fresh.rename(counts)
 
 
