@@ -109,9 +109,8 @@ class ApiServer:
     async def up(self) -> None:
         """Listen, on the same port as before. Raises OSError."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listener = socket.create_server((self._host, self.port), family=family)
-        self.port = listener.getsockname()[1]
-        self._listener = await asyncio.start_server(self._serve, sock=listener, ssl=self._tls)
+        self._listener = await asyncio.start_server(self._serve, self._host, self.port, family=family, ssl=self._tls)
+        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
         """Vanish: no listener, every connection cut."""
