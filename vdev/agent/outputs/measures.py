@@ -1,6 +1,6 @@
 """What the plan comes to in numbers: metrics, and when each device changed last."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from ...aio.beside import beside
@@ -14,7 +14,7 @@ from .base import Output
 
 
 class Measures(Output):
-    """Counts what changes; `changed_at` has the times of changes, in seconds since the epoch.
+    """Counts what changes; `changed_at` has the times of changes, by resource and id, in seconds since the epoch.
 
     What is so at a moment is measured when somebody looks, by `measure`.
     """
@@ -22,7 +22,7 @@ class Measures(Output):
     name = "measuring"
 
     def __init__(self, metrics: Metrics, clock: Clock, differences: Differences) -> None:
-        self.changed_at: dict[Key, float] = {}
+        self.changed_at: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._metrics = metrics
         self._differences = differences
         self._clock = clock
@@ -39,16 +39,15 @@ class Measures(Output):
         for change in changes:
             match change:
                 case Added(resource):
-                    self.changed_at |= {(resource.name, slot.id): now for slot in resource.slots}
+                    self.changed_at[resource.name] = dict.fromkeys(resource.ids, now)
                 case ChangedResource(new=new):
-                    self.changed_at |= {(new.name, each): now for each in change.added}
-                    self.changed_at |= {(new.name, each): now for each, _ in change.health}
+                    times = self.changed_at[new.name]
+                    times |= dict.fromkeys((*change.added, *(each for each, _ in change.health)), now)
                     for each in change.removed:
-                        self.changed_at.pop((new.name, each), None)
+                        times.pop(each, None)
                     self._count_health(change)
                 case RemovedResource(resource):
-                    for slot in resource.slots:
-                        self.changed_at.pop((resource.name, slot.id), None)
+                    self.changed_at.pop(resource.name, None)
 
     def _count_health(self, change: ChangedResource) -> None:
         for each, health in change.health:

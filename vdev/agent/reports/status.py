@@ -137,6 +137,7 @@ def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
     service = agent.lists.services.get(resource.name)
     in_status = agent.reconciler.spec.node.status  # where no device plugin serves it
     holders = agent.holders.holders or {}
+    changed_at = agent.measures.changed_at.get(resource.name, {})
     return {
         "name": resource.name,
         "state": str(service.state) if service else "in the Node's status" if in_status else "starting",
@@ -159,7 +160,7 @@ def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
                     each.number for each in agent.faults.engine.afflictions.xids.get((resource.name, slot.id), ())
                 ],
                 "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
-                "changedAt": agent.measures.changed_at.get((resource.name, slot.id)),
+                "changedAt": changed_at.get(slot.id),
                 "holder": holders.get((resource.name, slot.id)),
             }
             for slot in resource.slots

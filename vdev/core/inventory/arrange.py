@@ -94,8 +94,13 @@ class _SlotGroup:
         return {slot.id: slot for slot in self.slots}
 
     @cached_property
+    def ids(self) -> frozenset[str]:
+        return frozenset(self.by_id)
+
+    @cached_property
     def raws(self) -> frozenset[str]:
-        return frozenset(slot.device.raw.id for slot in self.slots)
+        found = frozenset(slot.device.raw.id for slot in self.slots)
+        return self.ids if found == self.ids else found  # one set is enough where devices are neither cut nor shared
 
     @cached_property
     def longest_id(self) -> int:
@@ -154,17 +159,25 @@ def _resource(
         else None,
         flags=spec.flags,
     )
-    by_id: dict[str, Slot] = {}
-    for group in groups:
-        by_id.update(group.by_id)
+    by_id, ids, raws = _known(groups)
     resource.__dict__.update(  # where cached properties keep their values
         by_id=by_id,
-        ids=frozenset(by_id),
-        raws=frozenset[str]().union(*(group.raws for group in groups)),
+        ids=ids,
+        raws=raws,
         healthy=sum(group.healthy for group in groups),
         list_bytes=sum(group.list_bytes for group in groups),
     )
     return resource
+
+
+def _known(groups: Sequence[_SlotGroup]) -> tuple[Mapping[str, Slot], frozenset[str], frozenset[str]]:
+    """The slots by id, their ids, and those of their raw devices. What a single group knows is not made twice."""
+    if len(groups) == 1:
+        return groups[0].by_id, groups[0].ids, groups[0].raws
+    by_id: dict[str, Slot] = {}
+    for group in groups:
+        by_id.update(group.by_id)
+    return by_id, frozenset(by_id), frozenset[str]().union(*(group.raws for group in groups))
 
 
 def _ids_are_fine(resources: Iterable[Sequence[_SlotGroup]]) -> bool:
