@@ -15,8 +15,10 @@ def main() -> int:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         gc.disable()  # modules are no garbage, and to look for some took a tenth of the start; `vdev run` ends that
-        # structlog would import it where it happens to be, for tracebacks in colours: 4 MiB that nobody looks at.
-        sys.modules["rich"] = None  # type: ignore[assignment]  # which makes it unimportable
+        from . import deferred
+
+        deferred.defer()
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # or it looks for some in all packages
     from .cli import main as command
 
     return command()

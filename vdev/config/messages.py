@@ -1,7 +1,6 @@
 """Pydantic's errors in a person's words: what is wrong and where, what is allowed, what was probably meant."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, get_args
 
@@ -87,6 +86,8 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     allowed = list(_fields(model)) if model else []
     hints = ["allowed: " + ", ".join(allowed)] if allowed else []
     homes = _homes(root)
+    from difflib import get_close_matches  # errors alone need it
+
     near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_ALIKE)], n=1)
     if key in homes:
         hints.append(f"it belongs under {' or '.join(homes[key])}")
