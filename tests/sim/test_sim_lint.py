@@ -1,7 +1,11 @@
 """What the real kubelet lets pass and the embedded one reports."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
+from vdev.cli import main
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, manifest
 from vdev.sim import lint as rules
@@ -225,3 +229,32 @@ async def test_the_list_of_an_earlier_instance_is_no_list(kubelet, plugins):
     assert {} == kubelet.listed()
     await plugins("acme.dev/gpu", ["d1"])
     assert [] == kubelet.findings
+
+
+def _constants(node):
+    """The texts that an expression can be."""
+    if isinstance(node, ast.IfExp):
+        return _constants(node.body) | _constants(node.orelse)
+    return {node.value} if isinstance(node, ast.Constant) else set()
+
+
+def test_every_code_is_known():
+    """The codes of all findings that the embedded kubelet makes, and no others, are those that may be named."""
+    calls = [
+        call
+        for path in Path(rules.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"_error", "_warning", "Finding"}
+    ]
+    assert rules.CODES == set().union(*(_constants(call.args[0]) for call in calls))
+    listed = (Path(rules.__file__).parents[2] / "docs" / "embedded-kubelet.md").read_text()
+    assert set() == {code for code in rules.CODES if f"`{code}`" not in listed}
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"), [("held-device-droped", "did you mean 'held-device-dropped'?"), ("zzz", "the codes are ")]
+)
+def test_a_code_that_is_none_is_refused(code, hint, capsys):
+    """Else a misspelt one would let everything count as before, or nothing be checked."""
+    assert 2 == main(["sim", "--exec", "true", "--allow", "panic", "--allow", code])
+    assert f"vdev: --allow: there is no finding {code!r}; {hint}" in capsys.readouterr().err

@@ -198,6 +198,7 @@ async def test_steps_that_a_driver_cannot(driver):
         ({"steps": [{"expect": {"pods": {"a": {"state": 1}}}}]}, "unknown key 'state'"),
         ({"steps": [{"expect": {"pods": {"a": {"containers": {"m": {"envs": {}}}}}}}]}, "unknown key 'envs'"),
         ({"steps": [{"expect": {"findings": "some"}}]}, "expected none"),
+        ({"steps": [{"expect": {"findings": ["numa-negativ"]}}]}, "findings: .*did you mean 'numa-negative'"),
         ({"steps": [{"createPod": "x"}]}, "no pod 'x'"),
         ({"steps": [{"restartKubelet": 1}]}, "expected nothing, found 1"),
         ({"steps": [{"restartKubelet": None, "stopPlugin": None}]}, "expected one step"),

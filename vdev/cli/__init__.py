@@ -9,6 +9,7 @@ Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
 
 import argparse
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -19,7 +20,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..core.model.problem import did_you_mean
-from ..errors import ConfigError, UsageError, VdevError
+from ..errors import ConfigError, UsageError, VdevError, reason_of
 
 COMMANDS = {
     "run": "run the plugin: serve a configuration's devices to the kubelet",
@@ -57,6 +58,7 @@ _MODULES = {"import": "imports"}
 """Modules that cannot have their command's name."""
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_UNWRITTEN = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # of a write to where the output goes
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 EPILOG = """examples:
@@ -75,8 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # As on stderr: the terminal's encoding may lack characters of a file's name.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        chosen = parsed(arguments)
-        code = int(chosen.run(chosen) or 0)
+        code = _code(arguments)
         sys.stdout.flush()
     except ConfigError as bad:
         for problem in bad.problems:
@@ -86,16 +87,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             _complain(f"vdev: {line}")
         return error.exit_code
-    except SystemExit as done:  # after --help and --version
-        return int(done.code or 0)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has closed it. Without this, Python's own flush at exit would complain.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+    except OSError as failed:
+        if failed.filename is not None or failed.errno not in _UNWRITTEN:
+            raise
+        _discard_output()
+        if failed.errno == errno.EPIPE:
+            return _BROKEN_PIPE  # whose reader has closed it
+        _complain(f"vdev: the output cannot be written: {reason_of(failed)}")
+        return 1
     return code
+
+
+def _code(arguments: Sequence[str]) -> int:
+    try:
+        chosen = parsed(arguments)
+        return int(chosen.run(chosen) or 0)
+    except SystemExit as done:  # after --help and --version
+        return int(done.code or 0)
+
+
+def _discard_output() -> None:
+    """Let what is left of the output go nowhere: else Python's own flush at exit would complain."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -4,6 +4,7 @@ One pure function per message of the API, from values to findings. An ERROR brea
 WARNING works by luck. The code that receives a message calls its rule.
 """
 
+import difflib
 import itertools
 import posixpath
 import re
@@ -26,6 +27,22 @@ _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
 Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
+_CODES = """
+allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version cdi-name
+cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved checkpoint-unreadable checkpoint-write claim-skipped
+claim-unknown conflict counter-name counter-sets counter-too-small counter-undefined counter-uses device-entries
+device-missing device-name device-on-two-pods device-permissions driver-name duplicate-cdi-device
+duplicate-container-path duplicate-counter-set duplicate-device duplicate-id duplicate-id-health empty-id
+empty-response endpoint-not-a-file endpoint-relative endpoint-with-slash env-name extra-container-responses
+health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc id-in-two-resources
+id-too-long list-near-limit list-over-limit numa-negative options-differ panic pool-count pool-incomplete
+pool-numbers pool-outdated preferred-bogus-id preferred-duplicate preferred-empty preferred-must-include
+preferred-size prepare-not-idempotent prepared-not-allocated registered-before-serving registered-while-streaming
+relative-path request-name request-policy resource-name service-order slice-mixed slice-name slice-node
+slice-quantity slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
+"""
+CODES = frozenset(_CODES.split())
+"""What a finding can be called, here and in the rules for DRA."""
 _SOME = 3  # names that a message quotes before it says how many more there are
 
 
@@ -47,6 +64,15 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.severity.value}: {self.code}: {self.resource + ': ' if self.resource else ''}{self.message}"
+
+
+def unknown_code(code: str) -> str:
+    """Why this is the code of no finding, with the one that may be meant; empty where it is one."""
+    if code in CODES:
+        return ""
+    near = difflib.get_close_matches(code, sorted(CODES), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the codes are {', '.join(sorted(CODES))}"
+    return f"there is no finding {code!r}; {hint}"
 
 
 def registration(request: api.RegisterRequest, directory: str, *, streams_open: int) -> Iterator[Finding]:

@@ -112,6 +112,24 @@ def test_validate_shows_every_error_one_per_line(bad: str, capsys: pytest.Captur
     ]
 
 
+def test_validate_says_what_is_wrong_with_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What plan warns of and every node has: once for each, however many devices it is about."""
+    file = tmp_path / "v.yaml"
+    file.write_text(
+        """version: v1
+devices:
+  - name: npu
+    resource: acme.dev/npu
+    virtual: {count: 3}
+    advertise: [dra]
+    dra: {attributes: {long: "{id} {resource} {resource} {resource} {resource} {resource} {resource}"}}
+"""
+    )
+    assert 0 == main(["validate", str(file)])
+    err = capsys.readouterr().err
+    assert 1 == err.count("the attribute long of npu/0 and 2 more is left out: ")
+
+
 def test_validate_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The documented shape, with numbers for programs."""
     assert 2 == main(["validate", "--output", "json", bad])
@@ -294,6 +312,22 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode in (0, 141)
     assert "" == done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("arguments", [["plan", "FILE"], ["validate", "FILE"], ["--version"]], ids=lambda each: each[0])
+@pytest.mark.parametrize("buffering", [1, 8192])
+def test_an_output_that_is_full_is_no_traceback(
+    arguments: list[str], buffering: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], good: str
+) -> None:
+    """Whoever reads the rest must not take it for the whole."""
+    with open("/dev/full", "w", buffering=buffering) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        code = main([good if each == "FILE" else each for each in arguments])
+        monkeypatch.undo()
+    said = "vdev: the output cannot be written: No space left on device\n"
+    swallowed = arguments == ["--version"] and buffering == 1  # by argparse
+    assert (0, "") if swallowed else (1, said) == (code, capsys.readouterr().err)
 
 
 def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: str) -> None:

@@ -1,5 +1,6 @@
 """What `plan` and `allocate` explain: names, refusals, and the answer under each strategy."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -63,6 +64,33 @@ def test_the_plan_says_which_pattern_named_a_resource(vdev):
     _, out, _ = vdev("plan", CONFIGS / "resource-names.yaml")
     assert "  named so because resources.gpus pattern '*A100*' matches 'NVIDIA A100-SXM4-40GB'" in out.splitlines()
     assert "  named so because resources.mig pattern '1g.*' matches '1g.10gb'" in out.splitlines()
+
+
+def test_the_plan_says_what_sharing_renamed(vdev, tmp_path):
+    """Such a resource has its name from there, and not from the pattern that named the devices at first."""
+    file = tmp_path / "v.yaml"
+    file.write_text(
+        """version: v1
+devices:
+  - {name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}}
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 1}}
+resources: {gpus: [{pattern: "NVIDIA-A100*", name: nvidia.com/big}]}
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    resources:
+      - {name: nvidia.com/big, rename: nvidia.com/slow, replicas: 2, devices: [1]}
+      - {name: acme.dev/npu, replicas: 2}
+"""
+    )
+    _, out, _ = vdev("plan", file)
+    pattern = "resources.gpus pattern 'NVIDIA-A100*' matches 'NVIDIA-A100-SXM4-40GB'"
+    after = {line.partition(":")[0]: following for line, following in itertools.pairwise(out.splitlines())}
+    renamed = "  named so by sharing, which renames"
+    assert f"  named so because {pattern}" == after["nvidia.com/big"]
+    assert f"{renamed} nvidia.com/big, named so because {pattern}" == after["nvidia.com/slow"]
+    by_entry = "because the entry 'npu' gives this name"
+    assert f"{renamed} acme.dev/npu, named so {by_entry}" == after["acme.dev/npu.shared"]
 
 
 def test_the_plan_says_why_a_profile_was_refused(vdev, tmp_path):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from vdev import config
 from vdev.config.presets.preset_library import load_preset
 from vdev.config.presets.preset_texts import PresetTexts
-from vdev.core.inventory.imagined_nodes import prove
+from vdev.core.proof import prove
 from vdev.core.spec import Spec
 from vdev.errors import ConfigError
 from vdev.preview import preview

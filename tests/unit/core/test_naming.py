@@ -113,7 +113,7 @@ def test_gpu_patterns_name_devices_first_match_wins(build):
     )
     stock = build.inventory(build.entry(), gpus=gpus)
     assert {"nvidia.com/a100": 2} == counts(stock)
-    assert "'*A100*' matches 'NVIDIA A100-SXM4-40GB'" in stock.reasons[build.ids(stock, "nvidia.com/a100")[0]]
+    assert "'*A100*' matches 'NVIDIA A100-SXM4-40GB'" in stock.reasons[build.ids(stock, "nvidia.com/a100")[0]][1]
 
 
 def test_a_model_that_no_pattern_matches_is_an_error(build):

@@ -5,7 +5,7 @@ import json
 import sys
 
 from ... import config
-from ...core.inventory import imagined_nodes
+from ...core.proof import prove
 from ...loading import load
 from .. import common, config_paths, options
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))
     else:
         sys.stdout.write(config.render(loaded.origins))
-    problems = (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.named_node))
+    problems = (*loaded.problems, *prove(loaded.spec, chosen.named_node))
     for problem in problems:
         print(problem, file=sys.stderr)
     return common.exit_code(problems)

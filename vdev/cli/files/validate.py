@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...core.inventory import imagined_nodes
 from ...core.model.documents import problem_document
 from ...core.model.problem import Problem
+from ...core.proof import prove
 from ...errors import ConfigError
 from ...loading import load
 from ...settings import Settings
@@ -63,4 +63,4 @@ def _problems(files: Sequence[Path], chosen: Settings) -> tuple[Problem, ...]:
         loaded = load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     except ConfigError as bad:
         return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
-    return (*loaded.problems, *imagined_nodes.prove(loaded.spec, chosen.named_node))
+    return (*loaded.problems, *prove(loaded.spec, chosen.named_node))

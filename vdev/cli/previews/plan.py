@@ -195,12 +195,20 @@ def _print_node(new: Preview) -> None:
         common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), said, indent="  ")
 
 
+def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
+    """Why the resource of a slot is called so; empty where its entry says it."""
+    name, why = new.inventory.reasons.get(slot.device.id, (resource.name, ""))
+    because = f"because {why}" if why else ""
+    if name == resource.name or slot.replica is None:
+        return because
+    return f"by sharing, which renames {name}" + (f", named so {because}" if why else "")
+
+
 def _print_resource(new: Preview, resource: Resource) -> None:
     count, healthy = len(resource.slots), resource.healthy
     print(f"\n{resource.name}: {_devices(resource.slots)}, {healthy} healthy, {resource.list_bytes} bytes per list")
-    reasons = {new.inventory.reasons.get(slot.device.id, "") for slot in resource.slots}
-    for reason in sorted(reasons - {""}):
-        print(f"  named so because {reason}")
+    for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
+        print(f"  named so {reason}")
     rows = [_row(slot) for slot in resource.slots[: common.SHOWN]]
     if rows:
         common.print_table(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), rows, indent="  ")

@@ -154,11 +154,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _play(args: argparse.Namespace) -> int:
     from ...sim import Compat, scenario_run  # not needed for --help
+    from ...sim.lint import unknown_code
     from ...sim.scenarios.command_node import NodeOptions
 
     for flag, value in (("--pods", args.pods), ("--cdi-dir", args.cdi_dir), ("--api-server", args.api_server)):
         if value:
             raise UsageError(f"{flag} is for the kubelet alone; with --exec the scenarios have pods and directories")
+    if wrong := next(filter(None, map(unknown_code, args.allow or ())), ""):
+        raise UsageError(f"--allow: {wrong}")
     if args.timeout is not None and not 0 < args.timeout < float("inf"):
         raise UsageError(f"--timeout: expected seconds above 0, found {args.timeout:g}")
     node = NodeOptions(

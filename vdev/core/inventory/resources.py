@@ -122,7 +122,7 @@ class Inventory:
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    reasons: Mapping[str, str] = field(default_factory=dict)  # device id -> why its resource is named so
+    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # device id -> its resource's name, and why
     left_out: frozenset[str] = frozenset()  # raw devices that were found and are not handed out; they are not probed
     claimable: Mapping[str, Resource] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 from ...errors import UsageError, reason_of
+from ..lint import unknown_code
 from .amount import Amount, Meaning
 from .scenario import (
     Action,
@@ -201,7 +202,10 @@ def _codes(document: Any, where: str) -> frozenset[str]:
     if document == "none":
         return frozenset()
     if isinstance(document, list):
-        return frozenset(_text(each, where) for each in document)
+        codes = [_text(each, where) for each in document]
+        if wrong := next(filter(None, map(unknown_code, codes)), ""):
+            raise ScenarioFormatError(f"{where}: {wrong}")
+        return frozenset(codes)
     raise ScenarioFormatError(
         f"{where}: expected none, or a list of codes of warnings that must not be there either, found {document!r}"
     )

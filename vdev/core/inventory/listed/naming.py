@@ -36,7 +36,7 @@ class Advertised:
     """Devices by resource name, in order, with the reasons for their names and what went wrong on the way."""
 
     devices: dict[str, list[Portion]] = field(default_factory=dict)
-    reasons: ChainMap[str, str] = field(default_factory=ChainMap)  # of the first entry that has a device
+    reasons: ChainMap[str, tuple[str, str]] = field(default_factory=ChainMap)  # of the first entry that has a device
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -207,16 +207,16 @@ def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """One entry's devices by resource name, with the reasons by device id, and what has no name."""
+    """One entry's devices by resource name, with name and reason by device id, and what has no name."""
 
     whole: Mapping[str, Portion]
     parts: Mapping[str, Portion]
-    reasons: dict[str, str]
+    reasons: dict[str, tuple[str, str]]
     problems: tuple[Problem, ...]
 
 
 def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
-    reasons: dict[str, str] = {}
+    reasons: dict[str, tuple[str, str]] = {}
     problems: list[Problem] = []
 
     def by_name(
@@ -229,7 +229,7 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
                 problems.append(told)
             else:
                 named.setdefault(told[0], []).append(device)
-                reasons.setdefault(device.id, told[1])
+                reasons.setdefault(device.id, told)
         return {name: tuple(each) for name, each in named.items()}
 
     of_whole = name_of_whole(spec, cut.entry)
@@ -286,7 +286,7 @@ def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:
 def _unused_patterns(result: Advertised, spec: Spec) -> None:
     if not spec.gpu_patterns and not spec.mig_patterns:
         return
-    reasons = "\n".join(set(result.reasons.values()))
+    reasons = "\n".join({why for _, why in result.reasons.values()})
     for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
         for pattern in patterns:
             if pattern.pattern != "*" and f"resources.{kind} pattern {pattern.pattern!r} " not in reasons:

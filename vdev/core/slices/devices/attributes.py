@@ -21,6 +21,8 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 
 Attributes = dict[str, Attribute]
+LeftOut = dict[str, list[tuple[str, str]]]
+"""By attribute of an entry the devices that are without it, and why."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -66,7 +68,7 @@ def standard(device: Device) -> Iterator[tuple[str, Attribute]]:
         yield NUMA_NODE, number(raw.numa[0])
 
 
-def given(entry: EntrySpec, device: Device, driver: str, problems: list[Problem]) -> Iterator[tuple[str, Attribute]]:
+def given(entry: EntrySpec, device: Device, driver: str, left_out: LeftOut) -> Iterator[tuple[str, Attribute]]:
     """The attributes that the file gives the device, which win over its own."""
     shown: Mapping[str, str] | None = None
     for name, value in entry.dra.attributes if entry.dra else ():
@@ -77,7 +79,15 @@ def given(entry: EntrySpec, device: Device, driver: str, problems: list[Problem]
         shown = placeholders(entry.resource, entry, device) if shown is None else shown
         text = value.render(shown)
         if problem := slice_syntax.string_problem(text):
-            where = f"{entry.where}.dra.attributes.{name}"
-            problems.append(warning(where, f"the attribute {name} of {device.id} is left out: {problem}"))
+            left_out.setdefault(name, []).append((device.selector or device.id, problem))
         else:
             yield key, Attribute(AttributeKind.STRING, text)
+
+
+def problems_of(entry: EntrySpec, left_out: LeftOut) -> Iterator[Problem]:
+    """One for each attribute, however many devices are without it."""
+    for name, devices in left_out.items():
+        first, problem = devices[0]
+        more = f" and {len(devices) - 1} more" if len(devices) > 1 else ""
+        where = f"{entry.where}.dra.attributes.{name}"
+        yield warning(where, f"the attribute {name} of {first}{more} is left out: {problem}")

@@ -34,14 +34,16 @@ def described(driver: str, offered: Resource, _last: object = None) -> Published
     places = _places(offered.entries.values())
     for entry, members in _by_entry(offered):
         describe = _style(entry)(entry, offered, places[entry.name])
+        left_out: attributes.LeftOut = {}
         for made in describe.ordered(members):
             if first := devices.get(made.name):
                 both = f"{first.device.id!r} and {made.device.id!r}"
                 message = f"{both} would both be the device {made.name!r} of {driver}; the first one is"
                 problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
             else:
-                told = _with_given(made, entry, driver, problems)
+                told = _with_given(made, entry, driver, left_out, problems)
                 devices[made.name] = made if told is made.attributes else replace(made, attributes=told)
+        problems.extend(attributes.problems_of(entry, left_out))
         sets |= {each.name: each for each in describe.sets}
     specs = [entry.dra for entry in offered.entries.values() if entry.dra]
     fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
@@ -196,12 +198,14 @@ def _style(entry: EntrySpec) -> type[_Describer]:
     return _Amd if amd.is_amd(entry) else _Describer
 
 
-def _with_given(device: DraDevice, entry: EntrySpec, driver: str, problems: list[Problem]) -> Mapping[str, Attribute]:
+def _with_given(
+    device: DraDevice, entry: EntrySpec, driver: str, left_out: attributes.LeftOut, problems: list[Problem]
+) -> Mapping[str, Attribute]:
     """The attributes with those of the file, as many as a device may have; the device's own make room.
 
     Only the type stays in any case, since DeviceClasses ask for it.
     """
-    given = dict(attributes.given(entry, device.device, driver, problems))
+    given = dict(attributes.given(entry, device.device, driver, left_out))
     own = {key: value for key, value in device.attributes.items() if key not in given}
     problems.extend(_cut_off(device.device, entry, own.values()))
     if _style(entry) is _Describer:
@@ -209,11 +213,11 @@ def _with_given(device: DraDevice, entry: EntrySpec, driver: str, problems: list
     room = slice_syntax.MAX_ENTRIES - len(device.capacity)
     if not given and len(own) <= room:
         return device.attributes
-    left_out = len(own) + len(given) - room
-    if left_out <= 0:
+    beyond = len(own) + len(given) - room
+    if beyond <= 0:
         return {**own, **given}
     message = (
-        f"{left_out} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
+        f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
         f"{slice_syntax.MAX_ENTRIES} attributes and capacities"
     )
     problems.append(warning(entry.where, message))
