@@ -114,7 +114,9 @@ async def start_agent(kubelet, directory, _inotify):
     async def start(text, *, wait=True, overrides=None, preset_dirs=(), outputs=(), **options):
         file = directory / "vdev.yaml"
         await asyncio.to_thread(file.write_text, text)
-        load = functools.partial(config.load, overrides=overrides or {}, preset_dirs=preset_dirs)
+        load = functools.partial(
+            config.load, overrides=overrides or {}, preset_dirs=preset_dirs, entries=config.KnownEntries()
+        )
         chosen = Options(
             node="node-1",
             files=(file,),

@@ -21,6 +21,7 @@ from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.origin import Override
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
+from .document.known_entries import KnownEntries
 from .document.loader import Document, join, read_file, read_text, read_trees, text_of
 from .document.parser import Plain, Tree
 from .document.texts import Text, Texts
@@ -33,6 +34,7 @@ from .replay_file import replay
 from .schema.scalars import Duration
 
 __all__ = [
+    "KnownEntries",
     "Loaded",
     "Plain",
     "Preset",
@@ -63,18 +65,20 @@ def load(
     overrides: Mapping[str, Override] = NO_OVERRIDES,
     preset_dirs: Sequence[Path] = (),
     partial: bool = False,
+    entries: KnownEntries | None = None,
 ) -> Loaded:
     """Load and check the files, joined by their top-level sections.
 
     `overrides` maps paths such as `flags.migStrategy` to values that win over the files. With `partial`, items of
     `devices`, `sharing.*.resources` and `resources.*` that have errors are left out and reported: a broken entry never
-    takes down its neighbours. Raises ConfigError with every problem found.
+    takes down its neighbours. `entries` are those of an earlier reading: what did not change among them is not read
+    again. Raises ConfigError with every problem found.
     """
     documents: list[Document] = []
     problems: list[object] = []
     for path in paths:
         try:
-            documents.append(read_file(Path(path), may_be_empty=len(paths) > 1))
+            documents.append(read_file(Path(path), may_be_empty=len(paths) > 1, entries=entries))
         except ConfigError as bad:
             problems += bad.problems
     if problems:
@@ -98,9 +102,10 @@ def load_text(
     overrides: Mapping[str, Override] = NO_OVERRIDES,
     preset_dirs: Sequence[Path] = (),
     partial: bool = False,
+    entries: KnownEntries | None = None,
 ) -> Loaded:
     """As `load`, for the text of one file. Raises ConfigError."""
-    return built(read_text(text, name), overrides, preset_dirs, partial=partial)
+    return built(read_text(text, name, entries=entries), overrides, preset_dirs, partial=partial)
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:

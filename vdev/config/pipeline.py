@@ -12,7 +12,7 @@ from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.origin import Override
 from ..core.model.place import KeyPath
 from ..core.model.problem import Problem, error
-from ..core.spec import Spec
+from ..core.spec import EntrySpec, Spec
 from ..errors import ConfigError
 from .checks import fault_targets, nvidia_notices, whole_file
 from .checks.dra import check_dra
@@ -25,6 +25,7 @@ from .compile import telemetry_spec, whole_spec
 from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
 from .compile.fleet_spec import fleet_spec
+from .document.known_entries import KnownEntry
 from .document.loader import Document, overlaid
 from .document.position import in_order
 from .document.texts import Texts
@@ -33,6 +34,8 @@ from .messages import MAX_PROBLEMS
 from .origins import Origin, origins
 from .presets.preset_texts import PresetTexts
 from .report import ProblemReport, stands_alone
+from .schema.devices.entry import Entry
+from .schema.devices.partitions import FromLabel
 from .validation import Validated, validate
 
 
@@ -90,18 +93,27 @@ def built(
     report = ProblemReport(document)
     validated = validate(document, report)
     entries = list(validated.items(("devices",), validated.file.devices))
-    for path, model in entries:
-        check_entry(model, path, report)
-        check_dra(model, path, report)
-        check_telemetry(model, path, report, read=known is None)
-    check_entries(entries, report)
     if known is None:
         presets = PresetTexts([*preset_dirs, *_presets_dir(validated.file.presets_dir, report)])
         layouts = LayoutFiles()
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
     on = telemetry_spec.is_on(validated.file)
-    compiled = {path: entry_spec(model, path, presets, layouts, report, measured=on) for path, model in entries}
+    written: dict[KeyPath, KnownEntry] = {("devices", number): each for number, each in enumerate(document.entries)}
+    compiled: dict[KeyPath, EntrySpec] = {}
+    for path, model in entries:
+        text = written.get(path) if _stands_alone(model, presets) else None
+        if text is not None and (before := text.spec_of(model, measured=on)) is not None:
+            compiled[path] = before
+            continue
+        told = len(report.problems)
+        check_entry(model, path, report)
+        check_dra(model, path, report)
+        check_telemetry(model, path, report, read=known is None)
+        compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
+        if text is not None and told == len(report.problems):
+            text.remember(model, compiled[path], measured=on)
+    check_entries(entries, report)
     flags = whole_spec.flags(validated.file)
     whole_file.check_flags(validated, entries, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
@@ -136,6 +148,13 @@ def built(
     find_origins = functools.partial(origins, validated, document, over)
     find_notices = functools.partial(nvidia_notices.notices, validated, document)
     return Loaded(served, problems, _fingerprint(document), texts, find_origins, find_notices)
+
+
+def _stands_alone(model: Entry, presets: PresetTexts) -> bool:
+    """Whether what follows from the entry follows from its text and our presets, and from no other file."""
+    takes_preset = model.virtual is not None and model.virtual.preset is not None
+    reads = isinstance(model.partitions, FromLabel) or model.telemetry is not None
+    return not reads and (presets.only_ours or not takes_preset)
 
 
 def built_rules(document: Document, spec: Spec) -> FaultSpec:

@@ -73,7 +73,9 @@ def agent_options(chosen: "Settings") -> "Options":
     from ...hostfs.boot_id import boot_id
     from ...observe import service_manager
 
-    load = functools.partial(loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    load = functools.partial(
+        loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs, entries=config.KnownEntries()
+    )
     load_again = functools.partial(config.load_again, overrides=chosen.overrides)
     return Options(
         node=chosen.node_name,

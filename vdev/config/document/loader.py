@@ -19,6 +19,7 @@ from ...core.model.place import KeyPath, Place, show
 from ...core.model.problem import Problem
 from ...errors import ConfigError, HostError
 from . import go_scalars
+from .known_entries import KnownEntries, KnownEntry
 from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
 from .position import problem_at, refusal
 from .texts import Text
@@ -52,6 +53,7 @@ class Document:
     files: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     texts: tuple[Text, ...] = ()
+    entries: tuple[KnownEntry, ...] = ()  # of `devices`, where the file was read by entry
 
     def known(self, path: KeyPath) -> KeyPath:
         """The longest prefix of `path` that is in the files."""
@@ -76,14 +78,15 @@ class Document:
         return self.keys.get(path) or self.value_place(path)
 
 
-def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
+def read_file(path: Path, *, may_be_empty: bool = False, entries: KnownEntries | None = None) -> Document:
     """Read one file. Raises ConfigError when it cannot be read at all, with the reason.
 
-    With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null.
+    With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null. `entries` are those of an
+    earlier reading, whose text need not be parsed again.
     """
     name = str(path)
     data = _content(path, may_be_null=may_be_empty)
-    return _nothing(name) if data is None else read_bytes(data, name, may_be_empty=may_be_empty)
+    return _nothing(name) if data is None else read_bytes(data, name, may_be_empty=may_be_empty, entries=entries)
 
 
 def text_of(path: Path) -> str:
@@ -118,9 +121,9 @@ def _nothing(name: str) -> Document:
     return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
 
 
-def read_bytes(data: bytes, name: str, *, may_be_empty: bool = False) -> Document:
+def read_bytes(data: bytes, name: str, *, may_be_empty: bool = False, entries: KnownEntries | None = None) -> Document:
     """Read a file's content. Raises ConfigError."""
-    return read_text(decoded(data, name), name, may_be_empty=may_be_empty)
+    return read_text(decoded(data, name), name, may_be_empty=may_be_empty, entries=entries)
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -138,9 +141,12 @@ def decoded(data: bytes, name: str) -> str:
         ) from error
 
 
-def read_text(text: str, name: str, *, may_be_empty: bool = False) -> Document:
+def read_text(text: str, name: str, *, may_be_empty: bool = False, entries: KnownEntries | None = None) -> Document:
     """Read a file's text. Raises ConfigError."""
     with _said(text, name):
+        if entries is not None and (read := entries.read(text, name)):
+            _refuse_config_map(read.root, read.values[()])
+            return Document(read.root, read.keys, read.values, (name,), (), (Text(name, text),), read.entries)
         node = Composer(text, name).document()
     if node is None or node.content is None:
         if may_be_empty:
@@ -208,7 +214,8 @@ def join(documents: Sequence[Document]) -> Document:
         values |= {path: place for path, place in document.values.items() if not path or path[0] in new}
     files = tuple(file for document in documents for file in document.files)
     texts = tuple(text for document in documents for text in document.texts)
-    return Document(root, keys, {(): Place(files[0], 1, 1)} | values, files, tuple(problems), texts)
+    entries = tuple(entry for document in documents for entry in document.entries)
+    return Document(root, keys, {(): Place(files[0], 1, 1)} | values, files, tuple(problems), texts, entries)
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:

@@ -76,13 +76,24 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists w
 
 
 class Composer:
-    """Builds the nodes of one document, with depth, anchors and tags checked on the way."""
+    """Builds the nodes of one document, with depth, anchors and tags checked on the way.
 
-    def __init__(self, text: str, name: str) -> None:
+    A text that is a part of a file stands there after so many `lines`, and in a value of this `depth`. `count` is the
+    number of values so far.
+    """
+
+    def __init__(self, text: str, name: str, *, lines: int = 0, depth: int = 1) -> None:
+        self.count = 0
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self._name = name
+        self._first = lines + 1
+        self._depth = depth
         self._anchors: dict[str, YamlNode] = {}
-        self._count = 0
+
+    @property
+    def has_anchors(self) -> bool:
+        """Whether a value could be referred to from elsewhere."""
+        return bool(self._anchors)
 
     def document(self) -> YamlNode | None:
         """The only document, or None when there is none."""
@@ -92,7 +103,7 @@ class Composer:
                 if node is not None:
                     hint = "a configuration file holds one document"
                     raise refusal(self._place(event), "a second document starts here", hint)
-                node = self._node(next(self._events), 1)
+                node = self._node(next(self._events), self._depth)
         return node
 
     def documents(self) -> Iterator[YamlNode]:
@@ -105,12 +116,12 @@ class Composer:
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
         assert mark is not None, "the parser marks every event"
-        return Place(self._name, mark.line + 1, mark.column + 1)
+        return Place(self._name, mark.line + self._first, mark.column + 1)
 
     def _node(self, event: yaml.Event, depth: int) -> YamlNode:
         place = self._place(event)
-        self._count += 1
-        if self._count > MAX_VALUES:
+        self.count += 1
+        if self.count > MAX_VALUES:
             raise refusal(place, f"the file holds more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
             raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
@@ -184,7 +195,7 @@ class Expansion:
 
     def tree(self, node: YamlNode) -> Tree:
         """The value of a whole document."""
-        return self._value(node, ())
+        return self.value(node, ())
 
     def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
         """The mapping's values; its own keys come before merged ones, and of duplicates the first is kept."""
@@ -201,16 +212,17 @@ class Expansion:
                 self.problems.append(problem_at(key.place, here, message, hint="remove one of them"))
                 continue
             self.keys[here] = key.place
-            result[name] = self._value(value, here)
+            result[name] = self.value(value, here)
         for source in merged:
             for key, value in source.nodes:
                 name = _key(key)
                 if name not in result:
                     self.keys[*path, name] = key.place
-                    result[name] = self._value(value, (*path, name))
+                    result[name] = self.value(value, (*path, name))
         return result
 
-    def _value(self, node: YamlNode, path: KeyPath) -> Tree:
+    def value(self, node: YamlNode, path: KeyPath) -> Tree:
+        """The value that stands at that path."""
         if len(self.values) >= MAX_VALUES:
             raise refusal(node.place, f"aliases expand to more than {MAX_VALUES} values")
         if len(path) > MAX_DEPTH:
@@ -218,7 +230,7 @@ class Expansion:
         self.values[path] = node.place
         match node.content:
             case Items(nodes):
-                return [self._value(item, (*path, index)) for index, item in enumerate(nodes)]
+                return [self.value(item, (*path, index)) for index, item in enumerate(nodes)]
             case Pairs():
                 return self.mapping(node.content, path)
             case str(text) if node.plain and (resolved := self._resolve(text)) is not None:
