@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from pathlib import Path
 
 import grpc
 import pytest
@@ -332,6 +333,23 @@ async def test_start_removes_sockets_only(kubelet, plugins):
     await kubelet.restart()
     names = sorted(path.name for path in kubelet.device_plugin_dir.iterdir())
     assert ["dir", "kubelet.sock", "kubelet_internal_checkpoint", "notes"] == names
+
+
+async def test_a_socket_never_changes(kubelet, monkeypatch):
+    """A plugin may know a kubelet by the times of its socket: there is one from when it is seen until it is gone."""
+    seen, linked = {}, Path.hardlink_to
+
+    def link(self, target):
+        linked(self, target)
+        if self == kubelet.socket:
+            seen["at first"] = kubelet.socket.stat()
+
+    monkeypatch.setattr(Path, "hardlink_to", link)
+    await kubelet.restart()
+    seen["later"] = kubelet.socket.stat()
+    await kubelet.crash()
+    seen["after the end"] = kubelet.socket.stat()
+    assert 1 == len({(each.st_ino, each.st_nlink, each.st_ctime_ns) for each in seen.values()}), seen
 
 
 async def test_two_kubelets_in_one_directory(kubelet):

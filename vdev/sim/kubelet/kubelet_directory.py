@@ -2,7 +2,8 @@
 
 All functions block; call them through `to_thread`. gRPC removes a server's socket when the server stops, but a kubelet
 that ends leaves its socket behind. So the servers listen on a private path, and the public one is a hard link to it:
-it appears as a new file and stays.
+it appears as a new file, and stays as it is to the end: with each other link that comes or goes it would have changed,
+and a plugin that knows a kubelet by the times of its socket would see another one.
 """
 
 import contextlib
@@ -99,9 +100,12 @@ def remove_sockets(directory: Path) -> None:
 
 def publish(private: Path, public: Path) -> None:
     """Let a server that listens on `private` be found at `public`, and only there."""
-    public.unlink(missing_ok=True)
-    public.hardlink_to(private)
+    kept = private.with_name(f"{private.name}.public")
+    for each in (public, kept):
+        each.unlink(missing_ok=True)
+    kept.hardlink_to(private)
     private.unlink()
+    public.hardlink_to(kept)
 
 
 def missing_host_paths(paths: list[str], host_root: Path) -> list[str]:

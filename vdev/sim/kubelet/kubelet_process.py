@@ -198,10 +198,10 @@ class KubeletProcess:
             raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
         kubelet_directory.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
-        kubelet_directory.remove_sockets(paths.private)
 
     async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
         private = self.paths.private / name
+        await asyncio.to_thread(private.unlink, missing_ok=True)  # where a start was killed
         try:
             server.add_insecure_port(address(private))
         except RuntimeError as error:
