@@ -20,7 +20,7 @@ class Transport(Protocol):
     """Makes servers and channels, which belong to the running loop."""
 
     def server(self, parameters: Parameters = ()) -> grpc.aio.Server:
-        """A server that listens nowhere yet; `add_insecure_port` takes `address` of a path."""
+        """A server that listens nowhere yet; what it is told to listen on is `address` of a path."""
 
     def channel(self, socket: Path | str, parameters: Parameters = ()) -> grpc.aio.Channel:
         """A channel to whoever listens at this socket; it connects when something is asked of it."""

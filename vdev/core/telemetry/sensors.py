@@ -68,7 +68,7 @@ NO_RECORD: Mapping[str, Any] = {}
 
 
 class Sensors:
-    """The sensors of one node. `recorded` are the documents of histories that an earlier process left, see `record`."""
+    """The sensors of one node. `recorded` are the documents of histories that an earlier process left."""
 
     def __init__(self, recorded: Mapping[str, Any] = NO_RECORD) -> None:
         self._recorded = dict(recorded)
