@@ -13,7 +13,7 @@ import pytest
 from tests.kit.process import send_signal
 
 _TERM = 1 << (signal.SIGTERM - 1)
-_MOMENTS = 16
+_MOMENTS = 8
 _LONGEST = 1.0  # seconds; a start takes about as long
 
 

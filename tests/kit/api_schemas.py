@@ -9,12 +9,13 @@ SCHEMA = "1.36.0"
 
 def causes(document):
     """What is wrong with an object by its schema: (field, message) each."""
-    return [("", text) for text in _by_schema(document)]
+    return [("", text) for text in by_schema(document) or ()]
 
 
-def _by_schema(document):
+def by_schema(document):
+    """What is wrong with an object by its schema, in sentences; None where there is no schema for it."""
     validator = _validator(document["apiVersion"], document["kind"])
-    return [] if validator is None else [f"{_at(each)}: {each.message}" for each in validator.iter_errors(document)]
+    return None if validator is None else [f"{_at(each)}: {each.message}" for each in validator.iter_errors(document)]
 
 
 def _at(error):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import grpc
+import jsonschema
 
 from vdev.core import spec
 from vdev.core.inventory.resources import Resource
@@ -21,7 +22,7 @@ from vdev.pb import (
     pluginregistration_v1_pb2_grpc,
 )
 
-CDI_SCHEMA = json.loads((Path(__file__).parent / "cdi.schema.json").read_text())
+CDI = jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "cdi.schema.json").read_text()))
 
 
 def claim(name, *results, driver, uid="", namespace="default", pool="node-1", config=(), others=None, annotations=None):

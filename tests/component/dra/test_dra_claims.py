@@ -4,7 +4,6 @@ import asyncio
 import json
 from dataclasses import replace
 
-import jsonschema
 import pytest
 
 from tests.kit import dra
@@ -41,7 +40,7 @@ async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir, ver
     ]
     assert [f"{KIND}={uid(claim)}-gpu-0", f"{KIND}={uid(claim)}_r"] == [*answer.devices[0].cdi_device_ids]
     found = document(cdi_dir, claim)
-    jsonschema.validate(found, dra.CDI_SCHEMA)
+    dra.CDI.validate(found)
     edits = {each["name"]: each["containerEdits"] for each in found["devices"]}
     assert {"env": ["ACME_DEV_GPU_VISIBLE_DEVICES=GPU-0,GPU-1"]} == edits[f"{uid(claim)}_r"]
     assert {uid(claim)} == running.driver.prepared.keys()

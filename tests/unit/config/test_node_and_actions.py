@@ -13,7 +13,9 @@ from vdev.core.model.virtual_node import LikeNode, LineEnd, PlainDirectory, Plai
 from vdev.core.spec import ActionKind, VirtualSource
 from vdev.errors import ConfigError
 
-SCHEMA = json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())
+)
 NODE = "devices: [{name: a, resource: example.com/a, virtual: {count: 2, node: {%s}}}]"
 ACTION = "devices: [{name: a, resource: example.com/a, virtual: {count: 2}, %s}]"
 
@@ -52,7 +54,7 @@ def node(text: str) -> Any:
 def test_what_stands_in_is_taken(text: str, kind: type) -> None:
     """Each kind, in the loader and in the published schema; and the effective configuration says the same."""
     assert isinstance(node(text), kind)
-    jsonschema.validate(yaml.safe_load(NODE % text), SCHEMA)
+    SCHEMA.validate(yaml.safe_load(NODE % text))
     loaded = config.load_text(NODE % text)
     assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
 
@@ -100,7 +102,7 @@ def test_actions_are_taken() -> None:
     assert (ActionKind.COMMAND, 60.0) == (entry.on_allocate[0].kind, entry.on_allocate[0].timeout)
     assert ActionKind.TRUNCATE is entry.on_release[0].kind
     assert [0o660, 0o600] == [each.mode for each in entry.pre_start]
-    jsonschema.validate(yaml.safe_load(text), SCHEMA)
+    SCHEMA.validate(yaml.safe_load(text))
 
 
 @pytest.mark.parametrize(

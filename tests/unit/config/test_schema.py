@@ -19,9 +19,14 @@ FILES = sorted([*CONFIGS.rglob("*.yaml"), *CONFIGS.rglob("*.yml")])
 @pytest.fixture(scope="module")
 def validator() -> Any:
     """A validator for the published schema."""
+    return jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))
+
+
+def test_the_published_schema_is_a_schema() -> None:
+    """Of the draft that it names."""
     schema = json.loads(PUBLISHED.read_text())
+    assert jsonschema.Draft202012Validator is jsonschema.validators.validator_for(schema, default=None)
     jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
 
 
 def test_the_published_schema_is_current() -> None:

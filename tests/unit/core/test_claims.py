@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +92,7 @@ def test_every_claim_gives_a_valid_specification(uid, requests):
         DRIVER,
         lambda _pool, name: Published(device=devices[name], resource=resource),
     )
-    jsonschema.validate(claim.document, dra.CDI_SCHEMA)
+    dra.CDI.validate(claim.document)
     names = [each["name"] for each in claim.document["devices"]]
     assert len(names) == len({*names})
     assert {*names} == {cdi.partition("=")[2] for each in claim.devices for cdi in (*each.cdi, claim.together) if cdi}
