@@ -401,7 +401,7 @@ class Agent:
 
     async def _status(self, _request: Mapping[str, Any]) -> Json:
         with self.garbage.spared():
-            return await asyncio.to_thread(lambda: Json(json_pieces(status(self))))
+            return await asyncio.to_thread(lambda: Json(json_pieces(status(self), spent=True)))
 
     def _wait_for(self, what: str) -> None:
         self.waiting = what

@@ -15,15 +15,16 @@ class Json:
     pieces: Sequence[bytes]
 
 
-def json_pieces(document: Any, separators: tuple[str, str] = (", ", ": ")) -> Sequence[bytes]:
-    """The pieces, one after the other what `json.dumps` makes. It takes the document's lists apart on its way.
+def json_pieces(document: Any, separators: tuple[str, str] = (", ", ": "), *, spent: bool = False) -> Sequence[bytes]:
+    """The pieces, one after the other what `json.dumps` makes.
 
-    So their memory is given back in pieces, too.
+    A `spent` document is nobody else's and of no use afterwards: its lists are emptied on the way, so that their memory
+    is given back in pieces, too.
     """
-    return [*_pieces(document, json.JSONEncoder(separators=separators))]
+    return [*_pieces(document, json.JSONEncoder(separators=separators), spent=spent)]
 
 
-def _pieces(value: Any, encoder: json.JSONEncoder) -> Iterator[bytes]:
+def _pieces(value: Any, encoder: json.JSONEncoder, *, spent: bool) -> Iterator[bytes]:
     comma, colon = encoder.item_separator.encode(), encoder.key_separator.encode()
     match value:
         case Json(pieces):
@@ -32,19 +33,16 @@ def _pieces(value: Any, encoder: json.JSONEncoder) -> Iterator[bytes]:
             before = b"{"
             for key, each in value.items():
                 yield before + encoder.encode(str(key)).encode() + colon
-                yield from _pieces(each, encoder)
+                yield from _pieces(each, encoder, spent=spent)
                 before = comma
             yield b"}" if value else b"{}"
         case list() if value:
             before = b"["
-            value.reverse()
-            while value:
-                some = value[: -_ITEMS - 1 : -1]
-                del value[-_ITEMS:]
+            for some in _taken(value) if spent else _some(value):
                 if any(map(_is_long, some)):
                     for each in some:
                         yield before
-                        yield from _pieces(each, encoder)
+                        yield from _pieces(each, encoder, spent=spent)
                         before = comma
                 else:
                     yield before + encoder.encode(some)[1:-1].encode()
@@ -52,6 +50,19 @@ def _pieces(value: Any, encoder: json.JSONEncoder) -> Iterator[bytes]:
             yield b"]"
         case _:
             yield encoder.encode(value).encode()
+
+
+def _some(items: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(items), _ITEMS):
+        yield items[start : start + _ITEMS]
+
+
+def _taken(items: list[Any]) -> Iterator[list[Any]]:
+    items.reverse()
+    while items:
+        some = items[: -_ITEMS - 1 : -1]
+        del items[-_ITEMS:]
+        yield some
 
 
 def _is_long(value: Any) -> bool:

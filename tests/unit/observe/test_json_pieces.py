@@ -20,7 +20,9 @@ DOCUMENTS = st.recursive(
 def test_the_same_text(document, separators):
     """Whatever is long in it, and however deep."""
     wanted = json.dumps(document, separators=separators)
-    assert wanted.encode() == b"".join(json_pieces(copy.deepcopy(document), separators))
+    assert wanted.encode() == b"".join(json_pieces(document, separators))
+    assert wanted.encode() == b"".join(json_pieces(copy.deepcopy(document), separators, spent=True))
+    assert wanted == json.dumps(document, separators=separators)  # it is as it was
 
 
 def test_a_part_that_is_encoded_already():
