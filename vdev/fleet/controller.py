@@ -196,7 +196,7 @@ class Fleet:
 
     async def _run(self, until: Callable[[], Awaitable[object]] | None) -> None:
         async with asyncio.TaskGroup() as group:
-            self.writers = Writers(group, intervals=self._options.intervals, clock=self._clock)
+            self.writers = Writers(group, may=self._may_write, intervals=self._options.intervals, clock=self._clock)
             tasks = [
                 group.create_task(self._lead(), name="lead"),
                 group.create_task(self.cluster.follow_nodes(), name="nodes"),
@@ -365,9 +365,12 @@ class Fleet:
         return member
 
     def _wake(self, name: str, member: Member | None) -> None:
-        is_ours = member is not None and not member.node.has_kubelet and self.is_leading
-        for output in member.writers if member and is_ours and self.writers else ():
+        for output in member.writers if member and self.writers else ():
             self.writers.wake(name, output)  # type: ignore[union-attr]
+
+    def _may_write(self, name: str) -> bool:
+        member = self.members.get(name)
+        return member is not None and not member.node.has_kubelet and self.is_leading
 
     def _is_left(self, seen: SeenNode) -> bool:
         """Whether something was written by an earlier controller on a node that is none of ours now, and may go.

@@ -36,10 +36,13 @@ class Writer(Protocol):
 
 
 class Writers:
-    """The tasks that write. `group` is where they live."""
+    """The tasks that write. `group` is where they live; `may` says whether anything may be written of a node now."""
 
-    def __init__(self, group: asyncio.TaskGroup, *, intervals: Intervals, clock: Clock) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, *, may: Callable[[str], bool], intervals: Intervals, clock: Clock
+    ) -> None:
         self._group = group
+        self._may = may
         self._clock = clock
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._tasks: dict[Writer, asyncio.Task[None]] = {}
@@ -74,7 +77,7 @@ class Writers:
 
     def wake(self, node: str, output: Writer) -> None:
         """Let it write, if it has something to and does not yet."""
-        if output.has_news and output not in self._tasks:
+        if output.has_news and output not in self._tasks and self._may(node):
             task = self._group.create_task(self._work(node, output), name=f"{output.name} of {node}")
             self._tasks[output], self._nodes[output] = task, node
             self._counted[output] = self._clock.call_later(_LONG, lambda: self._discount(output))
@@ -106,7 +109,7 @@ class Writers:
     async def _work(self, node: str, output: Writer) -> None:
         structlog.contextvars.bind_contextvars(node=node)  # for what outputs log; each task has its own
         attempts = 0
-        while output.has_news:
+        while output.has_news and self._may(node):  # a kubelet may have come to the node since the last time
             try:
                 await output.catch_up()
             except Exception as failed:  # a defect that one node shows is no end of the others
