@@ -86,3 +86,69 @@ async def test_devices_that_a_pod_has_are_loaded(served, api_server, until):  # 
     (device,) = shown
     assert ("n1", "default", "one", "main") == tuple(device[key] for key in ("node", "namespace", "pod", "container"))
     assert device["value"] > 0
+
+
+LOADED = """
+version: v1
+devices:
+  - name: h100
+    resource: nvidia.com/gpu
+    virtual: {preset: h100-sxm5-80gb, count: 2}
+    advertise: [dra]
+    telemetry: {pattern: steady, gpu: 30, memory: 10}
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 1}, telemetry: {pattern: replay, file: load.csv, always: true}}
+telemetry: {podAnnotations: true}
+fleet: {nodes: [{name: "n{1..2}"}]}
+"""
+
+
+async def page_of(fleet):
+    """The metrics of all nodes."""
+    return b"".join(await asyncio.to_thread(fleet.telemetry.page)).decode()
+
+
+async def loads(fleet, wanted):
+    """Wait until devices have these loads in percent, by node and device."""
+    found = {}
+    for _ in range(500):
+        page = await page_of(fleet)
+        found = {(each["node"], f"h{each['gpu']}"): each["value"] for each in values(page, "DCGM_FI_DEV_GPU_UTIL")}
+        npus = [each for each in values(page, "vdev_device_utilization_ratio") if "npu" in str(each)]
+        found |= {(each["node"], "npu"): round(each["value"] * 100) for each in npus}
+        if wanted.items() <= found.items():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(found)
+
+
+async def test_files_are_replayed_and_pods_say_their_load(start, api_server, until, directory):  # noqa: F811
+    """As on a node with a kubelet: a claim's pod loads what it has, and its annotation says how much."""
+    (directory / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
+    fleet = await start(LOADED)
+    await until(lambda: fleet.is_settled and 2 == len(fleet.members))
+    await loads(fleet, {("n1", "h0"): 0, ("n1", "npu"): 40, ("n2", "npu"): 40})
+    claim = {
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    status = {
+        "allocation": {
+            "devices": {"results": [{"request": "r", "driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-0"}]}
+        },
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}],
+    }
+    await api_server.add("resourceclaims", claim, namespace="default", status=status)
+    await loads(fleet, {("n1", "h0"): 30, ("n1", "h1"): 0})
+    pod = {
+        "metadata": {"name": "p", "namespace": "default", "annotations": {"vdev.dev/load": "75"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "x"}]},
+    }
+    await api_server.add("pods", pod, namespace="default")
+    await loads(fleet, {("n1", "h0"): 75, ("n2", "h0"): 0})
+    page = await page_of(fleet)
+    (busy,) = [each for each in values(page, "DCGM_FI_DEV_GPU_UTIL") if each["value"] == 75]
+    assert ("default", "p") == (busy["namespace"], busy["pod"])
+    await api_server.edit("pods", "p", {"metadata": {"annotations": {"vdev.dev/load": "much"}}}, namespace="default")
+    await loads(fleet, {("n1", "h0"): 30})
+    await api_server.remove("resourceclaims", "c", namespace="default")
+    await loads(fleet, {("n1", "h0"): 0})

@@ -150,6 +150,7 @@ class Fleet:
                 if loaded.spec == self._read:
                     self.refused = ()
                     continue
+                await self.telemetry.read(loaded.spec)
                 self._adopt(loaded, self._clock.now())
                 log.info("configuration applied", nodes=len(self.made))
 
@@ -252,6 +253,7 @@ class Fleet:
                 log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
+        await self.telemetry.read(self._spec)
         for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
             await self.cluster.listed(kind)
         self.has_begun = True
@@ -332,11 +334,11 @@ class Fleet:
 
     async def _take(self, name: str, member: Member) -> float | None:
         """The member's turn, with what pods and claims have now."""
-        member.claimed = self.cluster.claimed.get(name, {})
+        member.claimed, member.uses = self.cluster.claims.devices.get(name, {}), self.cluster.claims.uses(name)
         member.rejects = self._spec.fleet.reject_pods
         again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
-            self.telemetry.note(name, member.plan)
+            self.telemetry.note(name, member.plan, self.cluster.pods_of(name).wishes)
         if not self.is_leading:
             member.events.forget()  # the one that leads says it
         return again
@@ -378,7 +380,7 @@ class Fleet:
         Nobody knows any more what that was, so all stays as long as a pod or a claim has any of it.
         """
         is_ours = self.is_leading and self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
-        if not is_ours or self.cluster.claimed.get(seen.name):
+        if not is_ours or self.cluster.claims.devices.get(seen.name):
             return False
         return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 

@@ -22,7 +22,7 @@ from ..core.model.faults.fault_effects import SliceFault
 from ..core.model.faults.fault_rules import NO_RULES
 from ..core.model.problem import Problem
 from ..core.node.situation import Situation
-from ..core.retention.holders import Holdings
+from ..core.retention.holders import Holdings, Use
 from ..core.slices.pools import Claimed
 from ..core.spec import Delays, EntrySpec, LabelOutput, NodeSpec, Spec, VirtualSource
 from ..faults.engine import CONFIGURATION, Engine
@@ -58,6 +58,7 @@ class Member:
         self.engine = engine
         self.assigned = Assignment()
         self.claimed: Claimed = {}
+        self.uses: tuple[Use, ...] = ()
         self.rejects = False
         self.notes = notes
         self.plan: Plan | None = None
@@ -71,6 +72,7 @@ class Member:
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
         self._problems: tuple[Problem, ...] = ()
+        self._used: tuple[Use, ...] = ()  # at the last decision
         self._decided_of: tuple[object, ...] = ()  # what the last turn depended on
         self._again: float | None = None  # when it said to decide again
 
@@ -123,7 +125,10 @@ class Member:
 
         Where nothing is new since the last turn it is over at once.
         """
-        held, of = self.assigned, (self._spec, self.delays, self.rejects, self.claimed, self.node.ready_since())
+        held, of = (
+            self.assigned,
+            (self._spec, self.delays, self.rejects, self.claimed, self.uses, self.node.ready_since()),
+        )
         seen = (*of, held, *pods.by_uid.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
         if is_quiet and seen == self._decided_of:
@@ -183,6 +188,10 @@ class Member:
             if devices and pod.uid not in before and not (is_first and pod.noted):
                 for resource, ids in by_resource(devices).items():
                     self.engine.allocated(resource, ids)
+        for use in () if is_first else set(self.uses) - set(self._used):
+            if (pool := self.plan.pools.get(use.driver)) and (device := pool.by_name.get(use.device)):
+                self.engine.allocated(use.driver, (device.device.id,))
+        self._used = self.uses
 
     def _holdings(self, pods: SeenPods) -> Holdings:
         """Who has what, of the pods that are still there."""
@@ -195,7 +204,7 @@ class Member:
                     keys = {(name, each) for name, ids in of.items() for each in ids}
                     holders |= dict.fromkeys(keys, f"{seen.pod.namespace}/{seen.pod.name}")
                     containers |= dict.fromkeys(keys, container)
-        return Holdings(holders=holders, containers=containers, read_at=self._clock.now())
+        return Holdings(holders=holders, containers=containers, claimed=self.uses, read_at=self._clock.now())
 
     def _situation(self) -> Situation:
         return Situation(announced=self.engine.announced)

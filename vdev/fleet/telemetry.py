@@ -4,19 +4,30 @@ They are those of an agent, so a device on a node without a kubelet shows what i
 node's name and the device say how its load runs, and whether a pod holds it.
 """
 
+import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ..agent.optional.telemetry_told import by_device, same, users_of
+import structlog
+
+from ..agent.optional.telemetry_told import by_device, replay_of, same, users_of
 from ..aio.clock import Clock
 from ..aio.giving_way import giving_way
 from ..core.decide import Plan
 from ..core.exposition.family import chunks
 from ..core.exposition.nodes import Exposition
+from ..core.model.telemetry import LoadPattern, Range
+from ..core.spec import Spec
 from ..core.telemetry.drives import LoadSituation
+from ..core.telemetry.replay import Series
 from ..core.telemetry.sensors import MeasuredDevice, Sensors
 
+log = structlog.get_logger(__name__)
+
 _TURN = 40  # devices
+
+Wishes = Mapping[str, Range]
+"""The load that pods ask for, by `namespace/name`."""
 
 
 class FleetTelemetry:
@@ -26,16 +37,32 @@ class FleetTelemetry:
         self._clock = clock
         self._sensors: dict[str, Sensors] = {}
         self._plans: dict[str, Plan] = {}
+        self._wishes: dict[str, Wishes] = {}
+        self._replays: Mapping[str, Series] = {}
         self._reading = threading.Lock()  # pages are made in a thread
         self._hostname_label = ""
 
-    def note(self, node: str, plan: Plan) -> None:
-        """From now on this is so on the node. Files are not replayed here; such devices are idle."""
+    async def read(self, spec: Spec) -> None:
+        """Read the files that entries replay, once for all nodes."""
+        loads = [entry.telemetry.load for entry in spec.entries if entry.telemetry]
+        files = {each.file for each in loads if each.pattern is LoadPattern.REPLAY}
+        found = {name: known for name, known in self._replays.items() if name in files}
+        for name in sorted(files - found.keys()):
+            rows = await asyncio.to_thread(replay_of, name)
+            if isinstance(rows, Series):
+                found[name] = rows
+            else:
+                log.error("a file cannot be replayed", reason=str(rows))
+        self._replays = found
+
+    def note(self, node: str, plan: Plan, wishes: Wishes) -> None:
+        """From now on this is so on the node; `wishes` are what pods say of their load."""
         if not plan.telemetry.on:
             self.forget(node)
             return
         self._hostname_label = plan.telemetry.hostname_label
-        if same(plan, self._plans.get(node)):
+        wishes = wishes if plan.telemetry.annotations else {}
+        if same(plan, self._plans.get(node)) and wishes == self._wishes.get(node, {}):
             return
         users, claimed = users_of(plan, node)
         situation = LoadSituation(
@@ -45,6 +72,8 @@ class FleetTelemetry:
             pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
             xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
             sensors=by_device(plan.sensors),
+            wishes=wishes,
+            replays=self._replays,
             seed=plan.seed,
             node=node,
         )
@@ -53,12 +82,17 @@ class FleetTelemetry:
             sensors = self._sensors.setdefault(node, Sensors({}))
             sensors.settle(situation, plan.base, users, now, since=now)
             self._plans[node] = plan
+            if wishes:
+                self._wishes[node] = wishes
+            else:
+                self._wishes.pop(node, None)
 
     def forget(self, node: str) -> None:
         """It is gone, or measures nothing."""
         with self._reading:
             self._sensors.pop(node, None)
             self._plans.pop(node, None)
+            self._wishes.pop(node, None)
 
     @property
     def nodes(self) -> list[str]:

@@ -168,7 +168,18 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
             for name, _ in held(devices):
                 if name in found:
                     found[name]["held"] += 1
+        for driver, amounts in _of_claims(member):
+            found.setdefault(driver, Counter(capacity=0, allocatable=0, held=0)).update(amounts)
     return {name: dict(of) for name, of in sorted(found.items())}
+
+
+def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """By driver, in whole devices however they are cut: what claims can get, what has no failure, what claims have."""
+    for driver, pool in (member.plan.pools if member.plan else {}).items():
+        there = {each.group for each in pool.devices}
+        broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
+        taken = {each.group for each in pool.devices if each.name in member.claimed.get(driver, ())}
+        yield driver, {"capacity": len(there), "allocatable": len(there - broken), "held": len(taken)}
 
 
 def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:

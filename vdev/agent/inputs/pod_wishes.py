@@ -72,7 +72,7 @@ class PodWishes:
                     case Changed(found):
                         self._take(self._known, [found])
                     case Removed(found):
-                        self._take({name: each for name, each in self._known.items() if name != _name(found)}, [])
+                        self._take({name: each for name, each in self._known.items() if name != name_of(found)}, [])
                     case Lost(error):
                         self._troubled(error)
                     case _:
@@ -86,10 +86,10 @@ class PodWishes:
         """Keep what is known, and what these objects say."""
         found = {**known}
         for each in objects:
-            said = _said(each)
-            found.pop(_name(each), None)
+            said = said_by(each)
+            found.pop(name_of(each), None)
             if said is not None:
-                found[_name(each)] = said
+                found[name_of(each)] = said
         before = self.wishes, self._wrong, self._trouble
         self.wishes = {name: each for name, each in found.items() if isinstance(each, Range)}
         self._wrong = {name: each for name, each in found.items() if isinstance(each, Problem)}
@@ -103,12 +103,14 @@ class PodWishes:
             self._on_change()
 
 
-def _name(document: Mapping[str, Any]) -> str:
+def name_of(document: Mapping[str, Any]) -> str:
+    """A pod by its namespace and name."""
     metadata = document["metadata"]
     return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
 
 
-def _said(document: Mapping[str, Any]) -> Range | Problem | None:
+def said_by(document: Mapping[str, Any]) -> Range | Problem | None:
+    """The load that a pod says it is, or what is wrong with its text; None where it says nothing."""
     annotations = document["metadata"].get("annotations") or {}
     for name in ANNOTATIONS:
         text = annotations.get(name)
@@ -118,5 +120,5 @@ def _said(document: Mapping[str, Any]) -> Range | Problem | None:
             except WishError as wrong:
                 shown = str(text)[:_MOST_SHOWN] + "…" * (len(str(text)) > _MOST_SHOWN)
                 message = f"its annotation {name} is {shown!r}: {wrong}; the pattern of its devices stays"
-                return warning(f"pod {_name(document)}", message, "write percent, such as 75 or 60-90")
+                return warning(f"pod {name_of(document)}", message, "write percent, such as 75 or 60-90")
     return None

@@ -12,12 +12,10 @@ import platform
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ... import config
 from ...aio.clock import Clock
 from ...aio.giving_way import giving_way
 from ...core.decide import Plan
@@ -30,12 +28,12 @@ from ...core.telemetry.history import History
 from ...core.telemetry.history_form import documents
 from ...core.telemetry.replay import Series
 from ...core.telemetry.sensors import MeasuredDevice, Sensors
-from ...errors import ConfigError, HostError
+from ...errors import HostError
 from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import SeenSensors
 from ..state_file import Owner, RecordError, StateFile
-from .telemetry_told import by_device, document, in_short, same, users_of
+from .telemetry_told import by_device, document, in_short, replay_of, same, users_of
 
 if TYPE_CHECKING:
     from ...kube import Api
@@ -93,7 +91,7 @@ class TelemetrySide(Output):
         files = {each.load.file for each in plan.loads.values() if each.load.pattern is LoadPattern.REPLAY}
         self._replays = {name: known for name, known in self._replays.items() if name in files}
         for name in files - self._replays.keys():
-            self._replays[name] = await asyncio.to_thread(_replay, name)
+            self._replays[name] = await asyncio.to_thread(replay_of, name)
             self._stirred = True
         self._spec, self._last = plan.telemetry, plan
         self._note(plan)
@@ -303,12 +301,3 @@ def _pod_wishes() -> "type[PodWishes]":
     from ..inputs.pod_wishes import PodWishes  # it brings the client of the API server
 
     return PodWishes
-
-
-def _replay(name: str) -> Series | Problem:
-    try:
-        return config.replay(Path(name))
-    except ConfigError as bad:
-        found = bad.problems[0]
-        assert isinstance(found, Problem)
-        return error(found.where, f"{found.message}; the devices that replay it are idle", found.hint)

@@ -1,13 +1,18 @@
 """What a plan tells the sensors, and what they tell of a device: values, and functions of them."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ... import config
 from ...core.decide import Plan
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
+from ...core.model.problem import Problem, error
+from ...core.telemetry.replay import Series
 from ...core.telemetry.sensor_readings import Throttle
 from ...core.telemetry.sensors import MeasuredDevice, User
+from ...errors import ConfigError
 
 
 def same(plan: Plan, before: Plan | None) -> bool:
@@ -98,3 +103,13 @@ def document(measured: MeasuredDevice) -> dict[str, Any]:
             {"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in fixture.users
         ],
     }
+
+
+def replay_of(name: str) -> Series | Problem:
+    """The rows of a file that is replayed, or why it cannot be. Blocks."""
+    try:
+        return config.replay(Path(name))
+    except ConfigError as bad:
+        found = bad.problems[0]
+        assert isinstance(found, Problem)
+        return error(found.where, f"{found.message}; the devices that replay it are idle", found.hint)

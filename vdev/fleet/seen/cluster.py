@@ -26,14 +26,13 @@ from ...kube import (
     Removed,
     Unconfigured,
 )
+from .claims import SeenClaims
 from .kept import KUBELET, Packed, is_known, is_since, kept, metadata_of, said, stub
 from .pods import SeenPods
 
 log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
-Claimed = frozenset[tuple[str, str, str]]
-"""Devices that a claim has: node, driver and name of each."""
 
 
 class SeenNode:
@@ -169,8 +168,7 @@ class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
     `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold;
-    `on_answer` when that is what the server answered to a write. `claimed` are the names of allocated devices, by node
-    and driver.
+    `on_answer` when that is what the server answered to a write.
 
     `trouble` says, by kind, why what is known may be old.
     """
@@ -187,7 +185,7 @@ class Cluster:
         self.nodes: dict[str, SeenNode] = {}
         self.slices: dict[str, SeenSlices] = {}
         self.pods: dict[str, SeenPods] = {}
-        self.claimed: dict[str, dict[str, frozenset[str]]] = {}
+        self.claims = SeenClaims(on_node)
         self.trouble: dict[str, ApiServerError] = {}
         self._api = api
         self._clock = clock
@@ -196,7 +194,6 @@ class Cluster:
         self._on_node = on_node
         self._on_answer = on_answer
         self._listed = {kind: asyncio.Event() for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS)}
-        self._claims: dict[str, Claimed] = {}
 
     async def listed(self, kind: ObjectKind) -> None:
         """Wait until all there are of a kind were seen once."""
@@ -243,7 +240,7 @@ class Cluster:
 
     async def follow_claims(self) -> None:
         """Follow all ResourceClaims, for ever."""
-        await self._follow(RESOURCE_CLAIMS, self._see_claims, self._see_claim, self._see_claim_gone)
+        await self._follow(RESOURCE_CLAIMS, self._see_claims, self.claims.see, self.claims.see_gone)
 
     async def _follow(
         self,
@@ -333,29 +330,7 @@ class Cluster:
         self.pods_of(_node_of(document)).see_gone(str(metadata_of(document).get("uid")))
 
     def _see_claims(self, listed: Listed) -> None:
-        for uid in self._claims.keys() - {str(metadata_of(each).get("uid")) for each in listed.objects}:
-            self._note_claim(uid, frozenset())
-
-    def _see_claim(self, document: Document) -> None:
-        devices = (((document.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
-        found = frozenset((str(each["pool"]), str(each["driver"]), str(each["device"])) for each in devices)
-        self._note_claim(str(metadata_of(document).get("uid")), found)
-
-    def _see_claim_gone(self, document: Document) -> None:
-        self._note_claim(str(metadata_of(document).get("uid")), frozenset())
-
-    def _note_claim(self, uid: str, devices: Claimed) -> None:
-        """A claim has these devices; pools are called as their nodes."""
-        before = self._claims.pop(uid, frozenset())
-        if devices:
-            self._claims[uid] = devices
-        for node in {each[0] for each in before ^ devices}:
-            of_node = [each for claim in self._claims.values() for each in claim if each[0] == node]
-            drivers = {driver for _, driver, _ in of_node}
-            self.claimed[node] = {
-                driver: frozenset(device for _, by, device in of_node if by == driver) for driver in drivers
-            }
-            self._on_node(node)
+        self.claims.keep_only({str(metadata_of(each).get("uid")) for each in listed.objects})
 
 
 def _node_of(document: Document) -> str:

@@ -7,19 +7,24 @@ as KWOK's stages write them, `allocatedResourcesStatus` tells the health of each
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 
+from ...agent.inputs.pod_wishes import name_of, said_by
 from ...aio.clock import Clock
 from ...core.fleet.made import MAKER
 from ...core.fleet.pods import NOTE, Assignment, Devices, Pod, Role, note, read_pod
 from ...core.inventory.resources import Inventory
+from ...core.model.problem import Problem
+from ...core.model.telemetry import Range
 from ...kube import EVENTS, PODS, Api, Conflict, Missing
 
 log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
+NO_WISHES: Mapping[str, Any] = MappingProxyType({})
 _REASON = "UnexpectedAdmissionError"
 _STATUSES = "allocatedResourcesStatus"
 
@@ -35,33 +40,50 @@ class SeenPod:
 
 
 class SeenPods:
-    """The pods of one node that ask for extended resources, by uid."""
+    """The pods of one node that ask for extended resources, by uid; and what pods say of their load, by name."""
 
-    __slots__ = ("by_uid", "on_change")
+    __slots__ = ("_says", "by_uid", "on_change", "wishes")
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.by_uid: dict[str, SeenPod] = {}
+        self.wishes: Mapping[str, Range] = NO_WISHES
         self.on_change = on_change
+        self._says: Mapping[str, tuple[str, Range | Problem]] = NO_WISHES  # by uid: its name, and what it says
 
     def see(self, document: Document) -> None:
         """This is a pod now."""
         uid = str((document.get("metadata") or {}).get("uid") or "")
-        seen = _seen(document)
+        seen, said = _seen(document), said_by(document)
+        is_other = self._note_wish(uid, (name_of(document), said) if said is not None else None)
         if seen is None:
-            self.see_gone(uid)
+            is_other = self.by_uid.pop(uid, None) is not None or is_other
         elif self.by_uid.get(uid) != seen:
             self.by_uid[uid] = seen
+            is_other = True
+        if is_other:
             self.on_change()
 
     def see_gone(self, uid: str) -> None:
         """A pod is gone, or is over."""
-        if self.by_uid.pop(uid, None) is not None:
+        had_said = self._note_wish(uid, None)
+        if self.by_uid.pop(uid, None) is not None or had_said:
             self.on_change()
 
     def keep_only(self, uids: set[str]) -> None:
         """A list had these."""
-        for uid in self.by_uid.keys() - uids:
+        for uid in (self.by_uid.keys() | self._says.keys()) - uids:
             self.see_gone(uid)
+
+    def _note_wish(self, uid: str, said: tuple[str, Range | Problem] | None) -> bool:
+        """What a pod says now; whether that is something else than before."""
+        if self._says.get(uid) == said:
+            return False
+        if said is not None and isinstance(said[1], Problem):
+            log.warning("a pod says no load", reason=str(said[1]))
+        rest = {other: each for other, each in self._says.items() if other != uid}
+        self._says = rest if said is None else {**rest, uid: said}
+        self.wishes = {name: each for name, each in self._says.values() if isinstance(each, Range)}
+        return True
 
 
 class PodNotes:
