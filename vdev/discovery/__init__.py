@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from ..core.model import smi_places, virtual_node
+from ..core.model.device import RawDevice
 from ..core.model.problem import error
 from ..core.model.syntax.template import TemplateError
 from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource, VirtualSource
@@ -28,29 +29,44 @@ def discover(
     numbering: Numbering | None = None,
     device_dir: str = virtual_node.DIRECTORY,
     smi_dir: str = smi_places.DIRECTORY,
+    before: tuple[EntrySpec, Found] | None = None,
 ) -> Found:
     """What the entry's source finds on the host, now.
 
     `node` is the node's name, part of the ids of presets' devices. `numbering` belongs to the entry and is kept by the
     caller for as long as the process lives, so that devices keep their index while others come and go. `device_dir` is
-    the host's directory for the nodes of virtual devices.
+    the host's directory for the nodes of virtual devices. `before` is the entry as it was, with
+    what was found: devices that are certainly the same are the same objects.
     """
     try:
-        found = _discover(entry, host, node, numbering or Numbering(), (device_dir, smi_dir))
+        found = _discover(entry, host, node, numbering or Numbering(), (device_dir, smi_dir), before)
     except (HostError, TemplateError) as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
     if entry.exclude_topology:
-        found = replace(found, devices=tuple(replace(device, numa_hidden=True) for device in found.devices))
+        found = replace(found, devices=tuple(_without_topology(device) for device in found.devices))
     if entry.shared:
         found = replace(found, devices=tuple(replace(device, owns=(), uses=()) for device in found.devices))
     return found
 
 
-def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
+def _without_topology(device: RawDevice) -> RawDevice:
+    return device if device.numa_hidden else replace(device, numa_hidden=True)
+
+
+def _discover(  # noqa: PLR0917 - all that `discover` is given
+    entry: EntrySpec,
+    host: HostRoot,
+    node: str,
+    numbering: Numbering,
+    directories: tuple[str, str],
+    before: tuple[EntrySpec, Found] | None,
+) -> Found:
     match entry.source:
         case VirtualSource():
             device_dir, smi_dir = directories
-            return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
+            return virtual_source.discover(
+                entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir, before=before
+            )
         case GlobSource():
             from .paths import glob_source  # as below: most files have devices of one or two kinds
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..aio.program import shown
+from ..core.model import spans
 from ..core.model.device import RawDevice
 from ..core.model.problem import Problem, Severity
 from ..core.model.syntax import path_pattern
@@ -86,8 +87,10 @@ class Found:
         """
         if self == before:
             return before
-        known = before.by_id
-        devices = tuple(old if (old := known.get(new.id)) == new and old else new for new in self.devices)
+        start, old_end, new_end = spans.changed(before.devices, self.devices)
+        known = {device.id: device for device in before.devices[start:old_end]}
+        fresh = (old if (old := known.get(new.id)) == new and old else new for new in self.devices[start:new_end])
+        devices = (*self.devices[:start], *fresh, *self.devices[new_end:])
         return replace(self, devices=before.devices if devices == before.devices else devices)
 
 

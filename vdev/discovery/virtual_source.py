@@ -21,12 +21,16 @@ def discover(
     node: str,
     device_dir: str = virtual_node.DIRECTORY,
     smi_dir: str = smi_places.DIRECTORY,
+    before: tuple[EntrySpec, Found] | None = None,
 ) -> Found:
     """The devices that the source describes. Of the real device's nodes, those that the host has.
 
-    `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools.
+    `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools. `before` is
+    the entry as it was, and what was found for it.
     """
-    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node)
+    plain = entry.smi is None and source.node is None and not source.driver_nodes and not source.partition_nodes
+    same = virtual_devices.known_of(entry, before[0], before[1].devices) if plain and before else ()
+    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node, same)
     if entry.smi is not None:
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:

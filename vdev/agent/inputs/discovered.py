@@ -15,6 +15,8 @@ from ...errors import HostError
 from ...hostfs import HostRoot
 from ..steps import Steps
 
+_Before = tuple[EntrySpec, discovery.Found]
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -22,6 +24,10 @@ class Scan:
 
     entries: Mapping[str, EntrySpec] = field(default_factory=dict)
     found: Mapping[str, discovery.Found] = field(default_factory=dict)
+
+    def found_for(self, entry: str) -> _Before | None:
+        """The entry of that name, and what was found for it."""
+        return (self.entries[entry], self.found[entry]) if entry in self.found and entry in self.entries else None
 
     @property
     def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
@@ -63,7 +69,7 @@ class Scanner:
         again = frozenset(again)
         due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in again]
         # One after the other: several threads that look would keep each other, and every request, from the interpreter.
-        fresh = {name: await self._one(entries[name], before.found.get(name)) for name in due}
+        fresh = {name: await self._one(entries[name], before.found_for(name)) for name in due}
         for name in self.failed - entries.keys():
             self._steps.forget(_step(name))
         self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
@@ -73,7 +79,7 @@ class Scanner:
         found = {name: fresh.get(name) or before.found.get(name) or discovery.Found() for name in entries}
         return Scan(entries, found)
 
-    async def _one(self, entry: EntrySpec, before: discovery.Found | None) -> discovery.Found | None:
+    async def _one(self, entry: EntrySpec, before: _Before | None) -> discovery.Found | None:
         """What is found for the entry, of the objects found `before` where it says the same; None where looking fails.
 
         So what follows can see by identity what changed.
@@ -88,9 +94,7 @@ class Scanner:
         await self._steps.take(_step(entry.name), look)
         return found
 
-    def _look(
-        self, entry: EntrySpec, numbering: discovery.Numbering, before: discovery.Found | None
-    ) -> discovery.Found:
+    def _look(self, entry: EntrySpec, numbering: discovery.Numbering, before: _Before | None) -> discovery.Found:
         found = discovery.discover(
             entry,
             self._host,
@@ -98,8 +102,9 @@ class Scanner:
             numbering=numbering,
             device_dir=self._device_dir,
             smi_dir=self._smi_dir,
+            before=before,
         )
-        return found if before is None else found.after(before)
+        return found if before is None else found.after(before[1])
 
     def start_over(self) -> None:
         """Forget all indices: what was found was found for a configuration that is not adopted."""

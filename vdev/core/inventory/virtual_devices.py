@@ -1,7 +1,8 @@
 """The virtual devices of a node, as far as the configuration alone defines them."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ..model.device import IdStyle, RawDevice
 from ..model.syntax import names
@@ -10,9 +11,13 @@ from ..spec import EntrySpec, VirtualSource
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change
 
 
-def devices(entry: EntrySpec, source: VirtualSource, node: str) -> Iterator[RawDevice]:
-    """The devices of an entry on the node of that name, in the order of their index."""
-    for index in range(source.count):
+def devices(entry: EntrySpec, source: VirtualSource, node: str, known: Sequence[RawDevice] = ()) -> Iterator[RawDevice]:
+    """The devices of an entry on the node of that name, in the order of their index.
+
+    `known` are the first of them, see `known_of`.
+    """
+    yield from known[: source.count]
+    for index in range(len(known), source.count):
         yield RawDevice(
             id=_id(entry, source, index, node),
             entry=entry.name,
@@ -22,6 +27,29 @@ def devices(entry: EntrySpec, source: VirtualSource, node: str) -> Iterator[RawD
             attributes=source.attributes,
             numa_hidden=entry.exclude_topology,
         )
+
+
+def known_of(entry: EntrySpec, before: EntrySpec, devices: Sequence[RawDevice]) -> Sequence[RawDevice]:
+    """Those of the devices that were made for the entry as it was, from the first on, that are the same today."""
+    now, then = entry.source, before.source
+    if not isinstance(now, VirtualSource) or not isinstance(then, VirtualSource) or len(devices) != then.count:
+        return ()
+    bare = ((each.name, each.exclude_topology, each.smi) for each in (entry, before))
+    alike = (replace(each, count=0, ids=(), numa=(), links={}) for each in (now, then))
+    if len({*bare}) > 1 or next(alike) != next(alike) or bool(now.ids) != bool(then.ids):
+        return ()
+    least = min(now.count, then.count)
+    same = _common(now.ids, then.ids, least) if now.ids else least
+    if now.numa != then.numa:
+        same = min(same, _common(now.numa, then.numa, least)) if len(now.numa) > 1 and len(then.numa) > 1 else 0
+    return devices[:same]
+
+
+def _common(some: Sequence[object], others: Sequence[object], least: int) -> int:
+    """How many at the beginning are equal."""
+    if some[:least] == others[:least]:
+        return least
+    return next(number for number, (one, other) in enumerate(zip(some, others, strict=False)) if one != other)
 
 
 def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
