@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from itertools import chain
 
 from ..memory import Memory
+from ..model import spans
 from ..model.device import RawDevice, Slot
 from ..model.problem import Problem, error, warning
 from ..model.syntax import names
@@ -113,7 +114,7 @@ class _SlotGroup:
 
     @cached_property
     def healthy(self) -> int:
-        return sum(slot.health.healthy for slot in self.slots)
+        return _healthy(self.slots)
 
     @cached_property
     def list_bytes(self) -> int:
@@ -124,8 +125,25 @@ class _SlotGroup:
         return list_size.list_size(self.slots, healthy=False)
 
 
-def _slot_group(slots: tuple[Slot, ...], _last: object) -> _SlotGroup:
-    return _SlotGroup(slots)
+def _healthy(slots: Iterable[Slot]) -> int:
+    return sum(slot.health.healthy for slot in slots)
+
+
+def _slot_group(slots: tuple[Slot, ...], last: _SlotGroup | None) -> _SlotGroup:
+    """A group, with the sums of the one that it was, brought up to date."""
+    group = _SlotGroup(slots)
+    if last is not None:
+        start, old_end, new_end = spans.changed(last.slots, slots)
+        gone, new = last.slots[start:old_end], slots[start:new_end]
+        if len(gone) + len(new) < len(slots):
+            group.__dict__.update(  # where cached properties keep their values
+                healthy=last.healthy + _healthy(new) - _healthy(gone),
+                list_bytes=last.list_bytes + list_size.list_size(new) - list_size.list_size(gone),
+                bytes_at_worst=last.bytes_at_worst
+                + list_size.list_size(new, healthy=False)
+                - list_size.list_size(gone, healthy=False),
+            )
+    return group
 
 
 def _entries_of(
@@ -185,6 +203,8 @@ def _ids_are_fine(resources: Iterable[Sequence[_SlotGroup]]) -> bool:
     groups = list(chain.from_iterable(resources))
     if max((group.longest_id for group in groups), default=0) > names.MAX_ID:
         return False
+    if len(groups) == 1:
+        return len(groups[0].by_id) == len(groups[0].slots)
     distinct = set[str]().union(*(group.by_id for group in groups))
     return len(distinct) == sum(len(group.slots) for group in groups)
 

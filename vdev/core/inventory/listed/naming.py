@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 
 from ...memory import Memory
+from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
 from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
@@ -98,6 +99,7 @@ class _Cut:
     """One entry's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
 
     entry: EntrySpec
+    raws: Sequence[RawDevice]
     whole: Portion
     parts: Portion
     empty: tuple[str, ...]
@@ -116,6 +118,8 @@ def _cuts(spec: Spec, own: Iterable[Part], memory: Memory) -> Iterator[_Cut]:
 
 
 def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut | None) -> _Cut:
+    if last and not entry.is_cut and not last.entry.is_cut:
+        return _uncut(entry, raws, offset, last)
     same = {id(device.raw): device for device in last.whole} if last else {}  # all have the same offset
     whole: list[Device] = []
     parts: list[Device] = []
@@ -130,7 +134,18 @@ def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int, l
             empty.append(f"{entry.name}/{raw.index}")
         parts += listed_partitions(problems, entry, raw, offset + raw.index, wanted)
     indices = max((raw.index + 1 for raw in raws), default=0)
-    return _Cut(entry, tuple(whole), tuple(parts), tuple(empty), tuple(problems), indices)
+    return _Cut(entry, raws, tuple(whole), tuple(parts), tuple(empty), tuple(problems), indices)
+
+
+def _uncut(entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut) -> _Cut:
+    """The devices where all are whole, as they were last: one for each raw device."""
+    start, old_end, new_end = spans.changed(last.raws, raws)
+    same = {id(device.raw): device for device in last.whole[start:old_end]}
+    fresh = (same.get(id(raw)) or whole_device(raw, offset + raw.index) for raw in raws[start:new_end])
+    whole = (*last.whole[:start], *fresh, *last.whole[old_end:])
+    some, most = (raws[start:new_end], last.indices) if start == old_end else (raws, 0)
+    indices = max((raw.index + 1 for raw in some), default=0)
+    return _Cut(entry, raws, whole, (), (), (), max(indices, most))
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
@@ -232,8 +247,14 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
                 reasons.setdefault(device.id, told)
         return {name: tuple(each) for name, each in named.items()}
 
-    of_whole = name_of_whole(spec, cut.entry)
-    whole = by_name(cut.whole, lambda _: of_whole)
+    whole: Mapping[str, Portion] = {}
+    if cut.whole:
+        told = name_of_whole(spec, cut.entry)
+        if isinstance(told, Problem):
+            problems.append(told)
+        else:
+            whole = {told[0]: cut.whole}
+            reasons |= {device.id: told for device in cut.whole}
     parts = by_name(cut.parts, lambda device: name_of_partition(spec, cut.entry, device.profile))
     return _Named(whole, parts, reasons, tuple(dict.fromkeys(problems)))
 

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import chain
 
 from ...memory import Memory
+from ...model import spans
 from ...model.device import Device, Slot, replica_id
 from ...model.problem import Problem, did_you_mean, error, warning
 from ...spec import SharedResource, SharingKind, SharingSpec
@@ -103,8 +104,11 @@ def share(
 
 
 def _plain(devices: Sequence[Device], last: Slots | None) -> Slots:
-    same = {id(slot.device): slot for slot in last or ()}
-    return tuple(same.get(id(device)) or Slot(device.id, device, None, device.health) for device in devices)
+    before = last or ()
+    start, old_end, new_end = spans.changed([slot.device for slot in before], devices)
+    same = {id(slot.device): slot for slot in before[start:old_end]}
+    fresh = (same.get(id(each)) or Slot(each.id, each, None, each.health) for each in devices[start:new_end])
+    return (*before[:start], *fresh, *before[old_end:])
 
 
 def _replicas(  # noqa: PLR0917 - made as a partial
