@@ -361,6 +361,8 @@ class Engine:
 
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
         """Start the rules that wait until a pod is given devices, for these devices."""
+        if not self.runs:
+            return
         keys = frozenset((resource, each) for each in ids)
         now = self.clock.now()
         for run in self.runs.values():

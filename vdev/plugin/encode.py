@@ -4,7 +4,7 @@ A protobuf message may be written in parts, one after the other. So each device 
 are kept: a list of tens of thousands of devices in which one changed costs one new part and a join.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..core.allocation.edits import ContainerEdits
@@ -56,18 +56,23 @@ class ListEncoder:
         return self._last.whole
 
 
-def container_response(edits: ContainerEdits) -> pb.ContainerAllocateResponse:
-    """One container's answer."""
-    return pb.ContainerAllocateResponse(
-        envs=edits.env,
-        mounts=[
-            pb.Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
-            for mount in edits.mounts.values()
-        ],
-        devices=[
-            pb.DeviceSpec(container_path=node.container_path, host_path=node.host_path, permissions=node.permissions)
-            for node in edits.nodes.values()
-        ],
-        annotations=edits.annotations,
-        cdi_devices=[pb.CDIDevice(name=name) for name in edits.cdi_devices],
-    )
+def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateResponse:
+    """The answer for some containers. It is filled in place: a message that is made first would be copied into it."""
+    response = pb.AllocateResponse()
+    for edits in containers:
+        container = response.container_responses.add()
+        for key, value in edits.env.items():
+            container.envs[key] = value
+        for key, value in edits.annotations.items():
+            container.annotations[key] = value
+        for mount in edits.mounts.values():
+            container.mounts.add(
+                container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only
+            )
+        for node in edits.nodes.values():
+            container.devices.add(
+                container_path=node.container_path, host_path=node.host_path, permissions=node.permissions
+            )
+        for name in edits.cdi_devices:
+            container.cdi_devices.add(name=name)
+    return response

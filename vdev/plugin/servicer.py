@@ -5,7 +5,7 @@ is sent to every open stream. Sockets are the business of `sockets.server`, regi
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ import grpc
 import structlog
 
 from ..aio.clock import SYSTEM, Clock
+from ..aio.deadline import within
 from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
@@ -22,7 +23,7 @@ from ..core.model.faults.fault_effects import Rpc, StreamFault
 from ..errors import VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from . import faulty_answers
-from .encode import ListEncoder, container_response
+from .encode import ListEncoder, allocate_response
 from .fault_hooks import NO_FAULTS, FaultHooks
 
 log = structlog.get_logger(__name__)
@@ -172,16 +173,18 @@ class Servicer:
         }
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
-    def _unary(self, rpc: Rpc, handler: Callable[[Any], Awaitable[Any]], request: Any, deadline: float) -> Any:
+    def _unary(
+        self, rpc: Rpc, handler: Callable[[Any], Coroutine[Any, Any, Any]], request: Any, deadline: float
+    ) -> Any:
         return grpc.unary_unary_rpc_method_handler(
             self._guard(rpc, handler, deadline), request.FromString, lambda answer: answer.SerializeToString()
         )
 
     def _guard(
-        self, rpc: Rpc, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
-    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[_Answer]]:
+        self, rpc: Rpc, handler: Callable[[Any], Coroutine[Any, Any, _Answer]], deadline: float
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, _Answer]]:
         """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
-        clock = self._clock
+        clock, name = self._clock, rpc.value
 
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> _Answer:
             begun, code = clock.now(), "OK"
@@ -189,8 +192,7 @@ class Servicer:
             try:
                 if fault is not None:
                     return await self._with_fault(fault, request, handler, deadline)
-                async with clock.timeout(deadline):
-                    return await handler(request)
+                return await within(clock, deadline, handler(request))
             except _InjectedError as injected:
                 code = injected.code
                 await context.abort(grpc.StatusCode[code], str(injected))
@@ -199,29 +201,29 @@ class Servicer:
                 raise
             except VdevError as refusal:
                 code = refusal.grpc_status
-                log.warning("request refused", rpc=rpc.value, resource=self.resource.name, reason=str(refusal))
+                log.warning("request refused", rpc=name, resource=self.resource.name, reason=str(refusal))
                 await context.abort(grpc.StatusCode[code], str(refusal))
             except TimeoutError:
                 code = "DEADLINE_EXCEEDED"
-                log.error("request timed out", rpc=rpc.value, resource=self.resource.name)  # noqa: TRY400 - a trace says nothing here
+                log.error("request timed out", rpc=name, resource=self.resource.name)  # noqa: TRY400 - a trace says nothing here
                 await context.abort(
                     grpc.StatusCode.DEADLINE_EXCEEDED,
-                    f"vdev did not answer {rpc.value} for {self.resource.name} in time",
+                    f"vdev did not answer {name} for {self.resource.name} in time",
                 )
             except Exception as failed:
                 code = "INTERNAL"
-                log.exception("request failed", rpc=rpc.value, resource=self.resource.name)
+                log.exception("request failed", rpc=name, resource=self.resource.name)
                 await context.abort(
-                    grpc.StatusCode.INTERNAL, f"vdev failed in {rpc.value} for {self.resource.name}: {failed}"
+                    grpc.StatusCode.INTERNAL, f"vdev failed in {name} for {self.resource.name}: {failed}"
                 )
             finally:
-                self._requests.observe_rpc(rpc.value, self.resource.name, code, clock.now() - begun)
+                self._requests.observe_rpc(name, self.resource.name, code, clock.now() - begun)
             raise AssertionError("abort raises")
 
         return guarded
 
     async def _with_fault(
-        self, fault: CallFault, request: Any, handler: Callable[[Any], Awaitable[_Answer]], deadline: float
+        self, fault: CallFault, request: Any, handler: Callable[[Any], Coroutine[Any, Any, _Answer]], deadline: float
     ) -> _Answer:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._requests.in_request(self.resource.name, _ids(request)):
@@ -233,8 +235,7 @@ class Servicer:
                 raise _InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
             if fault.fail is not None:
                 raise _InjectedError(fault.fail.code, fault.fail.message)
-            async with self._clock.timeout(deadline):
-                right = await handler(request)
+            right = await within(self._clock, deadline, handler(request))
             if fault.faulty_answer is None:
                 return right
             return faulty_answers.answer(fault.faulty_answer, request, right)
@@ -293,13 +294,13 @@ class Servicer:
 
     async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
         wanted = [each.devices_ids for each in request.container_requests]
-        with self._requests.in_request(self.resource.name, _ids(request)):
-            resource = self.resource
+        resource = self.resource
+        with self._requests.in_request(resource.name, _ids(request)):
             edits = [container_edits(allocate(resource, ids)) for ids in wanted]
             for ids in wanted:
                 await self._requests.allocated(resource, ids)
-                self._faults.allocated(self.resource.name, ids)
-        return pb.AllocateResponse(container_responses=[container_response(each) for each in edits])
+                self._faults.allocated(resource.name, ids)
+        return allocate_response(edits)
 
     async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
         await self._requests.pre_start(self.resource, request.devices_ids)

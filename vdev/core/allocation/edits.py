@@ -47,7 +47,9 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
     resource, flags = allocation.resource, allocation.resource.flags
     strategies = flags.device_list_strategies
     groups = _by_entry(allocation)
-    _cdi_names(edits, allocation, groups)
+    by_cdi, also_by_cdi = only_cdi(flags), any_cdi(flags)
+    if also_by_cdi:
+        _cdi_names(edits, allocation, groups)
     if resource.sharing and resource.sharing.kind is SharingKind.MPS:
         _mps(edits, allocation)
     if DeviceListStrategy.ENVVAR in strategies:
@@ -57,14 +59,13 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
         _volume_mounts(edits, groups, flags)
     if any(entry.is_nvidia for entry, _ in groups):
         edits.env |= _features(flags)
-    by_cdi, also_by_cdi = only_cdi(flags), any_cdi(flags)
     for entry, devices in groups:
         values = _values(resource.name, entry, devices)
         _container_texts(edits, entry, values)
         if not by_cdi:
             for device, its in zip(devices, values, strict=True):
                 nodes = nodes_of(entry, device, its, flags, driver=flags.pass_device_specs)
-                on_host = [node for node in nodes if not (node.type and also_by_cdi)]
+                on_host = [node for node in nodes if not node.type] if also_by_cdi else nodes
                 _merge(edits.nodes, on_host, device, _same_node)
                 _merge(edits.mounts, mounts_of(entry, device, its, flags), device, _same_mount)
     return edits
@@ -126,8 +127,6 @@ def _volume_mounts(edits: ContainerEdits, groups: Iterable[tuple[EntrySpec, list
 def _cdi_names(edits: ContainerEdits, allocation: Allocation, groups: Iterable[tuple[EntrySpec, list[Device]]]) -> None:
     flags = allocation.resource.flags
     strategies = flags.device_list_strategies
-    if not any(each.is_cdi for each in strategies):
-        return
     names = [
         cdi.qualified(cdi.kind(entry.resource), _list_name(device, flags))
         for entry, devices in groups

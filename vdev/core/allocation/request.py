@@ -26,13 +26,13 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
     """Grant a container's request, or raise the AllocationError that says why not."""
     if not ids:
         raise InvalidRequest(f"invalid request for {resource.name}: it names no device")
-    slots = tuple(_slot(resource, each) for each in ids)
+    slots = tuple([_slot(resource, each) for each in ids])
     if len(set(ids)) != len(ids):
         twice = next(each for each in ids if list(ids).count(each) > 1)
         raise InvalidRequest(f"invalid request for {resource.name}: it names device {_short(twice)} twice")
     sharing = resource.sharing
-    shared = any(REPLICA_MARK in each for each in ids)
-    if sharing and sharing.fail_requests_greater_than_one and shared and len(ids) > 1:
+    one_alone = sharing is not None and sharing.fail_requests_greater_than_one
+    if one_alone and len(ids) > 1 and any(REPLICA_MARK in each for each in ids):
         raise InvalidRequest(
             f'invalid allocation request for "{resource.name}": invalid request: '
             f"maximum request size for shared resources is 1; found {len(ids)}"

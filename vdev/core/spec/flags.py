@@ -23,7 +23,7 @@ class DeviceListStrategy(StrEnum):
     @property
     def is_cdi(self) -> bool:
         """Whether a CDI specification file must exist for it."""
-        return self in (DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI)
+        return self is DeviceListStrategy.CDI_ANNOTATIONS or self is DeviceListStrategy.CDI_CRI
 
 
 class DeviceIdStrategy(StrEnum):

@@ -34,6 +34,8 @@ class Template:
 
     def render(self, values: Mapping[str, str]) -> str:
         """The text for one device; an attribute that this device lacks renders as nothing."""
+        if not self.names:
+            return self.literals[0]
         parts = [self.literals[0]]
         for name, literal in zip(self.names, self.literals[1:], strict=True):
             parts += (values.get(name, ""), literal)
