@@ -1,11 +1,11 @@
 """The page in a real browser: headless Chromium, spoken to over its debugging pipe. Skipped where there is none."""
 
 import asyncio
-import contextlib
 import itertools
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from typing import ClassVar
@@ -84,49 +84,78 @@ class Page:
         return await self.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)")
 
 
-@pytest.fixture
-async def page(tmp_path):
-    """A blank page of a browser with a profile of its own."""
-    to_browser, from_browser = os.pipe(), os.pipe()
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "about:blank"]
-    ends = (to_browser[0], from_browser[1])
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PLUMBING, str(ends[0]), str(ends[1]), *command),
-        pass_fds=ends,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    os.close(to_browser[0])
-    os.close(from_browser[1])
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=2**27)
-    incoming, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_browser[0], "rb")
-    )
-    serial, lock = itertools.count(1), asyncio.Lock()
+class Browser:
+    """A browser at the other end of two pipes; it outlives the event loops of those who speak to it."""
 
-    async def send(method, parameters, session=None):
-        number = next(serial)
+    def __init__(self, profile):
+        theirs, self._to = os.pipe()
+        self._from, said = os.pipe()
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        self._process = subprocess.Popen(
+            (sys.executable, "-S", "-c", PLUMBING, str(theirs), str(said), *command),
+            pass_fds=(theirs, said),
+            stderr=subprocess.DEVNULL,
+        )
+        for each in (theirs, said):
+            os.close(each)
+        self._heard, self._serial = bytearray(), itertools.count(1)
+
+    def kill(self):
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        for each in (self._to, self._from):
+            os.close(each)
+
+    async def send(self, method, parameters, session=None):
+        """A command of the DevTools protocol, and its answer; what is said besides is dropped."""
+        number = next(self._serial)
         message = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
-        async with lock, asyncio.timeout(PATIENCE):
-            os.write(to_browser[1], json.dumps(message).encode() + b"\0")
+        async with asyncio.timeout(PATIENCE):
+            os.write(self._to, json.dumps(message).encode() + b"\0")
             while True:
-                answer = json.loads((await reader.readuntil(b"\0"))[:-1])
+                answer = json.loads(await self._message())
                 if answer.get("id") == number:
                     assert "error" not in answer, answer
                     return answer["result"]
 
-    try:
-        target = await send("Target.createTarget", {"url": "about:blank"})
-        session = await send("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
-        yield Page(send, session["sessionId"])
-        with contextlib.suppress(asyncio.IncompleteReadError):
-            await send("Browser.close", {})
-    finally:
-        incoming.close()
-        os.close(to_browser[1])
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    async def _message(self):
+        searched = 0
+        while (end := self._heard.find(0, searched)) < 0:
+            searched = len(self._heard)
+            await self._readable()
+            piece = os.read(self._from, 2**20)
+            assert piece, "the browser ended"
+            self._heard += piece
+        message = bytes(self._heard[:end])
+        del self._heard[: end + 1]
+        return message
+
+    async def _readable(self):
+        loop, there = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._from, there.set)
+        try:
+            await there.wait()
+        finally:
+            loop.remove_reader(self._from)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """One for all tests of this process: a start takes most of their time."""
+    one = Browser(tmp_path_factory.mktemp("browser"))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+async def page(browser):
+    """A blank page, of somebody who was never here."""
+    who = await browser.send("Target.createBrowserContext", {})
+    target = await browser.send("Target.createTarget", {"url": "about:blank"} | who)
+    session = await browser.send("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
+    yield Page(browser.send, session["sessionId"])
+    await browser.send("Target.disposeBrowserContext", who)
 
 
 def tiles(resource, extra=""):
