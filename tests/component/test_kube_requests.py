@@ -128,7 +128,9 @@ async def test_the_credentials_of_a_kubeconfig_need_no_thread(api_server, start_
 
     threads = Counting(1)
     asyncio.get_running_loop().set_default_executor(threads)
-    api = await start_api(server=kube.Server(kubeconfig=kubeconfig(directory / "config", api_server.address, "secret")))
+    api = await start_api(
+        server=kube.ApiServerAddress(kubeconfig=kubeconfig(directory / "config", api_server.address, "secret"))
+    )
     await api.get(NODES, "worker-1")
     first = threads.asked
     for _ in range(5):
