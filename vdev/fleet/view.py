@@ -1,7 +1,7 @@
 """What others see of a fleet: the answers of `observe.http.Watched`, as long for five thousand nodes as for one."""
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -33,19 +33,20 @@ METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 class _Families:
-    """The metrics of one moment, for a registry of the library."""
+    """The metrics, for a registry of the library: counted when that is read, which is done beside the loop."""
 
-    def __init__(self, samples: Mapping[str, Mapping[tuple[str, ...], float]]) -> None:
+    def __init__(self, samples: Callable[[], Mapping[str, Mapping[tuple[str, ...], float]]]) -> None:
         self._samples = samples
 
     def collect(self) -> "Iterator[Metric]":
         """Each with its samples."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+        samples = self._samples()
         for name, (labels, text) in METRICS.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             family = kind(f"vdev_{name}", text, labels=labels)
-            for values, value in self._samples[name].items():
+            for values, value in samples[name].items():
                 family.add_metric(values, value)
             yield family
 
@@ -82,11 +83,11 @@ class FleetView:
         return {}
 
     def registry(self) -> "CollectorRegistry":
-        """The metrics, as they are now."""
+        """The metrics, as they are when the registry is read."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         registry = CollectorRegistry()
-        registry.register(_Families(self.samples()))
+        registry.register(_Families(self.samples))
         ProcessCollector(registry=registry)  # process_*, as agents have them
         return registry
 
