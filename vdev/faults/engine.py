@@ -4,6 +4,7 @@ It decides nothing itself: `core.faults.schedule` says when, `core.faults.target
 is the memory that they need. Everything that it makes happen is logged with `injected=True` and counted.
 """
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,7 +59,8 @@ class Engine:
     """All rules of this node. `on_change` is called when a look is due before `next_change`.
 
     `labels` are those of the node at first, `started` is when the process began (None: with the first rules), and
-    `came` when the node did: what would have happened before is past.
+    `came` when the node did: what would have happened before is past. Of one of many nodes nobody wants to read in the
+    log; only its debug lines tell.
     `stirred`: the last look changed answers to the hooks, so that whoever waits for one must ask again.
     """
 
@@ -72,6 +74,7 @@ class Engine:
         labels: Mapping[str, str] = NO_LABELS,
         started: float | None = None,
         came: float = -math.inf,
+        is_one_of_many: bool = False,
     ) -> None:
         self.clock = clock
         self.runs: dict[str, RuleRun] = {}
@@ -82,6 +85,7 @@ class Engine:
         self._on_change = on_change
         self._started = started
         self._came = came
+        self._is_one_of_many = is_one_of_many
         self._inventory: Inventory = EMPTY
         self._late: dict[tuple[str, str], float] = {}  # (rule, what) -> when it has waited long enough
         self._active = tuple[RuleRun, ...]()
@@ -174,7 +178,7 @@ class Engine:
 
     def _end(self, run: RuleRun) -> None:
         if run.active:
-            log.info("fault ends", rule=run.rule.name, kind=run.rule.kind.value, injected=True)
+            self._say(logging.INFO, "fault ends", run)
         run.active = False
         self._late = {key: due for key, due in self._late.items() if key[0] != run.rule.name}
 
@@ -384,14 +388,8 @@ class Engine:
         if run.active != before:
             active = run.active
             devices = targets.names(run.targets)[:8] if rule.kind is FaultKind.DEVICE else None
-            write = log.warning if active else log.info
-            write(
-                f"fault {'begins' if active else 'ends'}",
-                rule=rule.name,
-                kind=rule.kind.value,
-                devices=devices,
-                injected=True,
-            )
+            level, event = (logging.WARNING, "fault begins") if active else (logging.INFO, "fault ends")
+            self._say(level, event, run, devices=devices)
             if active and rule.kind in _NOTED_AT_BEGINNING:
                 for resource in self._resources_of(run):
                     self._note(run, resource, quiet=True)
@@ -437,6 +435,9 @@ class Engine:
         run.injections[resource] += 1
         self._metrics.faults_injected.labels(run.rule.kind.value, resource).inc()
         if not quiet:
-            log.warning(
-                "fault injected", rule=run.rule.name, kind=run.rule.kind.value, resource=resource, injected=True, **more
-            )
+            self._say(logging.WARNING, "fault injected", run, resource=resource, **more)
+
+    def _say(self, level: int, event: str, run: RuleRun, **more: object) -> None:
+        if self._is_one_of_many:
+            level, more = logging.DEBUG, {"node": self._node, **more}
+        log.log(level, event, rule=run.rule.name, kind=run.rule.kind.value, **more, injected=True)
