@@ -29,7 +29,7 @@ from ..core.spec import Delays, Spec
 from ..errors import ApiServerError, ConfigError, HostError
 from ..faults.engine import Engine
 from ..hostfs import Watcher
-from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api
+from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, InjectedAnswer
 from ..observe.metrics import Metrics
 from .faults import FleetFaults
 from .leadership import Leadership, LeaseLost
@@ -47,6 +47,7 @@ EVENTS = 500
 """Events of all nodes that are written at once; more come one after the other."""
 _AFTER_ANSWER = 1.0  # seconds after a write whose answer may tell what others did as well
 _PROGRESS = 5.0  # seconds between lines that tell how far it is
+_READS = frozenset({"get", "list", "watch"})
 _TURNS = 64  # nodes that are made and decided for at the same time
 
 
@@ -84,7 +85,7 @@ class Fleet:
         self.has_begun = False  # all there is was listed
         self._options = options
         self._clock = options.clock
-        self._api = api
+        self._api = api = api.with_fault(self._fenced)
         self._epoch = options.clock.now()
         self._metrics = Metrics(shown=False)
         self._spec = Spec()
@@ -235,6 +236,16 @@ class Fleet:
             self._due.add_all((*self.made, *self.cluster.nodes))
             await self.leadership.keep()
 
+    def _fenced(self, call: ApiCall, seen: SeenNode | None = None) -> InjectedAnswer | None:
+        """Nothing is written once another controller may have the Lease: this process may just have slept. Nor what
+        a node has since there is a kubelet.
+        """
+        if call.verb in _READS:
+            return None
+        if self.leadership is not None and not self.leadership.is_sure:
+            return InjectedAnswer(message="another controller may lead by now")
+        return InjectedAnswer(message="the node has a kubelet by now") if seen and seen.has_kubelet else None
+
     async def _tell_progress(self) -> None:
         """A line now and then while nodes are not as the file says, and one when they are."""
         begun, writes, told = self._clock.now(), self.writes, False
@@ -348,11 +359,18 @@ class Fleet:
         came = math.nextafter(self._came.get(name, self._clock.now()), -math.inf)  # what happens then does happen
         tell = functools.partial(self._due.add, name)
         engine = Engine(
-            name, self._clock, self._metrics, on_change=tell, labels=seen.labels, started=self._epoch, came=came
+            name,
+            self._clock,
+            self._metrics,
+            on_change=tell,
+            labels=seen.labels,
+            started=self._epoch,
+            came=came,
+            is_one_of_many=True,
         )
         access = NodeAccess(
             node=name,
-            api=self._api.with_fault(functools.partial(injected, engine.on_api)),
+            api=self._api.with_fault(lambda call: self._fenced(call, seen) or injected(engine.on_api, call)),
             view=seen,
             intervals=self._options.intervals,
             clock=self._clock,

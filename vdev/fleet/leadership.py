@@ -53,6 +53,11 @@ class Leadership:
         """Whether this process holds it."""
         return self.holder == self._identity
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether nobody else can hold it at this very moment, also where this process just slept for long."""
+        return self.is_held and self._clock.now() < self._renewed_at + _RENEW
+
     async def acquire(self) -> None:
         """Wait until this process holds it. Failures are told and tried again."""
         while not await self._try():

@@ -125,11 +125,8 @@ class Member:
 
         Where nothing is new since the last turn it is over at once.
         """
-        held, of = (
-            self.assigned,
-            (self._spec, self.delays, self.rejects, self.claimed, self.uses, self.node.ready_since()),
-        )
-        seen = (*of, held, *pods.by_uid.values())
+        held, given = self.assigned, (self.delays, self.rejects, self.claimed, self.uses)
+        seen = (self._spec, *given, self.node.ready_since(), held, *pods.by_uid.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
         if is_quiet and seen == self._decided_of:
             return self._again

@@ -1,4 +1,4 @@
-"""What is due: names, each once, in the order in which they came; some only after a while."""
+"""What is due: names, each once, in the order in which they came; some after a while, and then before the others."""
 
 import asyncio
 from collections import OrderedDict
@@ -35,7 +35,7 @@ class DueQueue:
             self.add(name)
 
     def add_later(self, name: str, seconds: float) -> None:
-        """It is due after so many seconds; the earliest time counts."""
+        """It is due after so many seconds, and comes first then; the earliest time counts."""
         at = self._clock.now() + seconds
         known = self._later.get(name)
         if known is not None:
@@ -47,6 +47,7 @@ class DueQueue:
     def _fall_due(self, name: str) -> None:
         self._later.pop(name, None)
         self.add(name)
+        self._due.move_to_end(name, last=False)
 
     async def next(self) -> str:
         """The next one; waits for it."""

@@ -113,6 +113,8 @@ class Writers:
             try:
                 await output.catch_up()
             except Exception as failed:  # a defect that one node shows is no end of the others
+                if not self._may(node):
+                    return
                 if not isinstance(failed, ApiServerError):
                     log.exception("could not be written", what=output.name, node=node)
                 elif attempts == 0:

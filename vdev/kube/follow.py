@@ -26,6 +26,7 @@ from .kinds import ObjectKind
 Object: TypeAlias = Mapping[str, Any]
 
 _CHUNK = "500"  # objects in one answer to a list
+_BATCH = 50  # of them, before others have a turn
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
 
@@ -102,7 +103,11 @@ async def listing(calls: ApiCalls, chosen: Selection, *, not_older: str = "") ->
         page = {"continue": more} if more else at
         params = chosen.params | {"limit": _CHUNK} | page
         found = await calls.ask(ApiRequest(method="GET", call=chosen.call("list"), params=params))
-        objects += map(chosen.keep, found.get("items") or ())
+        items = found.get("items") or ()
+        for start in range(0, len(items), _BATCH):
+            if start:
+                await calls.clock.sleep(0)  # to make what is kept of five hundred slices takes a twentieth of a second
+            objects += map(chosen.keep, items[start : start + _BATCH])
         metadata = found.get("metadata") or {}
         if not (more := metadata.get("continue") or ""):
             return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))

@@ -22,8 +22,9 @@ class Scope:
     def after(self, spec: FleetSpec) -> "Scope":
         """The nodes that another file has."""
         made = {each.name: each for each in made_nodes(spec, self.name)}
-        ours = {name: each for name, each in made.items() if self.covers(each.metadata())}
-        return Scope(self.name, self.selector, spec, ours)
+        if self.selector:
+            made = {name: each for name, each in made.items() if self.covers(each.metadata())}
+        return Scope(self.name, self.selector, spec, made)
 
     def covers(self, metadata: Metadata) -> bool:
         """Whether a Node has the selector's labels: of others nothing is touched."""
