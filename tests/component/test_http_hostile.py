@@ -274,9 +274,12 @@ async def test_accepting_fails():
         for each in (client, late):
             each.setblocking(False)
         loop = asyncio.get_running_loop()
-        with client, late, structlog.testing.capture_logs() as logs:
+        with client, late, contextlib.ExitStack() as taken, structlog.testing.capture_logs() as logs:
             resource.setrlimit(resource.RLIMIT_NOFILE, (late.fileno() + 1, hard))
             try:
+                with contextlib.suppress(OSError):  # what earlier tests left may be closed between the two sockets
+                    while True:
+                        taken.callback(os.close, os.dup(0))
                 await loop.sock_connect(client, address)
                 await loop.sock_sendall(client, b"GET /healthz HTTP/1.0\r\n\r\n")
                 await loop.sock_connect(late, address)
