@@ -93,6 +93,8 @@ class FaultControl:
         """What becomes of the CDI files, by file name; asks the engine, so only after its look."""
         self._inventory = inventory
         found: dict[str, CdiFault] = {}
+        if not self.engine.runs:
+            return found
         for name, resource in inventory.resources.items():
             fault = self.engine.cdi(name)
             if fault is not None:

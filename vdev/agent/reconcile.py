@@ -206,6 +206,7 @@ class Reconciler:
             self._config.unchanged(loaded)
             return
         before = _counts(self.base)
+        await beside(base.size, self._faults.engine.meet, base)
         self._adopt(loaded, scan, base)
         log.info("configuration applied", resources=_counts(base), before=before)
 
@@ -227,6 +228,7 @@ class Reconciler:
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
+            await beside(base.size, self._faults.engine.meet, base)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
             self._stays(base)

@@ -14,7 +14,10 @@ from .beside import MANY
 from .clock import Clock
 
 _AT_ONCE = 100  # devices of which the memory is given back in one go
-_LEFT = 500  # how often something is put aside between two collections of everything; each time some 100 are garbage
+_YOUNG = 1  # the last generation of what was made lately, which is looked at in less than a millisecond
+_LEFT = (
+    500  # how often something is put aside between two collections of everything; each time some 40 objects are garbage
+)
 
 _FULL = 2  # the generation of a full collection
 _ALL_AGAIN = 3600.0  # seconds
@@ -44,11 +47,12 @@ class Garbage:
         """No collection until `resume`: large values are made. To be asked for early, and again to no effect."""
         if self._idle or self._paused:
             return
+        oldest = _YOUNG
         if self._kept == _LEFT:  # among what was put aside is some that is garbage by now
-            self._kept = 0
+            self._kept, oldest = 0, _FULL
             gc.unfreeze()
         if not self._spared:  # else something large is there that soon goes again
-            gc.collect()  # takes no time while large values are put aside, and leaves little to be put aside with more
+            gc.collect(oldest)  # most of the garbage that else were put aside
         self._paused = True
         self._spare()
 

@@ -125,8 +125,10 @@ class Engine:
         for name, run in self.runs.items():
             if kept.get(name) is not run:
                 self._end(run)
+        for name, run in kept.items():
+            if self.runs.get(name) is not run:
+                run.select(self._inventory)
         self.runs = dict(sorted(kept.items(), key=lambda each: _RANK.get(each[1].source, 1)))  # later rules win
-        self._select()
         self._on_change()
 
     def _begun(self, rule: FaultRuleSpec, source: str, dice: Dice, at: float) -> RuleRun:
@@ -183,10 +185,11 @@ class Engine:
         self._late = {key: due for key, due in self._late.items() if key[0] != run.rule.name}
 
     def meet(self, inventory: Inventory) -> None:
-        """Take these as the node's devices, and select those that each rule means."""
+        """Take these as the node's devices, and select those that each rule means; in a thread where these are many."""
         if inventory is not self._inventory:
-            self._inventory = inventory
-            self._select()
+            self._inventory = inventory  # first: what is loaded meanwhile selects by itself
+            for run in tuple(self.runs.values()):
+                run.select(inventory)
 
     # --- what the agent asks ------------------------------------------------------------------------------------------
 
@@ -376,10 +379,6 @@ class Engine:
                 self._on_change()
 
     # --- inside -------------------------------------------------------------------------------------------------------
-
-    def _select(self) -> None:
-        for run in self.runs.values():
-            run.select(self._inventory)
 
     def _look_at(self, run: RuleRun, now: float) -> None:
         rule, before = run.rule, run.active

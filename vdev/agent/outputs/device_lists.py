@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from ...aio.beside import MANY
+from ...aio.beside import MANY, beside
 from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.intervals import Intervals
@@ -24,6 +24,7 @@ from .base import Output, Stage
 log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
+_LINE = 100  # devices that take as long as a line in the log
 
 
 class DeviceLists(Output):
@@ -60,6 +61,7 @@ class DeviceLists(Output):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
         self._encoders: dict[str, ListEncoder] = {}
+        self._untold: list[ChangedResource] = []  # what the log has not been told yet
         self._pressed_at: dict[str, float] = {}
 
     @property
@@ -89,6 +91,11 @@ class DeviceLists(Output):
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._pressed_at[name] = now
                 self.services[name].list_again()
+
+    async def tell(self) -> None:
+        """Log what changed."""
+        untold, self._untold = self._untold, []
+        await beside(len(untold) * _LINE, _log_changes, untold)
 
     async def prepare(self, plan: Plan) -> None:
         """Encode what `settle` will send, so that it has no long work to do."""
@@ -125,7 +132,7 @@ class DeviceLists(Output):
                 )
                 self._start(resource.name, service)
             case ChangedResource():
-                _log_change(change)
+                self._untold.append(change)
                 self.services[resource.name].update(resource)
             case RemovedResource():
                 log.info("resource removed", resource=resource.name)
@@ -182,6 +189,11 @@ def _resource(change: Change) -> Resource:
     return change.new if isinstance(change, ChangedResource) else change.resource
 
 
+def _log_changes(changes: Iterable[ChangedResource]) -> None:
+    for each in changes:
+        _log_change(each)
+
+
 def _log_change(change: ChangedResource) -> None:
     for event, ids in (("devices added", change.added), ("devices removed", change.removed)):
         if ids:
@@ -217,3 +229,17 @@ class ListsAhead(Output):
     async def settle(self, plan: Plan) -> None:
         """Encode what is long."""
         await self._lists.prepare(plan)
+
+
+class ListsTold(Output):
+    """What changed in the lists, in the log: after the kubelet was told, since a line takes longer than a list."""
+
+    name = "logging what changed"
+    stage = Stage.FOLLOW
+
+    def __init__(self, lists: DeviceLists) -> None:
+        self._lists = lists
+
+    async def settle(self, plan: Plan) -> None:  # noqa: ARG002 - the lists know
+        """Log what is new."""
+        await self._lists.tell()
