@@ -14,7 +14,7 @@ from tests.kit import quick
 from vdev import cli, config
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
-from vdev.fleet import Fleet, Options
+from vdev.fleet import AT_ONCE, Fleet, Options
 from vdev.fleet.view import FleetView
 from vdev.hostfs import Watcher
 from vdev.observe import http
@@ -55,7 +55,8 @@ async def start(watching, start_api, directory):
         async def started(text=CONFIG, *, selector=None, clock=None, run=False, name="vdev-fleet", **more):
             path = directory / "vdev.yaml"
             path.write_text(text)
-            api = await start_api(clock=clock)
+            clock = clock or LeapClock()
+            api = await start_api(clock=clock, at_once=AT_ONCE)
             load = functools.partial(config.load, [path])
             intervals = Intervals(**quick.INTERVALS | more)
             options = Options(
@@ -66,7 +67,7 @@ async def start(watching, start_api, directory):
                 run_dir=directory / "run" if run else None,
                 fault_injection=run,
                 intervals=intervals,
-                clock=clock or LeapClock(),
+                clock=clock,
             )
             fleet = Fleet(options, await asyncio.to_thread(load), api)
             end = asyncio.Event()

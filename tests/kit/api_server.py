@@ -11,11 +11,13 @@ Kubernetes' own schemas as well, where these are installed.
 """
 
 import asyncio
+import functools
 from dataclasses import dataclass, field
 
 from tests.kit import api_schemas
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
+from vdev.sim.api.lists_and_watches import Lists
 from vdev.sim.api.rules import Release
 from vdev.sim.api.store import Objects
 
@@ -38,7 +40,7 @@ class Asked:
 
 @dataclass(eq=False)
 class Failure:
-    """What goes wrong with requests of this kind (empty: with all), `times` times."""
+    """What goes wrong with requests of this kind (empty: with all), `times` times; with every one of so many."""
 
     verb: str = ""
     resource: str = ""
@@ -47,11 +49,16 @@ class Failure:
     after: int | None = None
     hang: bool = False
     times: int = -1
+    every: int = 1
+    seen: int = field(default=0)
     hits: int = field(default=0)
 
     def hit(self, verb, resource):
         """Whether this request fails by it, which is counted."""
         if self.times == 0 or self.verb not in ("", verb) or self.resource not in ("", resource):
+            return False
+        self.seen += 1
+        if self.seen % self.every:
             return False
         self.times -= 1
         self.hits += 1
@@ -73,14 +80,18 @@ class ApiServer(server.ApiServer):
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS, release=None, schemas=True):
         more = api_schemas.causes if schemas else _nothing
-        super().__init__(Objects(release=release or Release(), more=more), kinds=kinds, tls=tls)
-        for name in ("vdev-system",):
-            self.objects.create(self.kind("namespaces"), "", {"metadata": {"name": name}}, "kubectl")
-        self.objects.changes = 0
+        self._anew = functools.partial(Objects, release=release or Release(), more=more)
+        super().__init__(self._anew(), kinds=kinds, tls=tls)
+        self._begin()
         self.tokens = {token}
         self.permissions = None
         self.asked = []
         self._failures = []
+
+    def _begin(self):
+        for name in ("vdev-system",):
+            self.objects.create(self.kind("namespaces"), "", {"metadata": {"name": name}}, "kubectl")
+        self.objects.changes = 0
 
     # --- what a test does ---------------------------------------------------------------------------------------------
 
@@ -152,6 +163,12 @@ class ApiServer(server.ApiServer):
         """Forget every version but the newest."""
         self.objects.version += 1
         self.objects.forgotten = self.objects.version
+
+    def lose_store(self):
+        """Have another, empty one, whose versions begin anew; to be done while it is down."""
+        self.objects = self._anew()
+        self._lists = Lists(self.objects)
+        self._begin()
 
     async def bookmark(self):
         """Tell those who watch the newest version, though nothing happened to what they watch."""

@@ -43,6 +43,8 @@ from .writers import Writers
 
 log = structlog.get_logger(__name__)
 
+AT_ONCE = 16
+"""Requests in flight, beside watches: what the client of a fleet is made with."""
 EVENTS = 500
 """Events of all nodes that are written at once; more come one after the other."""
 _AFTER_ANSWER = 1.0  # seconds after a write whose answer may tell what others did as well

@@ -104,10 +104,11 @@ class ApiCalls:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _attempt(self, request: ApiRequest) -> dict[str, Any]:
-        await self._wait()
-        self.writes += request.method != "GET"
-        async with self._slots, self._answer(request) as answer:
-            body = await answer.within(self.intervals.api_answer, answer.body)
+        async with self._slots:
+            await self._wait()  # also those that had waited for a slot when the server asked to
+            self.writes += request.method != "GET"
+            async with self._answer(request) as answer:
+                body = await answer.within(self.intervals.api_answer, answer.body)
         return await _decoded(answer.call, body)
 
     @contextlib.asynccontextmanager

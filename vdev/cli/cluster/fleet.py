@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if server is None:
         raise UsageError(NO_SERVER)
     from ...aio.garbage import set_aside
-    from ...fleet import Fleet, Leadership, LeaseLost, Options
+    from ...fleet import AT_ONCE, Fleet, Leadership, LeaseLost, Options
     from ...kube import Api
     from ...observe import log
 
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
     async def main() -> None:
         # what keeps the Lease waits for none of the writes
-        async with Api(server, at_once=16) as api, Api(server, at_once=1) as for_lease:
+        async with Api(server, at_once=AT_ONCE) as api, Api(server, at_once=1) as for_lease:
             clock, who = made.clock, f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
             elected = Leadership(for_lease, clock, namespace=namespace, name=lease, identity=who)
             fleet = Fleet(made, loaded, api, elected if args.leader_elect else None)

@@ -1,0 +1,226 @@
+"""What a fleet asks of the API server, counted: as little as it takes, a few at a time, and again where that failed."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.component.test_fleet import (  # noqa: F401 - fixtures
+    CONFIG,
+    NPU,
+    capacity,
+    node,
+    slices,
+    start,
+    until,
+    watching,
+)
+from tests.kit.api_server import ApiServer
+from vdev.aio.clock import LeapClock
+from vdev.fleet.view import FleetView
+
+SMALL = """
+version: v1
+devices:
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 2}}
+fleet: {nodes: [{name: "n{1..NODES}"}]}
+"""
+ONE_MORE = "  - {name: extra, resource: acme.dev/extra, virtual: {count: 1}, onNodes: [n1]}\n"
+KINDS = ("nodes", "pods", "resourceclaims", "resourceslices")
+
+
+@pytest.fixture
+async def api_server():
+    """One that does not hold each of thousands of objects against Kubernetes' schemas."""
+    async with ApiServer(schemas=False) as server:
+        yield server
+
+
+@pytest.fixture
+def clock():
+    """Runs, and can be put forward."""
+    return LeapClock()
+
+
+def of(nodes, count=2):
+    """A file that makes so many nodes."""
+    return SMALL.replace("NODES", str(nodes)).replace("count: 2", f"count: {count}")
+
+
+def is_done(fleet, nodes):
+    """Whether it knows so many nodes, and has nothing left to write."""
+    return nodes == len(fleet.members) and fleet.is_settled
+
+
+def asked_since(api_server, before):
+    """The requests since there were so many, by verb and resource."""
+    return Counter((each.verb, each.resource) for each in api_server.asked[before:])
+
+
+@pytest.mark.parametrize("nodes", [1, 100])
+async def test_each_request_is_needed(nodes, start, api_server, until, directory, clock):  # noqa: F811
+    """Of a start, of an hour without news, of edits that concern all nodes or one, and of the next controller."""
+    first = await start(of(nodes), clock=clock)
+    await until(lambda: is_done(first, nodes))
+    watched = {(verb, kind): 1 for verb in ("list", "watch") for kind in KINDS}
+    written = {("patch", "nodes"): nodes, ("patch", "nodes/status"): nodes}
+    assert {**watched, **written} == asked_since(api_server, 0)
+
+    before = len(api_server.asked)
+    clock.advance(3600)
+    await until(lambda: len(KINDS) == sum(each.verb == "watch" for each in api_server.asked[before:]))
+    assert {("watch", kind): 1 for kind in KINDS} == asked_since(api_server, before)
+
+    before = len(api_server.asked)
+    (directory / "vdev.yaml").write_text(of(nodes, count=3))
+    await until(lambda: nodes == len(api_server.asked) - before)
+    await until(lambda: is_done(first, nodes))
+    assert {("patch", "nodes/status"): nodes} == asked_since(api_server, before)
+
+    before = len(api_server.asked)
+    text = of(nodes, count=3).replace("fleet:", f"{ONE_MORE}fleet:")
+    (directory / "vdev.yaml").write_text(text)
+    await until(lambda: ["1", "1"] == capacity(api_server, "n1", "acme.dev/extra"))
+    await until(lambda: is_done(first, nodes))
+    assert ["n1"] == [each.name for each in api_server.asked[before:]]
+    await first.stop()
+
+    before = len(api_server.asked)
+    second = await start(text)
+    await until(lambda: is_done(second, nodes))
+    assert watched == asked_since(api_server, before)
+
+
+@pytest.mark.long
+async def test_two_thousand_nodes_that_are_there(start, api_server, until, directory):  # noqa: F811
+    """A controller reads them in pages of five hundred and writes nothing, then on the one node that an edit means."""
+    nodes = 2000
+    one = await start(of(1))
+    await until(lambda: is_done(one, 1))
+    await one.stop()
+    kind = api_server.kind("nodes")
+    for each in [each for each in api_server.asked if each.verb == "patch"]:
+        (manager, subresource) = each.params["fieldManager"], each.resource.removeprefix("nodes").removeprefix("/")
+        for name in (f"n{number}" for number in range(2, nodes + 1)):
+            body = json.loads(json.dumps(each.body).replace('"n1"', f'"{name}"'))
+            body["metadata"].pop("uid", None)
+            api_server.objects.apply(kind, "", name, body, manager=manager, subresource=subresource, force=True)
+
+    before = len(api_server.asked)
+    fleet = await start(of(nodes))
+    await until(lambda: is_done(fleet, nodes))
+    pages = [each.params for each in api_server.asked[before:] if (each.verb, each.resource) == ("list", "nodes")]
+    assert [False, True, True, True] == ["continue" in each for each in pages]
+    assert {"500"} == {each["limit"] for each in pages}
+    watched = {(verb, kind): 1 for verb in ("list", "watch") for kind in KINDS}
+    assert {**watched, ("list", "nodes"): 4} == asked_since(api_server, before)
+
+    before = len(api_server.asked)
+    (directory / "vdev.yaml").write_text(of(nodes).replace("fleet:", f"{ONE_MORE}fleet:"))
+    await until(lambda: len(api_server.asked) > before)
+    await until(lambda: is_done(fleet, nodes))
+    assert ["n1"] == [each.name for each in api_server.asked[before:]]
+    assert ["1", "1"] == capacity(api_server, "n1", "acme.dev/extra")
+
+
+async def test_few_writes_are_in_flight(start, api_server, until, clock):  # noqa: F811
+    """Sixteen, however many nodes wait; where no answer comes, others have their turn."""
+    hanging = api_server.fail(verb="patch", hang=True)
+    fleet = await start(of(100), clock=clock)
+    await until(lambda: 16 == hanging.hits)
+    await api_server.add("nodes", {"metadata": {"name": "other"}})
+    await until(lambda: fleet.cluster.nodes.get("other"))
+    assert 16 == hanging.hits
+    api_server.heal()
+    clock.advance(11)
+    await until(lambda: is_done(fleet, 100))
+
+
+async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until, clock):  # noqa: F811
+    """By all nodes: beyond what was in flight nothing comes before the time is over. Then everything is written."""
+    busy = api_server.fail(status=429, after=20, verb="patch", times=3)
+    fleet = await start(of(100), clock=clock)
+    await until(lambda: 3 == busy.hits)
+    for name in ("one", "another", "a third"):
+        await api_server.add("nodes", {"metadata": {"name": name.replace(" ", "-")}})
+        await until(lambda name=name: fleet.cluster.nodes.get(name.replace(" ", "-")))
+    assert api_server.writes <= 16
+    status = FleetView(fleet).status()
+    assert (False, 100) == (status["converged"], status["nodes"]["behind"])
+    clock.advance(26)
+    await until(lambda: is_done(fleet, 100))
+    assert 2 * 100 + 3 == api_server.writes
+
+
+async def test_half_of_the_writes_are_dropped(start, api_server, until, clock):  # noqa: F811
+    """Meanwhile it is said whose, and why; in the end everything is there once."""
+    failures = [api_server.fail(verb=verb, every=2) for verb in ("patch", "create")]
+    fleet = await start(CONFIG.replace("{0..2}", "{0..7}"), clock=clock)
+    view, seen = FleetView(fleet), []
+
+    def over():
+        clock.advance(0.1)
+        status = view.status()
+        seen.extend(each["why"] for each in status["behind"] if status["nodes"]["failing"])
+        return status["converged"] and 8 == status["nodes"]["settled"]
+
+    await until(over)
+    assert any("does not answer" in why for why in seen)
+    assert sum(each.hits for each in failures) > 8
+    for name in (f"gpu-{number}" for number in range(8)):
+        assert (["4", "4"], 2) == (capacity(api_server, name), len(slices(api_server, name)))
+    assert 8 == len(api_server.all("resourceslices"))
+
+
+async def test_nothing_is_heard_for_minutes(start, api_server, until, directory, clock):  # noqa: F811
+    """The status says so, and what is not true yet; afterwards all is as the file says, whoever did what meanwhile."""
+    fleet = await start(of(20), clock=clock)
+    await until(lambda: is_done(fleet, 20))
+    view = FleetView(fleet)
+    await api_server.down()
+    await until(lambda: set(KINDS) == view.status()["apiServer"].keys())
+    (directory / "vdev.yaml").write_text(of(20, count=3))
+    await until(lambda: not view.status()["converged"])
+    clock.advance(300)
+    await api_server.remove("nodes", "n3")
+    api_server.expire()
+    assert [] != view.not_ready()
+    await api_server.up()
+
+    def over():
+        clock.advance(1)
+        return view.status()["converged"] and not view.not_ready()
+
+    await until(over)
+    assert [["3", "3"]] * 20 == [capacity(api_server, f"n{number}") for number in range(1, 21)]
+
+
+async def test_a_server_with_another_store(start, api_server, until, clock):  # noqa: F811
+    """As after etcd was lost: its versions begin anew, and nothing of the old one passes for newer."""
+    fleet = await start(CONFIG, clock=clock)
+    await until(lambda: is_done(fleet, 3) and 3 == len(api_server.all("resourceslices")))
+    before = {each["metadata"]["uid"] for each in (*api_server.all("nodes"), *api_server.all("resourceslices"))}
+    await api_server.down()
+    api_server.lose_store()
+    await api_server.up()
+
+    def over():
+        clock.advance(0.1)
+        found = [(capacity(api_server, name), len(slices(api_server, name))) for name in ("gpu-0", "gpu-1", "gpu-2")]
+        return [(["4", "4"], 2)] * 3 == found and is_done(fleet, 3)
+
+    await until(over)
+    assert "NVIDIA-H100-80GB-HBM3" == node(api_server, "gpu-1")["metadata"]["labels"]["nvidia.com/gpu.product"]
+    after = {each["metadata"]["uid"] for each in (*api_server.all("nodes"), *api_server.all("resourceslices"))}
+    assert (6, set()) == (len(after), before & after)
+
+
+async def test_metrics_and_status_stay_small(start, api_server, until, clock):  # noqa: F811
+    """Of who is behind and what is broken a hundred are named, and of the rest there is the number."""
+    api_server.fail(status=500, verb="patch", resource="nodes/status")
+    sick = "faults: {rules: [{name: sick, devices: [npu/0, npu/1], health: Unhealthy, reason: XID 79}]}"
+    fleet = await start(of(110) + sick, clock=clock)
+    await until(lambda: fleet.writers and 110 == len(fleet.writers.failing))
+    status = FleetView(fleet).status()
+    assert (100, 100, 220) == (len(status["behind"]), len(status["broken"]["devices"]), status["broken"]["total"])
+    assert all("500" in each["why"] for each in status["behind"])
