@@ -11,6 +11,7 @@ from vdev.control import command_socket
 
 MANY = 30_000
 ROUNDS = 3  # of which the best counts: a processor may be slow for a moment
+SLACK = 2.0  # times the limit, where others use the machine; what goes over all devices at once takes ten times it
 
 CONFIG = """
 version: v1
@@ -28,39 +29,60 @@ devices:
 """
 
 
+PARTITIONED = """
+version: v1
+flags: {{migStrategy: mixed}}
+telemetry: {{address: "127.0.0.1:0"}}
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    virtual: {{preset: a100-sxm4-40gb, count: 300}}
+    partitions: {{"0-299": {layout}}}
+  - {{name: few, resource: acme.dev/few, virtual: {{count: {few}}}}}
+"""
+LAYOUTS = ("[1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb]", "[2g.10gb, 2g.10gb, 3g.20gb]")
+
+
 @pytest.fixture
-async def busy(start_agent, directory):
-    """An agent with many devices that serves without a kubelet, and a way to edit its file.
+async def start_busy(start_agent, directory):
+    """Start an agent with many devices that serves without a kubelet; gives it, and a way to edit its file.
 
     A kubelet would decode its lists in the same loop.
     """
-    numbers = itertools.count(1)
-    said = {"count": MANY, "memory": 1, "few": 1, "strategy": "envvar", "state": directory / "works"}
+
+    async def start(template, **said):
+        numbers = itertools.count(1)
+        options = {"kubelet_socket": None, "alone": True, "run_dir": directory / "run"}
+        running = await start_agent(template.format(few=1, **said), wait=False, **options)
+
+        async def edit(**change):
+            """It is served, and the turn that did it is over."""
+            said.update(change)
+            applied = running.agent.config.status.applied
+            running.edit(template.format(few=next(numbers) % 7 + 2, **said))
+            await until(lambda: running.agent.config.status.applied > applied)
+            turns = running.agent.turns
+            await until(lambda: running.agent.turns > turns)
+            await running.agent.garbage.parted()
+
+        await until(lambda: running.agent.reconciler.published)
+        return running, edit
+
+    return start
+
+
+@pytest.fixture
+async def busy(start_busy, directory):
+    """One with a resource of many devices, one of which has a probe."""
     (directory / "works").touch()
-    running = await start_agent(
-        CONFIG.format(**said), wait=False, kubelet_socket=None, alone=True, run_dir=directory / "run"
-    )
+    return await start_busy(CONFIG, count=MANY, memory=1, strategy="envvar", state=directory / "works")
 
-    async def until(condition):
-        async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 - anything may make it true
-                await asyncio.sleep(0.01)
 
-    async def edit(**change):
-        """It is served, and the turn that did it is over."""
-        said.update(change, few=next(numbers) % 7 + 2)
-        applied = running.agent.config.status.applied
-        running.edit(CONFIG.format(**said))
-        await until(lambda: running.agent.config.status.applied > applied)
-        await over()
-
-    async def over():
-        turns = running.agent.turns
-        await until(lambda: running.agent.turns > turns)
-        await running.agent.garbage.parted()
-
-    await until(lambda: running.agent.reconciler.published)
-    return running, edit, until
+async def until(condition):
+    """Wait for it."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - anything may make it true
+            await asyncio.sleep(0.01)
 
 
 async def judged(monkeypatch, work):
@@ -70,24 +92,31 @@ async def judged(monkeypatch, work):
         with loop_watch.watching(monkeypatch) as longest:
             await work()
         rounds.append(longest)
-        if longest.times <= 1:
+        if longest.times <= SLACK:
             return
     best = min(rounds, key=lambda each: each.times)
-    assert best.times <= 1, str(best)
+    assert best.times <= SLACK, str(best)
 
 
 async def test_an_edit(busy, monkeypatch):
     """One device more, others for all, another entry: what differs is found out, encoded and told in pieces."""
-    _, edit, _ = busy
+    _, edit = busy
     counts, memories = itertools.cycle([MANY + 1, MANY]), itertools.count(2)
     await judged(monkeypatch, lambda: edit(count=next(counts)))
     await judged(monkeypatch, lambda: edit(memory=next(memories)))
     await judged(monkeypatch, edit)
 
 
+async def test_other_partitions(start_busy, monkeypatch):
+    """All devices are cut otherwise; what they measure is told and written down."""
+    _, edit = await start_busy(PARTITIONED, layout=LAYOUTS[0], record_counters=0.0)
+    layouts = itertools.cycle([LAYOUTS[1], LAYOUTS[0]])
+    await judged(monkeypatch, lambda: edit(layout=next(layouts)))
+
+
 async def test_a_device_fails(busy, directory, monkeypatch):
     """One of many, and comes back."""
-    running, _, until = busy
+    running, _ = busy
     works = directory / "works"
 
     async def flip():

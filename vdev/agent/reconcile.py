@@ -23,7 +23,7 @@ from ..aio.garbage import Garbage
 from ..config import Loaded
 from ..core import repartition
 from ..core.decide import Decider, Plan, World, imports_for
-from ..core.inventory.difference import Differences
+from ..core.inventory.difference import Differences, size
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.labels.values import Machine
 from ..core.model.device import Health, Key
@@ -309,7 +309,8 @@ class Reconciler:
             ask_holders()
         self.retired = plan.retired
         self.holders.press(plan.awaited)
-        if gone := dropped(self._differences(before, plan.inventory), self._clock.now()):
+        changes = self._differences(before, plan.inventory)
+        if gone := await beside(sum(map(size, changes)), dropped, changes, self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
             await self._steps.take("forgetting devices", self._forget)
         await self._settle(Stage.FOLLOW, plan)

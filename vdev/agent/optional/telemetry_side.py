@@ -136,7 +136,7 @@ class TelemetrySide(Output):
             return
         self._write_at = now + self._options.intervals.record_counters
         try:
-            await asyncio.to_thread(self._file.write, {"devices": _recorded_text(histories)})
+            await asyncio.to_thread(_write, self._file, histories)
             self._written = histories
         except HostError as failed:
             log.warning("what devices counted is not recorded; counters begin anew after a restart", reason=str(failed))
@@ -290,6 +290,10 @@ def _server() -> "Callable[..., Side]":
         return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
 
     return make
+
+
+def _write(file: StateFile, histories: Mapping[str, History]) -> None:
+    file.write({"devices": _recorded_text(histories)})
 
 
 def _recorded_text(histories: Mapping[str, History]) -> str:

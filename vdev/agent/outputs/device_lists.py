@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from ...aio.beside import MANY, beside
+from ...aio.beside import beside
 from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.intervals import Intervals
@@ -24,7 +24,8 @@ from .base import Output, Stage
 log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
-_LINE = 100  # devices that take as long as a line in the log
+_LINE = 100  # how much longer a line in the log takes than what is usually done for a device
+_CODE = 4  # the same of its encoding
 
 
 class DeviceLists(Output):
@@ -101,8 +102,7 @@ class DeviceLists(Output):
         """Encode what `settle` will send, so that it has no long work to do."""
         changes = self._differences(Inventory(self._settled), plan.served)
         new = [_resource(each) for each in changes if not isinstance(each, RemovedResource)]
-        if many := [each for each in new if len(each.slots) >= MANY]:
-            await asyncio.to_thread(self._encode, many)
+        await beside(sum(len(each.slots) for each in new) * _CODE, self._encode, new)
 
     def _encode(self, resources: Iterable[Resource]) -> None:
         for each in resources:
