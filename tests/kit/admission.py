@@ -52,3 +52,15 @@ def refusal(spec, request, before, after):
         assert "Fail" == spec["failurePolicy"]
         return ERROR
     return ""
+
+
+def notices(spec, number, requests):
+    """Whether requests with what is said of them tell that a validation is missing."""
+    rest = {**spec, "validations": [each for at, each in enumerate(spec["validations"]) if at != number]}
+    return any(reason != refusal(rest, *request) for *request, reason in requests)
+
+
+def assert_in_force(policy, binding):
+    """The binding names the policy, denies, and leaves no request out; what fails refuses."""
+    assert {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} == binding["spec"]
+    assert "Fail" == policy["spec"]["failurePolicy"]

@@ -73,44 +73,30 @@ _RELABELINGS = {
         },
     }
 }
+
+
+def _monitor(endpoints, **more):
+    """The schema of a monitor, whose endpoints are called so and have these fields besides."""
+    fields = {
+        "port": {"type": "string"},
+        "path": {"type": "string"},
+        "interval": {"type": "string", "pattern": "^[0-9]+(ms|[smhd])$"},
+        "relabelings": _RELABELINGS,
+        **more,
+    }
+    return {
+        "required": ["selector", endpoints],
+        "additionalProperties": False,
+        "properties": {
+            "selector": {"additionalProperties": False, "properties": {"matchLabels": _TEXTS}},
+            endpoints: {"items": {"additionalProperties": False, "properties": fields}},
+        },
+    }
+
+
 _OPERATOR = {  # what the CRDs of the Prometheus operator say of the fields that are used here
-    "PodMonitor": {
-        "required": ["selector", "podMetricsEndpoints"],
-        "additionalProperties": False,
-        "properties": {
-            "selector": {"additionalProperties": False, "properties": {"matchLabels": _TEXTS}},
-            "podMetricsEndpoints": {
-                "items": {
-                    "additionalProperties": False,
-                    "properties": {
-                        "port": {"type": "string"},
-                        "path": {"type": "string"},
-                        "interval": {"type": "string", "pattern": "^[0-9]+(ms|[smhd])$"},
-                        "relabelings": _RELABELINGS,
-                    },
-                }
-            },
-        },
-    },
-    "ServiceMonitor": {
-        "required": ["selector", "endpoints"],
-        "additionalProperties": False,
-        "properties": {
-            "selector": {"additionalProperties": False, "properties": {"matchLabels": _TEXTS}},
-            "endpoints": {
-                "items": {
-                    "additionalProperties": False,
-                    "properties": {
-                        "port": {"type": "string"},
-                        "path": {"type": "string"},
-                        "interval": {"type": "string", "pattern": "^[0-9]+(ms|[smhd])$"},
-                        "honorLabels": {"type": "boolean"},
-                        "relabelings": _RELABELINGS,
-                    },
-                }
-            },
-        },
-    },
+    "PodMonitor": _monitor("podMetricsEndpoints"),
+    "ServiceMonitor": _monitor("endpoints", honorLabels={"type": "boolean"}),
     "PrometheusRule": {
         "additionalProperties": False,
         "properties": {

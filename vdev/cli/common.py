@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.model.device import EMPTY as NOTHING
 from ..core.model.problem import Problem
+from ..errors import UsageError
 from ..preview import Preview, preview
 from ..settings import Group
 from . import config_paths, options
@@ -85,3 +86,14 @@ def print_cdi(name: str, edits: Mapping[str, Any]) -> None:
         print(f"    device    {node.get('hostPath', node['path'])} -> {node['path']} ({node['permissions']})")
     for mount in edits.get("mounts", ()):
         print(f"    mount     {mount['hostPath']} -> {mount['containerPath']} ({mount['options'][-1]})")
+
+
+def seconds(text: str, flag: str) -> float:
+    """The time between two looks of a command that goes on. Raises UsageError."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.1 <= found <= 3600:  # noqa: PLR2004 - what a person may want
+        raise UsageError(f"{flag}: expected seconds from 0.1 to 3600, got {text!r}")
+    return found

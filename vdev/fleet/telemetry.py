@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 
-from ..agent.optional.telemetry_told import by_device, replay_of, same, users_of
+from ..agent.optional.telemetry_told import load_of, replay_of, same
 from ..aio.clock import Clock
 from ..aio.giving_way import giving_way
 from ..core.decide import Plan
@@ -18,7 +18,6 @@ from ..core.exposition.family import chunks
 from ..core.exposition.nodes import Exposition
 from ..core.model.telemetry import LoadPattern, Range
 from ..core.spec import Spec
-from ..core.telemetry.drives import LoadSituation
 from ..core.telemetry.replay import Series
 from ..core.telemetry.sensors import MeasuredDevice, Sensors
 
@@ -64,19 +63,7 @@ class FleetTelemetry:
         wishes = wishes if plan.telemetry.annotations else {}
         if same(plan, self._plans.get(node)) and wishes == self._wishes.get(node, {}):
             return
-        users, claimed = users_of(plan, node)
-        situation = LoadSituation(
-            devices=plan.devices,
-            loads=plan.loads,
-            claimed=claimed,
-            pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
-            xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
-            sensors=by_device(plan.sensors),
-            wishes=wishes,
-            replays=self._replays,
-            seed=plan.seed,
-            node=node,
-        )
+        situation, users = load_of(plan, node, wishes, self._replays)
         now = self._clock.now()
         with self._reading:
             sensors = self._sensors.setdefault(node, Sensors({}))

@@ -23,7 +23,6 @@ from ...core.exposition.family import Family, chunks
 from ...core.exposition.nodes import Exposition
 from ...core.model.problem import Problem, error
 from ...core.model.telemetry import LoadPattern, Range, TelemetrySpec
-from ...core.telemetry.drives import LoadSituation
 from ...core.telemetry.history import History
 from ...core.telemetry.history_form import documents
 from ...core.telemetry.replay import Series
@@ -33,7 +32,7 @@ from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import SeenSensors
 from ..state_file import Owner, RecordError, StateFile
-from .telemetry_told import by_device, document, in_short, replay_of, same, users_of
+from .telemetry_told import document, in_short, load_of, replay_of, same
 
 if TYPE_CHECKING:
     from ...kube import Api
@@ -152,20 +151,8 @@ class TelemetrySide(Output):
                 self._plan = plan
 
     def _told(self, plan: Plan, at: float) -> None:
-        users, claimed = users_of(plan, self._options.node)
         replays = {name: known for name, known in self._replays.items() if isinstance(known, Series)}
-        situation = LoadSituation(
-            devices=plan.devices,
-            loads=plan.loads,
-            claimed=claimed,
-            pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
-            xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
-            sensors=by_device(plan.sensors),
-            wishes=self._wishes,
-            replays=replays,
-            seed=plan.seed,
-            node=self._options.node,
-        )
+        situation, users = load_of(plan, self._options.node, self._wishes, replays)
         assert self._sensors is not None
         self._sensors.settle(situation, plan.base, users, at, since=at if self._sensors.histories else 0.0)
 

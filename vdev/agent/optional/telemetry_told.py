@@ -9,6 +9,8 @@ from ...core.decide import Plan
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
 from ...core.model.problem import Problem, error
+from ...core.model.telemetry import Range
+from ...core.telemetry.drives import LoadSituation
 from ...core.telemetry.replay import Series
 from ...core.telemetry.sensor_readings import Throttle
 from ...core.telemetry.sensors import MeasuredDevice, User
@@ -60,6 +62,25 @@ def users_of(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, li
     return {device: list(users) for device, users in found.items()}, {
         raw: list(devices.values()) for raw, devices in claimed.items()
     }
+
+
+def load_of(
+    plan: Plan, node: str, wishes: Mapping[str, Range], replays: Mapping[str, Series]
+) -> tuple[LoadSituation, Mapping[str, list[User]]]:
+    """What drives the devices of the node by this plan, and who has each device."""
+    users, claimed = users_of(plan, node)
+    return LoadSituation(
+        devices=plan.devices,
+        loads=plan.loads,
+        claimed=claimed,
+        pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
+        xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
+        sensors=by_device(plan.sensors),
+        wishes=wishes,
+        replays=replays,
+        seed=plan.seed,
+        node=node,
+    ), users
 
 
 def in_short(measured: MeasuredDevice) -> list[float | None]:

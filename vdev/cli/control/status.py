@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ...control import command_socket
-from ...errors import UsageError
 from .. import common, options, terminal
 from . import status_text
 
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the status; 1 if the plugin is not ready or does not answer."""
     run_dir = options.read(args).run_dir
     if args.watch is not None:
-        every = _seconds(args.watch)
+        every = common.seconds(args.watch, "--watch")
         asyncio.run(
             terminal.stream(lambda: _document(run_dir), every)
             if args.output == "json"
@@ -54,13 +53,3 @@ async def _frame(run_dir: Path) -> Sequence[str]:
 
 async def _document(run_dir: Path) -> str:
     return json.dumps(await command_socket.ask(run_dir, {"do": "status"}))
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 3600:  # noqa: PLR2004 - what a person may want
-        raise UsageError(f"--watch: expected seconds from 0.1 to 3600, got {text!r}")
-    return seconds

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what devices measure; 1 where nothing does."""
-    run_dir, every = options.read(args).run_dir, _seconds(args.every)
+    run_dir, every = options.read(args).run_dir, common.seconds(args.every, "--every")
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected a number from 0 on, got {args.rows}")
     told = asyncio.run(_told(run_dir, args.names))
@@ -73,13 +73,3 @@ async def _told(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
             raise VdevError(f"no device, resource, entry or pod is called {' or '.join(names)}; see vdev top --once")
         told["devices"] = kept
     return told
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 3600:  # noqa: PLR2004 - what a person may want
-        raise UsageError(f"--every: expected seconds from 0.1 to 3600, got {text!r}")
-    return seconds

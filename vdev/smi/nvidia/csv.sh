@@ -1,8 +1,16 @@
 
 # Selective queries: $Fields of each GPU or program, as lines of comma-separated values.
-csv_check() {
+csv_begin() {
     Header=
     csv_fields "$1" csv_header
+    [ -n "$No_header" ] || [ -n "$Header_told" ] || say "$Header"
+}
+
+csv_row() {
+    Row=
+    Begun=
+    csv_fields "$1" csv_value
+    say "$Row"
 }
 
 # Call $2 for each of $Fields, which $1 knows: its name, unit and value are in Head, Unit and Value.
@@ -36,21 +44,16 @@ csv_value() {
 }
 
 query_gpu() {
-    csv_check gpu_field
-    [ -n "$No_header" ] || [ -n "$Header_told" ] || say "$Header"
+    csv_begin gpu_field
     each_gpu gpu_row
 }
 
 gpu_row() {
-    Row=
-    Begun=
-    csv_fields gpu_field csv_value
-    say "$Row"
+    csv_row gpu_field
 }
 
 query_apps() {
-    csv_check app_field
-    [ -n "$No_header" ] || [ -n "$Header_told" ] || say "$Header"
+    csv_begin app_field
     each_gpu whole_gpu_app app_row
 }
 
@@ -61,10 +64,7 @@ whole_gpu_app() {
 app_row() {
     tell_process
     [ -n "$Process" ] || return
-    Row=
-    Begun=
-    csv_fields app_field csv_value
-    say "$Row"
+    csv_row app_field
 }
 
 app_field() {
@@ -84,8 +84,7 @@ app_field() {
 }
 
 query_none() {
-    csv_check "$None"
-    [ -n "$No_header" ] || [ -n "$Header_told" ] || say "$Header"
+    csv_begin "$None"
 }
 
 accounted_field() {
@@ -131,14 +130,10 @@ remapped_field() {
 }
 
 query_remapped() {
-    csv_check remapped_field
-    [ -n "$No_header" ] || [ -n "$Header_told" ] || say "$Header"
+    csv_begin remapped_field
     each_gpu remapped_row
 }
 
 remapped_row() {
-    Row=
-    Begun=
-    csv_fields remapped_field csv_value
-    say "$Row"
+    csv_row remapped_field
 }
