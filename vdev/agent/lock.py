@@ -58,15 +58,16 @@ class NodeLock:
     async def _wait(self, stopping: asyncio.Event) -> bool:
         told = ""
         while not stopping.is_set():
-            trouble, self.stands_by = await asyncio.to_thread(self._take)
+            trouble, stands_by = await asyncio.to_thread(self._take)
             if not trouble:
-                self._is_ours = True
+                self._is_ours, self.stands_by = True, False
                 if told:
                     log.info("the wait is over", directory=str(self._directory))
                     self._waiting("")
                 return True
-            if self.stands_by:
+            if stands_by:
                 await asyncio.to_thread(self._presence.begin)
+            self.stands_by = stands_by
             if trouble != told:
                 told, self.waited = trouble, True
                 log.warning("waiting", reason=trouble)

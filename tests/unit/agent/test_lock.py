@@ -11,6 +11,7 @@ import pytest
 from vdev.agent.lock import NodeLock
 from vdev.aio.clock import ManualClock
 from vdev.core.intervals import Intervals
+from vdev.hostfs.directory_lock import Presence
 
 INTERVALS = Intervals()
 
@@ -75,6 +76,22 @@ async def stand_by(directory, other):
     assert one.lock.stands_by
     yield one
     await one.end()
+
+
+async def test_it_stands_by_once_it_can_say_for_whom(directory, other, monkeypatch):
+    """Who asks at that moment is told that it starts, and not that it is ready in stand-by for nothing that it names."""
+    seen, begin = [], Presence.begin
+
+    def look(presence):
+        seen.append((one.lock.stands_by, bool(one.told)))
+        begin(presence)
+
+    monkeypatch.setattr(Presence, "begin", look)
+    one = StandBy(directory)
+    await one.looks()
+    await one.end()
+    assert (False, False) == seen[0]
+    assert {(True, True)} == set(seen[1:])
 
 
 def make_anew(directory):
