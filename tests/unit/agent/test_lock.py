@@ -79,7 +79,7 @@ async def stand_by(directory, other):
 
 
 async def test_it_stands_by_once_it_can_say_for_whom(directory, other, monkeypatch):
-    """Who asks at that moment is told that it starts, and not that it is ready in stand-by for nothing that it names."""
+    """Who asks at that moment is told that it starts, and not that it is ready."""
     seen, begin = [], Presence.begin
 
     def look(presence):
