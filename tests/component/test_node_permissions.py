@@ -71,7 +71,13 @@ async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, 
     """It is said once and stays a problem, whatever else the agent does meanwhile; then it is written after all."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     api_server.permissions = {"list nodes", "watch nodes"}
-    agent = await start_agent(CONFIG.replace("NODE", f"{switch}: true"), api_server=account, wait=False)
+    agent = await start_agent(
+        CONFIG.replace("NODE", f"{switch}: true"),
+        api_server=account,
+        wait=False,
+        retry_step_first=50,
+        retry_step_most=50,
+    )
     await api_server.until(lambda: any("may not" in str(each) for each in agent.agent.reconciler.problems))
     refused = api_server.writes
     for _ in range(10):

@@ -4,9 +4,11 @@
 """
 
 import asyncio
+import contextlib
 import os
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -120,7 +122,20 @@ def tasks():
 
 
 def descriptors():
-    return len(os.listdir("/proc/self/fd"))
+    """What this process has open: numbers and names."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the listing itself is gone
+            found.add((each.name, str(each.readlink())))
+    return found
+
+
+async def until_as_few_are_open(kubelet, before):
+    """Wait until no more is open than was before."""
+    try:
+        await kubelet.wait_until(lambda: len(descriptors()) <= len(before))
+    except TimeoutError:
+        pytest.fail(f"open besides what was before: {sorted(descriptors() - before)}")
 
 
 @pytest.mark.long
@@ -153,12 +168,12 @@ async def test_random_hot_plug_under_load(kubelet, start_agent, shows, directory
     await shows(PROBED, PROBES, PROBES)
     await kubelet.wait_until(lambda: not agent.agent.reconciler.retired, what="the end of what was retired")
     await kubelet.wait_until(lambda: tasks() <= at_work, what=f"the end of tasks, {tasks() - at_work}")
-    await kubelet.wait_until(lambda: descriptors() <= open_files, what=f"the end of {descriptors() - open_files} files")
+    await until_as_few_are_open(kubelet, open_files)
     assert 2 == len(list(kubelet.device_plugin_dir.glob("vdev-*.sock")))
     assert 2 == len(list(agent.cdi_dir.iterdir()))
     assert PROBES == len(list((directory / "devices").glob("vdev-*")))
     assert 0 == await agent.stop()
     assert [] == list(kubelet.device_plugin_dir.glob("vdev-*.sock"))
-    await kubelet.wait_until(lambda: descriptors() <= before, what="the end of all files")
+    await until_as_few_are_open(kubelet, before)
     assert 0 < world.done["Running"], world.done
     assert [] == kubelet.errors
