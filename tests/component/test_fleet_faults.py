@@ -70,6 +70,7 @@ async def test_rules_that_mean_nothing_are_said_once(rule, start, until, vdev): 
     assert 1 == str(FleetView(fleet).status()["configuration"]["warnings"]).count(VOID[rule])
     code, printed = await vdev("fault", "add", f"{{name: more, {rule}}}")
     assert (2, True) == (code, VOID[rule] in printed), printed
+    assert "does nothing in a fleet" in (await vdev("fault", "list"))[1]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +273,8 @@ async def test_what_people_cannot_add(start, until, vdev):  # noqa: F811
     assert (0, "added: other\n") == await vdev("fault", "add", "{name: other, devices: [npu/1], health: Unhealthy}")
     code, listed = await vdev("fault", "list", "--output", "json")
     assert {"sick", "other"} == {each["name"] for each in json.loads(listed)["rules"]}
+    code, printed = await vdev("status")
+    assert (2, True) == (code, "this process is the controller of a fleet; its page" in printed), printed
     code, printed = await vdev("device", "set", "npu/1", "--node", "h9", "--health", "Unhealthy")
     assert (2, "vdev: there is no node 'h9' in the fleet\n") == (code, printed)
 

@@ -145,3 +145,13 @@ async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, un
     await until(lambda: ["gpu-1"] == slices(api_server, "n"))
     await api_server.remove("resourceclaims", "c", namespace="default")
     await until(lambda: untouched(api_server))
+
+
+async def test_an_empty_fleet_takes_all_of_it_away(told, api_server, start, until, directory):  # noqa: F811
+    """Made Nodes go, and what was written on others, live and at the next start; a file that says nothing does not."""
+    text = CHOSEN.replace("nodes: [", 'nodes: [{name: "m{1..2}"}, ')
+    fleet = await start(text)
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
+    (directory / "vdev.yaml").write_text(text.replace(text[text.index("nodes: [") :], "nodes: []}\n"))
+    await until(lambda: untouched(api_server) and not fleet.members and fleet.is_settled)
+    assert ["n"] == [each["metadata"]["name"] for each in api_server.all("nodes")]

@@ -137,7 +137,8 @@ class FleetFaults:
     @property
     def commands(self) -> Mapping[str, Command]:
         """What the control socket offers."""
-        return FaultCommands(self, self.rules, self._store, self._parse).by_name
+        own = FaultCommands(self, self.rules, self._store, self._parse).by_name
+        return {**own, "status": _elsewhere, "top": _elsewhere}
 
     @property
     def refusal(self) -> str:
@@ -189,18 +190,23 @@ class FleetFaults:
 
     def _document(self, name: str, rule: FaultRuleSpec) -> dict[str, Any]:
         runs = {node: run for node, each in self._members.items() if (run := each.engine.runs.get(name)) is not None}
-        here = {node: run for node, run in runs.items() if run.live}
+        here = {node: run for node, run in runs.items() if run.live and not without_effect(rule)}
         active = {node: run for node, run in here.items() if run.active}
         changes = [run.changes_at for run in here.values() if run.changes_at is not None]
         injected = sum((run.injections for run in runs.values()), Counter[str]())
         devices = [f"{node}/{key[1]}" for node, run in active.items() for key in sorted(run.targets)]
         state = f"active on {len(active)} of {len(here)} nodes" if active else "waiting" if here else "for no node here"
+        state = "does nothing in a fleet" if without_effect(rule) else state
         source = next(iter(runs.values())).source
         return {
             **rule_document(rule, source, state, min(changes, default=None), self.rules.clock.now(), injected),
             "devices": devices[:_SHOWN],
             "nodes": len(active),
         }
+
+
+async def _elsewhere(_request: Mapping[str, Any]) -> Any:
+    raise UsageError("this process is the controller of a fleet; its page, /status and /metrics are at --http-address")
 
 
 def _identified(member: Member, name: str) -> str:

@@ -9,13 +9,15 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import config
 from ...api_server import NO_SERVER, find_server
+from ...core.model.problem import error
 from ...core.model.syntax import label_syntax
-from ...errors import UsageError
+from ...errors import ConfigError, UsageError
 from ...settings import Settings
 from .. import common, options
 
@@ -70,12 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal, or print the objects."""
     chosen = options.read(args)
-    load = functools.partial(config.load, args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    load = functools.partial(_load, args.files, chosen)
     loaded = load()
     for problem in loaded.problems:
         print(problem, file=sys.stderr)
-    if not loaded.spec.fleet.made and not loaded.spec.fleet.chosen:
-        raise UsageError(f"{args.files[0]}: no section fleet says which nodes there are; see docs/fleet.md")
     selector = _selector(args.selector)
     namespace, lease = _lease(args.name, args.lease)
     if args.dry_run:
@@ -127,6 +127,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)
         return 1
     return 0
+
+
+def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
+    """Read the files. Raises ConfigError also where they say nothing of a fleet: all its Nodes would have to go."""
+    loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    if not loaded.spec.fleet.given:
+        hint = "give fleet.nodes, see docs/fleet.md; [] if there shall be none"
+        raise ConfigError((error(str(files[0]), "no section fleet says which nodes there are", hint),))
+    return loaded
 
 
 def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextlib.AbstractAsyncContextManager[object]]:

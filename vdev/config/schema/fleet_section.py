@@ -70,7 +70,7 @@ class FleetNodes(Section):
 class Fleet(Section):
     """Nodes without a kubelet, whose devices `vdev fleet` makes exist in the API server; `vdev run` ignores it."""
 
-    nodes: Annotated[list[FleetNodes], not_empty()]
-    """Which nodes; of several items that mean a node the first counts."""
+    nodes: list[FleetNodes]
+    """Which nodes; of several items that mean a node the first counts. []: none, and those that there were go."""
     reject_pods: Flag = False
     """Whether pods that a kubelet would refuse, because two schedulers gave the same devices away, fail as there."""

@@ -63,12 +63,14 @@ class ChosenNodes:
 class FleetSpec:
     """Which nodes. Of several that include a node the first counts.
 
-    `reject_pods`: pods that a kubelet would refuse fail as there.
+    `reject_pods`: pods that a kubelet would refuse fail as there. `given`: a file says so, even if there are none.
     """
 
     made: tuple[MadeNodes, ...] = ()
     chosen: tuple[ChosenNodes, ...] = ()
     reject_pods: bool = False
+    given: bool = True
 
 
-NO_FLEET = FleetSpec()
+NO_FLEET = FleetSpec(given=False)
+"""No file says anything of nodes without a kubelet."""
