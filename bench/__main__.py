@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .rows import calls, dra, faults, features, flaps, fleet, lists, meanwhile, node, record, whole
+from .rows import calls, dra, faults, features, flaps, fleet, lists, meanwhile, node, pods, record, whole
 from .table import report
 from .table.compare import compare
 from .table.row import Peer, Run
@@ -27,6 +27,7 @@ ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "record": record.record,
     "start": whole.start,
     "restart": whole.restart,
+    "pods": pods.pods,
     "size": whole.size,
     "features": features.features,
     "node": node.node,
@@ -34,7 +35,7 @@ ROWS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "fleet": fleet.fleet,
     "peer": calls.peer,
 }
-"""Groups of rows by the name that chooses them; `peer` also adds rows to `start`, `restart` and `size`."""
+"""Groups of rows by the name that chooses them; a peer also has rows in `pods`, `start`, `restart`, `size`."""
 
 _LIMIT = 300.0  # seconds for one group
 _FAILED, _WORSE = 1, 3

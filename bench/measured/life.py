@@ -14,7 +14,7 @@ from ..table.row import Peer
 from . import configs, process
 from .process import Place, Process
 
-_PATIENCE = 5.0  # seconds
+_PATIENCE = 30.0  # seconds; no budget, but the end of a run that hangs
 
 
 class Life:
@@ -63,7 +63,7 @@ class Life:
 async def ours(here: Place, config: str, resources: Sequence[str], *extra: str) -> AsyncIterator[Life]:
     """Our plugin with a configuration; started, not necessarily registered."""
     here.write_config(config)
-    async with _life(here, process.agent_command(here, *extra), resources) as life:
+    async with running(here, process.agent_command(here, *extra), resources) as life:
         yield life
 
 
@@ -71,12 +71,13 @@ async def ours(here: Place, config: str, resources: Sequence[str], *extra: str) 
 async def theirs(here: Place, peer: Peer) -> AsyncIterator[Life]:
     """A peer, likewise."""
     filled = peer.command.format(kubelet_dir=here.kubelet, plugin_dir=here.kubelet / "device-plugins", dir=here.root)
-    async with _life(here, shlex.split(filled), [peer.resource]) as life:
+    async with running(here, shlex.split(filled), [peer.resource]) as life:
         yield life
 
 
 @asynccontextmanager
-async def _life(here: Place, command: Sequence[str], resources: Sequence[str]) -> AsyncIterator[Life]:
+async def running(here: Place, command: Sequence[str], resources: Sequence[str]) -> AsyncIterator[Life]:
+    """Whatever that command runs, likewise."""
     async with Kubelet(here.kubelet) as kubelet:
         child = Process(command, log=here.root / "log")
         try:
