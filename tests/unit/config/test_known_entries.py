@@ -1,7 +1,7 @@
 """A file that is read by entry, with an earlier reading known, is what the same file is to a reading of its own."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vdev import config
@@ -144,3 +144,22 @@ def test_presets_of_the_users_own_are_read_again(tmp_path):
         (tmp_path / "mine.yaml").write_text(f"resource: acme.dev/x\nmemory: {size}\ncount: 1\n")
         memories.append(config.load([file], entries=entries).spec.entries[0].source.memory)
     assert [2**30, 2**31] == memories
+
+
+@given(st.lists(st.tuples(files(), files()), min_size=1, max_size=2))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_two_files(tmp_path, texts):
+    """One of them may have the devices, or both, which is an error."""
+    entries, paths = config.KnownEntries(), [tmp_path / "a.yaml", tmp_path / "b.yaml"]
+
+    def told(**options):
+        try:
+            loaded = config.load(paths, **options)
+        except ConfigError as bad:
+            return bad.problems
+        return loaded.spec, loaded.problems
+
+    for pair in texts:
+        for path, text in zip(paths, pair, strict=True):
+            path.write_text(text)
+        assert told() == told(entries=entries)

@@ -214,7 +214,7 @@ def join(documents: Sequence[Document]) -> Document:
         values |= {path: place for path, place in document.values.items() if not path or path[0] in new}
     files = tuple(file for document in documents for file in document.files)
     texts = tuple(text for document in documents for text in document.texts)
-    entries = tuple(entry for document in documents for entry in document.entries)
+    entries = next((document.entries for document in documents if "devices" in document.root), ())
     return Document(root, keys, {(): Place(files[0], 1, 1)} | values, files, tuple(problems), texts, entries)
 
 
