@@ -10,7 +10,7 @@ import contextlib
 import functools
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..aio.interruption import Interrupted, Interruption
 from ..control import command_socket
 from ..core import file_choice
 from ..core.inventory.difference import Differences
+from ..core.inventory.resources import Inventory
 from ..core.node.situation import Situation
 from ..health import HealthMonitor
 from ..hostfs import Watcher
@@ -352,17 +353,14 @@ class Agent:
     async def _turn(self, watcher: Watcher) -> None:
         """Take the steps that are due, and wait until there is something to do."""
         async with self._turning:
-            before = self.reconciler.base
-            if before.size >= MANY:
+            before = [self.reconciler.base, self.reconciler.served]
+            if before[0].size >= MANY:
                 self.garbage.pause()
             try:
                 await self._take_turn(watcher)
             finally:
                 self.garbage.resume()
-            now = self.reconciler.base.everything
-            self.garbage.part_with(
-                [each.slots for name, each in before.everything.items() if now.get(name) is not each]
-            )
+            self.garbage.part_with(_left(before, [self.reconciler.base, self.reconciler.served]), before)
             del before
         await self.due.wait()
 
@@ -456,6 +454,12 @@ class Agent:
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
             self.requests.forget_resource(resource)
+
+
+def _left(before: Iterable[Inventory], now: Iterable[Inventory]) -> list[Sequence[object]]:
+    """The slots of resources that there were before and are no more."""
+    still = {id(resource) for each in now for resource in each.everything.values()}
+    return [resource.slots for each in before for resource in each.everything.values() if id(resource) not in still]
 
 
 def _http() -> ModuleType:

@@ -80,13 +80,13 @@ class Garbage:
         if not self._idle and not self._spared:
             gc.enable()
 
-    def part_with(self, values: Iterable[Sequence[object]]) -> None:
-        """Let go of large values that nobody has any more, one after the other and in a thread.
+    def part_with(self, values: Iterable[Sequence[object]], owners: Sequence[object] = ()) -> None:
+        """Let go of large values that nobody has any more, one after the other and in a thread; then of their owners.
 
         The memory of all of them is else given back in one go, by whoever happens to be the last to let go.
         """
-        if not self._idle and (left := [list(each) for each in values if len(each) >= MANY]):
-            self._parting = asyncio.get_running_loop().run_in_executor(None, _empty, left)
+        if not self._idle and (left := [each for each in values if len(each) >= MANY]):
+            self._parting = asyncio.get_running_loop().run_in_executor(None, _empty, left, list(owners))
 
     async def parted(self) -> None:
         """Wait until all is gone that was parted with."""
@@ -122,7 +122,9 @@ def set_aside(clock: Clock) -> Iterator[None]:
         gc.unfreeze()
 
 
-def _empty(values: Iterable[list[object]]) -> None:
-    for each in values:
+def _empty(values: list[Sequence[object]], owners: list[object]) -> None:
+    lists = [list(values.pop()) for _ in range(len(values))]
+    owners.clear()
+    for each in lists:
         while each:
             del each[-_AT_ONCE:]

@@ -92,10 +92,14 @@ async def test_parting_with_values(garbage):
 
     kept, values = Value(), [Value() for _ in range(5000)]
     gone = weakref.ref(values[17])
-    garbage.part_with([[*values, kept]])
-    del values
+    owner = Value()
+    owner.values, there = values, weakref.ref(owner)
+    owners = [owner]
+    garbage.part_with([[*values, kept]], owners)
+    del values, owner, owners
     await garbage.parted()
     assert gone() is None
+    assert there() is None
     assert kept is not None
 
 
