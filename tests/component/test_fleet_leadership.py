@@ -11,8 +11,9 @@ from vdev import config
 from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
 from vdev.errors import UsageError
-from vdev.fleet import Fleet, Leadership, LeaseLost, Options
+from vdev.fleet import AT_ONCE, Fleet, Leadership, LeaseLost, Options
 from vdev.hostfs import Watcher
+from vdev.kube import ApiServerAddress
 
 CONFIG = """
 version: v1
@@ -43,14 +44,17 @@ async def watching():
 
 
 @pytest.fixture
-async def start(watching, start_api, directory):
-    """Start controllers by name."""
+async def start(watching, start_api, api_server, directory):
+    """Start controllers by name, which is their token as well."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def started(name, count=2):
+        async def started(name, count=2, text=CONFIG, clock=None):
             path = directory / f"{name}.yaml"
-            path.write_text(CONFIG.replace("COUNT", str(count)))
-            clock = LeapClock()
+            path.write_text(text.replace("COUNT", str(count)))
+            (directory / f"{name}.token").write_text(name)
+            api_server.tokens.add(name)
+            server = ApiServerAddress(address=api_server.address, token=directory / f"{name}.token")
+            clock = clock or LeapClock()
             load = functools.partial(config.load, [path])
             options = Options(
                 files=(path,),
@@ -60,10 +64,10 @@ async def start(watching, start_api, directory):
                 intervals=Intervals(**quick.INTERVALS),
                 clock=clock,
             )
-            leadership = Leadership(
-                await start_api(clock=clock), clock, namespace="default", name="fleet", identity=name
-            )
-            fleet = Fleet(options, await asyncio.to_thread(load), await start_api(clock=clock), leadership)
+            for_lease = await start_api(server=server, clock=clock)
+            leadership = Leadership(for_lease, clock, namespace="default", name="fleet", identity=name)
+            api = await start_api(server=server, clock=clock, at_once=AT_ONCE)
+            fleet = Fleet(options, await asyncio.to_thread(load), api, leadership)
             controller = Controller(fleet, clock)
 
             async def ended():

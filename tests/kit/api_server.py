@@ -52,6 +52,7 @@ class Failure:
     every: int = 1
     seen: int = field(default=0)
     hits: int = field(default=0)
+    released: asyncio.Event = field(default_factory=asyncio.Event)  # set: what hung goes on
 
     def hit(self, verb, resource):
         """Whether this request fails by it, which is counted."""
@@ -228,7 +229,8 @@ class ApiServer(server.ApiServer):
         for each in self._failures:
             if each.hit(verb, resource):
                 if each.hang:
-                    await asyncio.Event().wait()
+                    await each.released.wait()
+                    return
                 if not each.status:
                     writer.transport.abort()
                     raise ConnectionResetError

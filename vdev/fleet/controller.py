@@ -266,6 +266,8 @@ class Fleet:
                 log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
+        if self.leadership is not None:  # what is so from the start is said by who leads, and by nobody else
+            await self.leadership.known()
         await self.telemetry.read(self._spec)
         for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
             await self.cluster.listed(kind)

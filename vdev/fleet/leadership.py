@@ -4,6 +4,7 @@ The times are those of Kubernetes' own controllers (client-go, leaderelection). 
 by this process's own clock, from when it saw the Lease change, so that no two clocks have to agree.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ class Leadership:
         self._namespace = namespace
         self._name = name
         self._identity = identity
+        self._is_known = asyncio.Event()
         self._seen: Mapping[str, Any] = {}
         self._seen_at = float("-inf")
         self._renewed_at = float("-inf")
@@ -57,6 +59,10 @@ class Leadership:
     def is_sure(self) -> bool:
         """Whether nobody else can hold it at this very moment, also where this process just slept for long."""
         return self.is_held and self._clock.now() < self._renewed_at + _RENEW
+
+    async def known(self) -> None:
+        """Wait until it is known who has it: this process, or another one."""
+        await self._is_known.wait()
 
     async def acquire(self) -> None:
         """Wait until this process holds it. Failures are told and tried again."""
@@ -104,6 +110,7 @@ class Leadership:
             return False
         self.trouble = ""
         self._renewed_at = begun if taken else self._renewed_at
+        self._is_known.set()
         return taken
 
     async def _take(self) -> bool:
