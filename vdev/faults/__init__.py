@@ -4,6 +4,7 @@
     afflicted   what they do to devices
     rule_run    one rule on this node since it was loaded
     rule_store  rules from files and from people, beside those of the configuration
+    commands    what people ask of them, of a plugin or of a fleet
 
 When something fails is decided in `core.faults.schedule`, what it hits in `core.faults.targets`; the agent asks after
 each step.
