@@ -35,8 +35,8 @@ Environment=PYTHONPATH=/opt/vdev
 ExecStart=
 ExecStart={VDEV} run
 StandardError=append:/opt/out/log
-TimeoutStartSec=5s
-WatchdogSec=4s
+TimeoutStartSec=12s
+WatchdogSec=6s
 """
 # A script that fails ends the machine.
 STUB = """
@@ -125,7 +125,7 @@ rm -f /run/sticks/a /var/lib/kubelet/device-plugins/*
 LATE = """
 until systemctl show vdev -p StatusText | grep 'not there again: stick-a'; do sleep 0.1; done >/opt/out/waits
 systemctl show vdev kubelet -p ActiveState >>/opt/out/waits
-sleep 6
+sleep 13
 mknod /run/sticks/a c 1 3
 """
 KUBELET = """
@@ -135,7 +135,7 @@ ls /var/lib/kubelet/device-plugins /run/vdev/devices >>/opt/out/then
 AFTERWARDS = f"""
 systemctl reload vdev
 systemctl kill -s STOP --kill-who=main vdev
-until systemctl show vdev -p NRestarts | grep 1 && systemctl is-active vdev; do sleep 0.2; done
+until systemctl show vdev -p NRestarts | grep '=[1-9]' && systemctl is-active vdev; do sleep 0.2; done
 systemctl stop vdev
 systemctl show vdev -p Result >/opt/out/end
 ls /run/vdev/devices >>/opt/out/end
