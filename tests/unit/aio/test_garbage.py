@@ -16,6 +16,15 @@ class Cycle:
         self.me = self
 
 
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    """Leave aside again what was left aside before: in a worker of a run that is all that it has imported."""
+    frozen = gc.get_freeze_count()
+    yield
+    if frozen:
+        gc.freeze()
+
+
 @pytest.fixture
 def garbage():
     """One that directs this process's collector, as it was afterwards."""
@@ -133,7 +142,7 @@ def test_new_garbage_goes_as_ever(clock):
 
 def test_afterwards_everything_is_as_before(clock):
     """Nothing stays set aside, and collections do nothing more."""
-    before = len(gc.callbacks), gc.get_freeze_count()
+    before = len(gc.callbacks)
     with set_aside(clock):
         assert gc.get_freeze_count() > 0
-    assert before == (len(gc.callbacks), gc.get_freeze_count())
+    assert (before, 0) == (len(gc.callbacks), gc.get_freeze_count())
