@@ -78,13 +78,13 @@ async def test_rules_that_mean_nothing_are_said_once(rule, start, until, vdev): 
     [
         ("devices: [npu/1], flap: {up: 1s, down: 100000s}", lambda server: ["2", "1"] == capacity(server, "h1")),
         ("devices: [npu/1], remove: true", lambda server: ["1", "1"] == capacity(server, "h1")),
-        ("devices: [h100/1], xid: 79", lambda server: "NvidiaXID79Error" in reasons(server)),
-        ("event: {reason: GpuHot, message: hot}", lambda server: "GpuHot" in reasons(server)),
+        ("at: 1s, devices: [h100/1], xid: 79", lambda server: "NvidiaXID79Error" in reasons(server)),
+        ("at: 1s, every: 1s, event: {reason: GpuHot, message: hot}", lambda server: "GpuHot" in reasons(server)),
         (
-            "condition: {type: GpuBad, status: true, reason: X}",
+            "at: 1s, condition: {type: GpuBad, status: true, reason: X}",
             lambda server: "GpuBad" in str(node(server, "h1").get("status")),
         ),
-        ("slices: {incomplete: true}", lambda server: incomplete(server, "h1")),
+        ("at: 1s, slices: {incomplete: true}", lambda server: incomplete(server, "h1")),
         ("devices: [h100/0], taint: {key: example.com/x}", lambda server: "example.com/x" in str(taints(server))),
     ],
 )
@@ -92,6 +92,7 @@ async def test_rules_that_mean_something(rule, shown, start, api_server, until):
     """Each kind of the file that is about devices, the Node or its slices, as on a node with a kubelet."""
     clock = LeapClock()
     fleet = await start(GPUS.replace("RULE", f"{{name: it, onNodes: h1, {rule}}}"), clock=clock)
+    await until(lambda: all_there(api_server, ("h2", "p1", "p2")) and fleet.is_settled)
     clock.advance(2)
     await until(lambda: shown(api_server))
     assert () == fleet.warnings
@@ -160,6 +161,17 @@ async def test_labels_that_come_later(start, api_server, until):  # noqa: F811
     await until(lambda: ["2", "0"] == capacity(api_server, "k"))
     await api_server.edit("nodes", "k", {"metadata": {"labels": {"rack": None}}}, manager="kubectl")
     await until(lambda: all_there(api_server, ("k", "h1")))
+
+
+async def test_a_typed_rule_knows_the_labels(start, api_server, until, vdev):  # noqa: F811
+    """Those of the devices as well, in the moment in which it is typed: what happens only once happens."""
+    fleet = await start(GPUS.replace("[RULE]", "[]"), run=True)
+    await until(lambda: all_there(api_server) and fleet.is_settled)
+    product = "{labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}"
+    said = await vdev("fault", "add", f"{{name: hot, onNodes: {product}, event: {{reason: GpuHot, message: hot}}}}")
+    assert (0, "added: hot\n") == said
+    await until(lambda: 2 == len(reasons(api_server)))
+    assert {"h1", "h2"} == {each["involvedObject"]["name"] for each in api_server.all("events", "default")}
 
 
 async def test_labels_of_the_devices(start, api_server, until):  # noqa: F811

@@ -155,3 +155,16 @@ async def test_an_empty_fleet_takes_all_of_it_away(told, api_server, start, unti
     (directory / "vdev.yaml").write_text(text.replace(text[text.index("nodes: [") :], "nodes: []}\n"))
     await until(lambda: untouched(api_server) and not fleet.members and fleet.is_settled)
     assert ["n"] == [each["metadata"]["name"] for each in api_server.all("nodes")]
+
+
+async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, until):  # noqa: F811
+    """What a pod has stays listed, and cannot be given to another one, until the pod is gone; rules are no reason."""
+    faults = "faults: {rules: [{name: hot, every: 1s, onNodes: n, event: {reason: Hot, message: hot}}]}"
+    await start(CHOSEN + faults)
+    await add_pod(api_server, "p", 1)
+    await until(lambda: devices(api_server, "p"))
+    await leaves_by_label(api_server)
+    await until(lambda: ["1", "0"] == capacity(api_server, "n") and not slices(api_server, "n"))
+    assert {"main": ["npu-0"]} == devices(api_server, "p")
+    await api_server.remove("pods", "p", namespace="default")
+    await until(lambda: untouched(api_server))

@@ -65,8 +65,11 @@ class FleetRules:
             if rule.name in theirs:
                 raise UsageError(f"the rule {rule.name!r} exists already, from configuration; choose another name")
         self._note(source, faults, self.clock.now())
-        for each in self.engines:
-            each.load(source, faults, since=self.since)
+        minds_labels = any(rule.nodes.labels for rule in faults.rules)
+        for member in self._members.values():
+            if minds_labels:
+                member.relabel()
+            member.engine.load(source, faults, since=self.since)
 
     def clear(self, name: str) -> None:
         """End a rule on all nodes. Raises UsageError."""

@@ -101,6 +101,10 @@ class Member:
                 self.engine.relabel({**self.node.labels, **self._first_plan().labels})
             self.engine.load(CONFIGURATION, spec.faults, since=since)
 
+    def relabel(self) -> None:
+        """Let rules know the labels that the Node has, and those that it shall have from here."""
+        self.engine.relabel({**self.node.labels, **(self.plan.labels if self.plan else {})})
+
     def leave(self) -> None:
         """From now on nothing is to be told of the node."""
         for source in {run.source for run in self.engine.runs.values()}:
@@ -159,7 +163,7 @@ class Member:
             )
         )
         if self.engine.minds_labels:
-            self.engine.relabel({**self.node.labels, **self.plan.labels})
+            self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.settle(self.assigned, self.plan.inventory, rejects=self.rejects)
         for strike in self.engine.take_strikes():
@@ -204,7 +208,7 @@ class Member:
         return Holdings(holders=holders, containers=containers, claimed=self.uses, read_at=self._clock.now())
 
     def _situation(self) -> Situation:
-        return Situation(announced=self.engine.announced)
+        return Situation(announced=dict(self.engine.announced))  # as it is now: the engine goes on counting
 
     def _age(self) -> float | None:
         since = self.node.ready_since()
