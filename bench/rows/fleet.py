@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Awaitable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vdev import config
 from vdev.aio.clock import SYSTEM
@@ -29,6 +29,7 @@ from vdev.kube import NODES, RESOURCE_SLICES, Api
 from ..measured import process
 from ..table.row import Run, sized, timed
 
+_Found = TypeVar("_Found")
 _IN_FLIGHT = 16
 _QUIET = 2.5  # seconds without a write after which it is over
 _IDLE = 10.0
@@ -132,12 +133,12 @@ async def measure(nodes: int) -> Measured:
         rounds = next((each for most, each in _ROUNDS.items() if nodes <= most), 1)
         blind, starts = [], []
         for number in range(rounds):
-            blind.append(await _blind(here.root / f"blind-{number}", nodes))
+            blind.append(_told(nodes, "blind", await _blind(here.root / f"blind-{number}", nodes)))
             fleet = _Running(here, here.root / f"fleet-{number}", nodes)
             try:
-                starts.append(await fleet.start())
+                starts.append(_told(nodes, "start", await fleet.start()))
                 if number == rounds - 1:
-                    later = await fleet.later()
+                    later = _told(nodes, "later", await fleet.later())
             finally:
                 await fleet.end()
     pairs = [(start.seconds / no.seconds, start.cpu / no.cpu) for no, start in zip(blind, starts, strict=True)]
@@ -151,6 +152,12 @@ async def measure(nodes: int) -> Measured:
         cpu_ratio=statistics.median(each[1] for each in pairs),
         **later,
     )
+
+
+def _told(nodes: int, what: str, found: _Found) -> _Found:
+    """The same, told at once: with thousands of nodes all of it takes minutes."""
+    print(f"{nodes} nodes: {what}: {found}", file=sys.stderr, flush=True)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ devices:
 fleet: {nodes: [{name: "n{1..NODES}"}]}
 """
 ONE_MORE = "  - {name: extra, resource: acme.dev/extra, virtual: {count: 1}, onNodes: [n1]}\n"
+LONG = 150.0  # seconds, for what takes three on a machine that has nothing else to do
 KINDS = ("nodes", "pods", "resourceclaims", "resourceslices")
 
 
@@ -108,7 +109,7 @@ async def test_two_thousand_nodes_that_are_there(start, api_server, until, direc
 
     before = len(api_server.asked)
     fleet = await start(of(nodes))
-    await until(lambda: is_done(fleet, nodes))
+    await until(lambda: is_done(fleet, nodes), seconds=LONG)
     pages = [each.params for each in api_server.asked[before:] if (each.verb, each.resource) == ("list", "nodes")]
     assert [False, True, True, True] == ["continue" in each for each in pages]
     assert {"500"} == {each["limit"] for each in pages}
@@ -118,7 +119,7 @@ async def test_two_thousand_nodes_that_are_there(start, api_server, until, direc
     before = len(api_server.asked)
     (directory / "vdev.yaml").write_text(of(nodes).replace("fleet:", f"{ONE_MORE}fleet:"))
     await until(lambda: len(api_server.asked) > before)
-    await until(lambda: is_done(fleet, nodes))
+    await until(lambda: is_done(fleet, nodes), seconds=LONG)
     assert ["n1"] == [each.name for each in api_server.asked[before:]]
     assert ["1", "1"] == capacity(api_server, "n1", "acme.dev/extra")
 
