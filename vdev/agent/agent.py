@@ -22,7 +22,7 @@ from ..aio.interruption import Interrupted, Interruption
 from ..control import command_socket
 from ..core import file_choice
 from ..core.inventory.difference import Differences
-from ..core.inventory.resources import Inventory
+from ..core.inventory.resources import Inventory, Resource
 from ..core.node.situation import Situation
 from ..health import HealthMonitor
 from ..hostfs import Watcher
@@ -360,7 +360,7 @@ class Agent:
                 await self._take_turn(watcher)
             finally:
                 self.garbage.resume()
-            self.garbage.part_with(_left(before, [self.reconciler.base, self.reconciler.served]), before)
+            self.garbage.part_with(_gone(before, [self.reconciler.base, self.reconciler.served]), before)
             del before
         await self.due.wait()
 
@@ -456,10 +456,11 @@ class Agent:
             self.requests.forget_resource(resource)
 
 
-def _left(before: Iterable[Inventory], now: Iterable[Inventory]) -> list[Sequence[object]]:
-    """The slots of resources that there were before and are no more."""
+def _gone(before: Iterable[Inventory], now: Iterable[Inventory]) -> list[Resource]:
+    """The large resources that there were before and are no more."""
     still = {id(resource) for each in now for resource in each.everything.values()}
-    return [resource.slots for each in before for resource in each.everything.values() if id(resource) not in still]
+    were = [resource for each in before for resource in each.everything.values() if len(resource.slots) >= MANY]
+    return [each for each in were if id(each) not in still]
 
 
 def _http() -> ModuleType:

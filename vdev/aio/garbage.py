@@ -7,10 +7,10 @@ nothing is found among them.
 
 import asyncio
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from .beside import MANY
 from .clock import Clock
 
 _AT_ONCE = 100  # devices of which the memory is given back in one go
@@ -80,13 +80,14 @@ class Garbage:
         if not self._idle and not self._spared:
             gc.enable()
 
-    def part_with(self, values: Iterable[Sequence[object]], owners: Sequence[object] = ()) -> None:
-        """Let go of large values that nobody has any more, one after the other and in a thread; then of their owners.
+    def part_with(self, values: list[Any], owners: list[Any]) -> None:
+        """Let go of large values that nobody has any more but their owners, attribute after attribute and in a thread.
 
-        The memory of all of them is else given back in one go, by whoever happens to be the last to let go.
+        Both lists are emptied there. The memory of all of them is else given back in one go, by whoever happens to be
+        the last to let go.
         """
-        if not self._idle and (left := [each for each in values if len(each) >= MANY]):
-            self._parting = asyncio.get_running_loop().run_in_executor(None, _empty, left, list(owners))
+        if not self._idle and values:
+            self._parting = asyncio.get_running_loop().run_in_executor(None, _take_apart, values, owners)
 
     async def parted(self) -> None:
         """Wait until all is gone that was parted with."""
@@ -122,9 +123,13 @@ def set_aside(clock: Clock) -> Iterator[None]:
         gc.unfreeze()
 
 
-def _empty(values: list[Sequence[object]], owners: list[object]) -> None:
-    lists = [list(values.pop()) for _ in range(len(values))]
+def _take_apart(values: list[Any], owners: list[Any]) -> None:
+    parts = [part for value in values for part in vars(value).values()]
+    sequences = [list(part) for part in parts if isinstance(part, tuple)]  # what the others are about; they go last
+    values.clear()
     owners.clear()
-    for each in lists:
+    while parts:
+        parts.pop()
+    for each in sequences:
         while each:
             del each[-_AT_ONCE:]

@@ -93,22 +93,22 @@ def test_an_idle_one_changes_nothing():
     assert gc.isenabled()
 
 
+class Value:
+    """Something with attributes."""
+
+
 async def test_parting_with_values(garbage):
-    """They go though the caller has them no more, and what others still have stays."""
-
-    class Value:
-        pass
-
-    kept, values = Value(), [Value() for _ in range(5000)]
-    gone = weakref.ref(values[17])
-    owner = Value()
-    owner.values, there = values, weakref.ref(owner)
+    """They go with all that they are made of, and with their owners; what others still have stays."""
+    value, owner, kept = Value(), Value(), Value()
+    value.items = (*(Value() for _ in range(5000)), kept)
+    value.by_id = dict(enumerate(value.items))
+    owner.value = value
+    gone = [weakref.ref(each) for each in (value, owner, value.items[17])]
     owners = [owner]
-    garbage.part_with([[*values, kept]], owners)
-    del values, owner, owners
+    garbage.part_with([value], owners)
+    del value, owner, owners
     await garbage.parted()
-    assert gone() is None
-    assert there() is None
+    assert [None] * 3 == [each() for each in gone]
     assert kept is not None
 
 

@@ -203,10 +203,10 @@ def _ids_are_fine(resources: Iterable[Sequence[_SlotGroup]]) -> bool:
     groups = list(chain.from_iterable(resources))
     if max((group.longest_id for group in groups), default=0) > names.MAX_ID:
         return False
-    if len(groups) == 1:
-        return len(groups[0].by_id) == len(groups[0].slots)
-    distinct = set[str]().union(*(group.by_id for group in groups))
-    return len(distinct) == sum(len(group.slots) for group in groups)
+    largest = max(groups, key=lambda group: len(group.slots), default=_SlotGroup(()))
+    others = set[str]().union(*(group.by_id for group in groups if group is not largest))
+    apart = largest.by_id.keys().isdisjoint(others)
+    return apart and len(largest.by_id) + len(others) == sum(len(group.slots) for group in groups)
 
 
 def _with_fine_ids(
