@@ -26,7 +26,7 @@ from .inventory.resources import EMPTY, Inventory
 from .inventory.tools import without_tools
 from .labels.values import NO_LABELS, Labels, Machine
 from .memory import Memory
-from .model.device import Health, Key, RawDevice, base_id
+from .model.device import Device, Health, Key, RawDevice, base_id
 from .model.faults.fault_answers import XidError
 from .model.faults.fault_effects import CdiFault, SensorFault
 from .model.problem import Problem
@@ -36,7 +36,7 @@ from .node.capacity import SlotCounts
 from .node.conditions import NodeCondition
 from .node.losses import NONE, Losses, losses
 from .repartition import Progresses, state_labels
-from .retention import retain
+from .retention import counted_once, retain
 from .retention.holders import Holdings
 from .retention.retain import Dropped, Retired
 from .spec import LabelOutput, NodeSpec, Spec
@@ -194,7 +194,8 @@ class Decider:
         """What shall be, in this world."""
         verdicts = {**world.verdicts, **world.undeliverable}
         healthy = resources.with_health(self._equipped(world), verdicts, self._judged)
-        fresh = targets.afflict(healthy, world.afflictions)
+        claimed = _claimed(world)
+        fresh = counted_once.without_claimed(targets.afflict(healthy, world.afflictions), claimed)
         kept = retain.retain(
             world.listed,
             fresh,
@@ -211,7 +212,7 @@ class Decider:
         devices = targets.drop(fresh, world.afflictions.dropped)
         entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
         lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
-        published = self._pools(world, devices)
+        published = self._pools(world, counted_once.without_retired(devices, kept.retired, claimed))
         labels = NO_LABELS if node.labels is LabelOutput.OFF else self._labels(world)
         return Plan(
             base=world.base,
@@ -288,6 +289,15 @@ class Decider:
         of = (world.spec, world.machine, world.base, away)
         with self._labelled.round():
             return self._labelled.recall("labels", world.node, of, made)
+
+
+def _claimed(world: World) -> Mapping[Key, Device]:
+    """What prepared claims have, by driver and id."""
+    if not world.claimed:
+        return {}
+    from .slices.pools import claimed_devices  # see `imports_for`
+
+    return {(driver, device.id): device for driver, device in claimed_devices(world.pools, world.claimed)}
 
 
 def _found(

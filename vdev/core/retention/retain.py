@@ -157,14 +157,14 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
     held: dict[str, list[tuple[Key, Slot]]] = {}
     for key, each in kept.items():
         if holdings.may_hold(key):
-            for thing in _things(each.slot):
+            for thing in things(each.slot):
                 held.setdefault(thing, []).append((key, each.slot))
     if not held:
         return fresh
     resources = {}
     for name, resource in fresh.resources.items():
         slots = tuple(
-            slot if held.keys().isdisjoint(_things(slot)) else _blocked(slot, held, holdings) for slot in resource.slots
+            slot if held.keys().isdisjoint(things(slot)) else _blocked(slot, held, holdings) for slot in resource.slots
         )
         resources[name] = (
             resource
@@ -174,14 +174,14 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
     return replace(fresh, resources=resources)
 
 
-def _things(slot: Slot) -> tuple[str, ...]:
+def things(slot: Slot) -> tuple[str, ...]:
     """What a slot may share with another one: the raw device, and the host's nodes."""
     raw = slot.device.raw
     return (raw.id, *raw.owns, *raw.uses)
 
 
 def _blocked(slot: Slot, held: Mapping[str, Iterable[tuple[Key, Slot]]], holdings: Holdings) -> Slot:
-    for key, other in (each for thing in _things(slot) for each in held.get(thing, ())):
+    for key, other in (each for thing in things(slot) for each in held.get(thing, ())):
         if overlaps(slot, other):
             reason = f"overlaps {other.id}, which {holdings.by_whom(key)} still holds"
             return replace(slot, health=Health(healthy=False, reason=reason))

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from ..inventory.resources import Inventory, Resource
 from ..memory import Memory
-from ..model.device import Health, Key
+from ..model.device import Device, Health, Key
 from ..model.faults.fault_effects import SetTaint
 from .devices import taints
 from .devices.described import described
@@ -62,6 +62,14 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
             found[driver] = was if was is not None and was == pool and was.offered is pool.offered else pool
     same = before.keys() == found.keys() and all(before[driver] is pool for driver, pool in found.items())
     return before if same else MappingProxyType(found)
+
+
+def claimed_devices(before: Pools, claimed: Claimed) -> Iterator[tuple[str, Device]]:
+    """The devices that claims have, each with its driver."""
+    for driver, held in claimed.items():
+        last = _last(driver, before.get(driver), held) if held else None
+        if last is not None:
+            yield from ((driver, last.by_name[name].device) for name in held if name in last.by_name)
 
 
 def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> PublishedPool | None:

@@ -1,0 +1,84 @@
+"""A device that an edit moves between the device plugin and claims goes to nobody else while somebody has it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from vdev import config
+from vdev.core.decide import Decider, World
+from vdev.core.inventory.imagined_nodes import inventory
+from vdev.core.retention.holders import Holdings
+from vdev.core.slices.devices.recalled import record
+
+NODE = "n1"
+FREE = Holdings(holders={}, read_at=0.0)
+
+
+class Node:
+    """Decides again and again, each time a minute later, with everything of before."""
+
+    def __init__(self, decider=None):
+        self.decider = decider or Decider()
+        self.plan = None
+        self.now = 0.0
+        self.world = World()
+
+    def turn(self, way, *, holders=(), claimed=None, **entry):
+        """The lists (health by id) and the names in the pool, with the entry advertised so."""
+        virtual = {"count": 2, **entry}
+        tree = {"devices": [{"name": "npu", "resource": "x.dev/npu", "advertise": way, "virtual": virtual}]}
+        spec = config.load_text(json.dumps(tree)).spec
+        self.now += 60
+        held = {("x.dev/npu", each): "default/pod" for each in holders}
+        self.world = replace(
+            self.world,
+            spec=spec,
+            node=NODE,
+            base=inventory(spec, NODE),
+            holdings=replace(FREE, holders=held, read_at=self.now),
+            claimed={"x.dev": claimed or {}},
+            now=self.now,
+        )
+        self.plan = plan = self.decider.decide(self.world)
+        self.world = replace(self.world, listed=plan.inventory, retired=plan.retired, pools=plan.pools)
+        lists = {slot.id: slot.health.healthy for each in plan.inventory.resources.values() for slot in each.slots}
+        pool = plan.pools.get("x.dev")
+        return lists, {each.name: each.lost for each in pool.devices} if pool else {}
+
+
+def test_a_pod_keeps_what_claims_are_to_get():
+    """Until it ends: then claims get it."""
+    node = Node()
+    assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"], holders=["npu-0"])
+    assert ({"npu-0": False, "npu-1": False}, {}) == node.turn(["dra"], holders=["npu-0"])  # is it free? not known yet
+    assert ({"npu-0": False}, {"npu-1": False}) == node.turn(["dra"], holders=["npu-0"])
+    assert ({}, {"npu-0": False, "npu-1": False}) == node.turn(["dra"])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_claim_keeps_what_pods_are_to_get(restarted):
+    """Until it is unprepared: then it is Healthy. Over a restart by what is written down of it."""
+    node = Node()
+    assert ({}, {"npu-0": False, "npu-1": False}) == node.turn(["dra"])
+    pool = node.plan.pools["x.dev"]
+    claimed = {"npu-0": json.loads(json.dumps(record(pool.by_name["npu-0"], pool.counters, ())))}
+    if restarted:
+        node = Node()
+    assert ({"npu-0": False, "npu-1": True}, {"npu-0": True}) == node.turn(["device-plugin"], claimed=claimed)
+    (slot,) = (each for each in node.plan.inventory.resources["x.dev/npu"].slots if each.id == "npu-0")
+    assert slot.health.reason == "a claim still has it"
+    assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"])
+
+
+def test_what_is_advertised_both_ways_is_counted_twice():
+    """As the file says, and as its warning does."""
+    node = Node()
+    both = ["device-plugin", "dra"]
+    everything = {"npu-0": True, "npu-1": True}, {"npu-0": False, "npu-1": False}
+    assert everything == node.turn(both)
+    pool = node.plan.pools["x.dev"]
+    claimed = {"npu-0": record(pool.by_name["npu-0"], pool.counters, ())}
+    assert everything == node.turn(both, holders=["npu-0"], claimed=claimed)
+    lists, names = node.turn(["dra"], holders=["npu-0", "npu-1"], claimed=claimed)
+    assert ({"npu-0": False, "npu-1": False}, {"npu-0": False}) == (lists, names)  # whoever has it keeps it
