@@ -170,5 +170,10 @@ def _doubts(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Why a difference may not be the program's."""
     one, other = before["machine"], now["machine"]
     doubts = [f"{key} was {one.get(key)}, is {other.get(key)}" for key in _MACHINE if one.get(key) != other.get(key)]
-    doubts += [f"the run {when} was a quick one" for when, run in (("before", before), ("now", now)) if run["quick"]]
+    for when, run in (("before", before), ("now", now)):
+        load, cores = run["machine"]["load"], run["machine"]["cores"]
+        if run["quick"]:
+            doubts.append(f"the run {when} was a quick one")
+        if load > cores:
+            doubts.append(f"others used the machine {when} (load {load:g} on {cores} cores)")
     return doubts

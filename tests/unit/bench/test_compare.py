@@ -100,12 +100,13 @@ def test_what_cannot_be_compared_is_said(tmp_path, capsys):
     before = kept(tmp_path, "before", sized("g", "old", "MiB", 1, None, None))
     now = kept(tmp_path, "now", sized("g", "new", "MiB", 1, None, None), quick=True)
     document = json.loads(before.read_text())
-    document["machine"]["cpu"] = "another"
+    document["machine"] |= {"cpu": "another", "cores": 2, "load": 7.5}
     before.write_text(json.dumps(document))
     assert main(["--read", str(now), "--compare", str(before)]) == 0
     said = capsys.readouterr().out
     assert "- not alike: cpu was another, is " in said
     assert "- not alike: the run now was a quick one" in said
+    assert "- not alike: others used the machine before (load 7.5 on 2 cores)" in said
     assert "- only before: g, old\n- only now: g, new" in said
 
 
