@@ -41,7 +41,7 @@ class HealthStreams:
         self._every = intervals.repeat_health
         self._clock = clock
         self._devices: Health = ()
-        self._news: set[asyncio.Event] = set()
+        self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
         self._closing = False
 
     def update(self, devices: Health) -> None:
@@ -67,7 +67,7 @@ class HealthStreams:
     async def watch(self, encode: Encode) -> AsyncGenerator[bytes, None]:
         """One stream, until it is closed or the kubelet goes."""
         news = asyncio.Event()
-        self._news.add(news)
+        self._news[news] = None
         self.open += 1
         try:
             while not self._closing:
@@ -83,5 +83,5 @@ class HealthStreams:
                 finally:
                     cancel()
         finally:
-            self._news.discard(news)
+            self._news.pop(news, None)
             self.open -= 1

@@ -38,16 +38,16 @@ class KubeletSocket:
         self._identity: tuple[int, int, int] | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
-        self._subscribers: set[asyncio.Event] = set()
+        self._subscribers: dict[asyncio.Event, None] = {}  # in the order in which they came
         self._looking = asyncio.Lock()  # of two looks at once the older one could end last
 
     def subscribe(self, event: asyncio.Event) -> None:
         """Set the event at each look."""
-        self._subscribers.add(event)
+        self._subscribers[event] = None
 
     def unsubscribe(self, event: asyncio.Event) -> None:
         """Forget an event."""
-        self._subscribers.discard(event)
+        self._subscribers.pop(event, None)
 
     def new_socket_path(self, resource: str) -> Path:
         """A path for a resource's socket that nobody had before."""

@@ -107,7 +107,7 @@ class Servicer:
         self._encoder = encoder or ListEncoder()
         self._list = self._encoder.encode(resource.slots)
         self._version = 0
-        self._news: set[asyncio.Event] = set()
+        self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
         self._closing = False
         self._cut = 0  # how often streams were closed on purpose
 
@@ -248,7 +248,7 @@ class Servicer:
         self, request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[bytes]:
         news = asyncio.Event()
-        self._news.add(news)
+        self._news[news] = None
         self.streams += 1
         self.streams_opened += 1
         sent = None
@@ -276,7 +276,7 @@ class Servicer:
         except _InjectedError as injected:
             await context.abort(grpc.StatusCode[injected.code], str(injected))
         finally:
-            self._news.discard(news)
+            self._news.pop(news, None)
             self.streams -= 1
             self._on_stream()
 

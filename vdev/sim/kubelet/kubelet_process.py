@@ -66,7 +66,7 @@ class KubeletProcess:
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _supervisor: asyncio.Task[None] | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    _pauses: set[asyncio.Event] = field(default_factory=set)
+    _pauses: dict[asyncio.Event, None] = field(default_factory=dict)
     _end: asyncio.Event = field(default_factory=asyncio.Event)
     _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
     _write: asyncio.Future[str] | None = None
@@ -106,14 +106,14 @@ class KubeletProcess:
     async def pause(self, seconds: float) -> None:
         """Let time pass by the kubelet's clock; returns early if the process ends."""
         over = asyncio.Event()
-        self._pauses.add(over)
+        self._pauses[over] = None
         prevent = self.clock.after(seconds, over.set)
         try:
             if self.alive:
                 await over.wait()
         finally:
             prevent()
-            self._pauses.discard(over)
+            self._pauses.pop(over, None)
 
     async def kill(self) -> None:
         """End at once, as with kill -9: connections break, sockets stay behind and refuse."""
