@@ -114,6 +114,19 @@ def test_what_pods_hold_and_nobody_knows_is_listed(build):
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(free.inventory))
 
 
+def test_what_was_given_up_after_ten_blind_minutes_does_not_come_back(build):
+    """The kubelet's checkpoint, which goes on naming what ended pods had, counts for ten minutes and not for ever."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    blind = Holdings(blind_since=0.0, complete=False, doubted=frozenset({(GPU, "GPU-gggg1")}))
+    kept = retain(before, after, {}, blind, 0.0)
+    assert {"GPU-gggg0": True, "GPU-gggg1": False} == states(kept.inventory)
+    long = replace(blind, complete=True)
+    gone = retain(kept.inventory, after, kept.retired, long, 600.0)
+    assert {"GPU-gggg0": True} == states(gone.inventory)
+    later = retain(gone.inventory, after, gone.retired, long, 600.1)
+    assert {"GPU-gggg0": True} == states(later.inventory)
+
+
 def test_a_retired_slot_that_nothing_happened_to_is_the_same_object(build):
     """Nothing is encoded or compared anew for what only waits."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))

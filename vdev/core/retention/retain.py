@@ -225,7 +225,13 @@ def _explained(key: Key, each: Retired, holdings: Holdings) -> Retired:
 
 
 def _orphans(served: Inventory, fresh: Inventory, holdings: Holdings, now: float) -> dict[Key, Retired]:
-    """What pods hold of ours and neither list has: left by an earlier process, and no record of it was found."""
+    """What pods hold of ours and neither list has: left by an earlier process, and no record of it was found.
+
+    Where nobody ever said who holds what, this counts no longer than what was retired waits: the kubelet's checkpoint
+    goes on naming what ended pods had, which would come back as soon as it is gone.
+    """
+    if holdings.holders is None and holdings.complete:
+        return {}
     unknown = [
         (name, each)
         for name, each in holdings.all()
