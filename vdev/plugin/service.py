@@ -188,7 +188,9 @@ class ResourceService:
                     short = self._clock.now() - since < self._intervals.steady
                     self._attempt = self._attempt + 1 if ended and short else 0
                     if ended:  # a kubelet that ends streams again and again is asked less and less often
-                        await self._sleep(self._backoff.pause(self._attempt))
+                        pause = self._backoff.pause(self._attempt)
+                        await self._sleep(min(pause, self._intervals.end_of_stream), for_all=True)
+                        await self._sleep(pause - self._intervals.end_of_stream)
                 except _Held as held:
                     self._become(ServiceState.WAITING, str(held))
                     await self._sleep(None)
@@ -320,12 +322,12 @@ class ResourceService:
             if self._renew:
                 log.info("options changed; serving and registering anew", resource=self.name)
                 await self._close()
-                await self._sleep(self._intervals.end_of_stream)
+                await self._sleep(self._intervals.end_of_stream, for_all=True)
                 return False
             if self._link.generation != self._generation or not await asyncio.to_thread(server.owns_socket):
                 log.info("socket or kubelet is another one; serving and registering anew", resource=self.name)
                 await self._close()
-                await self._sleep(self._intervals.end_of_stream)
+                await self._sleep(self._intervals.end_of_stream, for_all=True)
                 return False
             if self.state is ServiceState.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
@@ -356,11 +358,15 @@ class ResourceService:
         await self._sleep(self._backoff.pause(self._attempt))
         self._attempt += 1
 
-    async def _sleep(self, seconds: float | None) -> None:
-        """Pause, but only until there is a new kubelet or this resource must stop."""
+    async def _sleep(self, seconds: float | None, *, for_all: bool = False) -> None:
+        """Pause, but only until there is a new kubelet or this resource must stop.
+
+        What faults do ends it as well, but for a pause that is `for_all`: it is the kubelet's, to see that a stream has
+        ended. A new kubelet has no streams.
+        """
         end = None if seconds is None else self._clock.now() + seconds
         raise_if_cancelled()
-        while not self._stopping and not self._poked and self._link.generation == self._generation:
+        while not self._stopping and (for_all or not self._poked) and self._link.generation == self._generation:
             left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:
                 return

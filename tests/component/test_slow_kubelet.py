@@ -1,0 +1,47 @@
+"""A kubelet that takes a moment for a message, so that it sees the end of a stream later than the plugin does."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit import quick
+from vdev.sim import Kubelet
+from vdev.worlds.memory_transport import MemoryTransport, Network
+
+NPU = "acme.dev/npu"
+CONFIG = f"version: v1\ndevices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]\n"
+
+
+@pytest.fixture
+def late():
+    """Seconds that the next messages to the kubelet take; those after them take none."""
+    return []
+
+
+@pytest.fixture
+def network(late):
+    """Between the two."""
+    return Network(lambda process: late.pop() if late and process == "kubelet" else 0.0)
+
+
+@pytest.fixture
+async def kubelet(directory, network):
+    """The kubelet, over a transport in memory."""
+    transport = MemoryTransport(network, "kubelet")
+    async with Kubelet(directory / "kubelet", rate_limit=False, timings=quick.KUBELET, transport=transport) as running:
+        yield running
+
+
+@pytest.mark.parametrize("ends", ["the socket is gone", "the stream is closed"])
+async def test_a_fault_that_begins_meanwhile_does_not_hurry_a_registration(kubelet, network, late, start_agent, ends):
+    """What faults do is asked anew at once, but never is a resource registered beside a stream that the kubelet has."""
+    agent = await start_agent(CONFIG, transport=MemoryTransport(network, "agent"))
+    service = agent.agent.lists.services[NPU]
+    late.append(0.08)  # the end of the stream
+    if ends == "the socket is gone":
+        Path(service.socket).unlink()
+    else:
+        service._server.servicer.close_streams()
+    service.poke()
+    await kubelet.wait_until(lambda: service.registrations > 1 and service.ready, what="another registration")
+    assert [] == kubelet.findings
