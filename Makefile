@@ -8,7 +8,7 @@ PARALLEL := -n $(WORKERS) --dist load --maxschedchunk 1
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-again check lint lint-workflows format proto schema lock bench clean docs wheel image kind-up kind-down e2e
+.PHONY: help run test test-again check lint lint-workflows format proto schema lock bench worlds clean docs wheel image kind-up kind-down e2e
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,10 @@ lock: ## compile requirements/*.txt from pyproject.toml (needs uv)
 
 bench: $(VENV)/.test ## measure the budgets, as ratios in one run
 	$(BIN)/python -m bench
+
+worlds: $(VENV)/.run ## play simulated nodes: SEED=7, HOURS=100, MINUTES=2, WORKERS=2, LENGTH=1, EVENTS=file (docs/worlds.md)
+	$(BIN)/python -m vdev.worlds $(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(filter-out auto,$(WORKERS)),--workers $(WORKERS)) $(if $(LENGTH),--length $(LENGTH)) $(if $(EVENTS),--events $(EVENTS))
 
 docs: $(VENV)/.run ## write what docs/ has from the code: docs/reference and docs/metrics.md
 	PYTHONPATH=. $(BIN)/python docs/generate.py

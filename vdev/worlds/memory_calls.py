@@ -14,8 +14,8 @@ _MARGIN = 1e-6  # seconds between two messages of a call, so that they come in t
 class Wire(Protocol):
     """What carries messages."""
 
-    note: Callable[[str, str, bytes], None]
-    """Is told of each."""
+    note: Callable[["Answering", str, bytes], None]
+    """Is told of each: of which call it is, and whether that is its request, an answer or its failure."""
 
     delay: Callable[[str], float]
     """How many seconds something takes on its way to a process."""
@@ -186,18 +186,29 @@ class Answering:
     """The server's side of a call."""
 
     def __init__(
-        self, wire: Wire, calling: Calling, method: str, ends: tuple[str, str], over: Callable[[Calling], None]
+        self,
+        wire: Wire,
+        calling: Calling,
+        method: str,
+        request: bytes,
+        *,
+        server: object,
+        ends: tuple[str, str],
+        over: Callable[[Calling], None],
     ) -> None:
         self.calling = calling
         self.method = method
+        self.request = request
+        self.server = server
+        self.ends = ends  # who answers, and who asked
+        self.came_at = 0.0
         self._wire = wire
-        self._ends = ends  # who answers, and who asked
         self._over = over
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         self._last = 0.0  # when the last message arrives
 
-    def begin(self, handler: Any, request: bytes, context: contextvars.Context) -> None:
+    def begin(self, handler: Any, context: contextvars.Context) -> None:
         """Answer, in a task of the server's process."""
         if self._cancelled:
             return
@@ -205,7 +216,8 @@ class Answering:
             self._end(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
             return
         loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._run(handler, request), name=f"answer {self.method}", context=context.copy())
+        self.came_at = loop.time()
+        self._task = loop.create_task(self._run(handler), name=f"answer {self.method}", context=context.copy())
 
     def cancel(self) -> None:
         """Nobody waits for an answer any more."""
@@ -216,14 +228,14 @@ class Answering:
     def tell(self, action: Callable[..., None], *args: Any) -> None:
         """Let the caller's side know something, after what was sent before."""
         now = asyncio.get_running_loop().time()
-        seconds = self._wire.delay(self._ends[1])
+        seconds = self._wire.delay(self.ends[1])
         if self._last or seconds > 0:
             self._last = max(now + seconds, self._last + _MARGIN)
             seconds = self._last - now
         self._wire.later(seconds, action, *args)
 
-    async def _run(self, handler: Any, request: bytes) -> None:
-        context = _Context()
+    async def _run(self, handler: Any) -> None:
+        context, request = _Context(), self.request
         try:
             asked = handler.request_deserializer(request) if handler.request_deserializer else request
             serialize = handler.response_serializer or bytes
@@ -244,7 +256,7 @@ class Answering:
 
     def _send(self, message: bytes) -> None:
         if not self._cancelled:
-            self._wire.note(">".join(self._ends), self.method, message)
+            self._wire.note(self, "answer", message)
             self.tell(self.calling.receive, message)
 
     def _end(self, code: grpc.StatusCode, text: str) -> None:
@@ -253,6 +265,6 @@ class Answering:
         if code is grpc.StatusCode.OK:
             self.tell(self.calling.end)
         else:
-            self._wire.note(">".join(self._ends), self.method, f"{code.name} {text}".encode())
+            self._wire.note(self, "failure", f"{code.name} {text}".encode())
             self.tell(self.calling.fail, code, text)
         self._over(self.calling)

@@ -42,7 +42,7 @@ class Network:
     """
 
     def __init__(
-        self, delay: Callable[[str], float] = _at_once, note: Callable[[str, str, bytes], None] = _ignored
+        self, delay: Callable[[str], float] = _at_once, note: Callable[[Answering, str, bytes], None] = _ignored
     ) -> None:
         self.delay = delay
         self.note = note
@@ -107,11 +107,12 @@ class Connection:
     def call(self, calling: Calling, method: str, request: bytes) -> None:
         """Send a request."""
         network = self.channel.network
-        answering = self.calls[calling] = Answering(
-            network, calling, method, (self.server.process, self.channel.process), self._end
-        )
-        network.note(f"{self.channel.process}>{self.server.process}", method, request)
-        network.later(network.delay(self.server.process), self._arrive, answering, request)
+        server = self.server
+        ends = server.process, self.channel.process
+        answering = Answering(network, calling, method, request, server=server, ends=ends, over=self._end)
+        self.calls[calling] = answering
+        network.note(answering, "request", request)
+        network.later(network.delay(server.process), self._arrive, answering)
 
     def cancel(self, calling: Calling) -> None:
         """The caller waits no longer."""
@@ -143,9 +144,9 @@ class Connection:
         self.calls.clear()
         self.server.forget(self)
 
-    def _arrive(self, answering: Answering, request: bytes) -> None:
+    def _arrive(self, answering: Answering) -> None:
         if not self.broken and answering.calling in self.calls:
-            self.server.answer(answering, request)
+            self.server.answer(answering)
 
     def _end(self, calling: Calling) -> None:
         self.calls.pop(calling, None)
@@ -229,11 +230,11 @@ class MemoryServer(grpc.aio.Server):
         self._connections[made] = None
         return made
 
-    def answer(self, answering: Answering, request: bytes) -> None:
+    def answer(self, answering: Answering) -> None:
         """Let the handler of the method answer."""
         details = _Details(answering.method)
         handler = next((found for each in self._handlers if (found := each.service(details))), None)
-        answering.begin(handler, request, self._context)
+        answering.begin(handler, self._context)
 
     def forget(self, connection: Connection) -> None:
         """A connection is over."""

@@ -252,10 +252,12 @@ async def test_a_connection_outlives_the_file_of_its_socket(transport, path):
 
 
 async def test_a_channel_finds_the_next_server_of_its_path(transport, path):
-    async with calling(transport, path) as (_, stub):
+    async with calling(transport, path) as (channel, stub):
         for _ in range(2):
             async with serving(transport, path):
                 await stub.GetDevicePluginOptions(pb.Empty())
+            async with asyncio.timeout(10):  # a call beside the end of the last one may go either way
+                await channel.wait_for_state_change(State.READY)
 
 
 async def test_who_waits_for_a_connection_gets_it_when_somebody_serves(transport, path):

@@ -1,0 +1,77 @@
+"""Worlds repeat, hold, and notice what is wrong: each in a process that has nothing but them."""
+
+import functools
+
+import pytest
+
+from tests.kit.play import played
+from vdev.worlds.mutants.known import KNOWN
+
+# What happens, as `vdev.worlds.events` writes it. Numbers choose among what is there: resources by name, changes of
+# the file by their place in `NodeModel.change`.
+BOX, NPU = 0, 3
+CUT, RENAME_BOX, RESIZE, MOVE, STRATEGY = 0, 6, 7, 8, 10
+SHOWN = {  # a bad behaviour, and the fewest events that show it
+    "drops ids that pods hold": [[30, "pod", BOX, 0, 0], [40, "edit", RESIZE, 0, 0]],
+    "hands out partitions of what a pod holds": [
+        [30, "pod", NPU, 0, 0],
+        [40, "edit", CUT, 0, 2],
+        [41, "edit", CUT, 1, 2],
+        *([50 + number, "pod", 3, 0, 0] for number in range(5)),
+    ],
+    "lists an id in two resources": [[30, "pod", BOX, 0, 0], [40, "edit", RENAME_BOX, 0, 0]],
+    "registers again beside an open stream": [[30, "rest", 0, 0, 0]],
+    "registers once and never again": [[30, "kubelet restarts", 0, 0, 0]],
+    "reuses sockets that a kubelet removed": [[30, "kubelet restarts", 0, 0, 0]],
+    "never heals a device": [[30, "probe", 0, 1, 0]],
+    "forgets over a restart what it listed": [
+        [30, "pod", 1, 0, 0],
+        [40, "agent ended", 0, 1, 30],
+        *([41 + number, "edit", MOVE, number, 1] for number in range(3)),
+        *([80 + number, "pod", 3, 0, 0] for number in range(6)),
+    ],
+    "writes no CDI files": [[30, "edit", STRATEGY, 1, 0], [40, "pod", BOX, 0, 0]],
+    "grants what is Unhealthy": [
+        [30, "kubelet slow", 3, 59, 0],
+        *([32 + 2 * number, "probe", 0, number, 0] for number in range(12)),  # well, and broken
+        *([34.01 + 4 * number, "pod", 2, 7, 0] for number in range(6)),
+    ],
+    "tells no change on an open stream": [[30, "edit", RESIZE, 3, 0]],
+}
+SHOWN["keeps no record"] = SHOWN["forgets over a restart what it listed"]
+
+
+def world(events, mutant="", seed=1):
+    """A world in which these events happen, and a minute more."""
+    events = sorted(events)
+    return {"seed": seed, "seconds": events[-1][0] + 90, "events": events, "mutant": mutant}
+
+
+@functools.cache
+def outcomes():
+    """The worlds of this file, which one process plays."""
+    worlds = {("good", name): world(events) for name, events in SHOWN.items()}
+    worlds |= {("bad", name): world(events, name) for name, events in SHOWN.items()}
+    worlds["of a seed"] = {"seed": 3, "seconds": 1200.0}
+    return dict(zip(worlds, played(*worlds.values()), strict=True))
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_other_plugins_do_wrong_is_noticed(name):
+    """And without it nothing is wrong."""
+    good, bad = outcomes()["good", name], outcomes()["bad", name]
+    assert not good["failure"], "\n".join(good["told"])
+    assert bad["failure"]
+
+
+def test_each_known_bad_behaviour_is_shown():
+    """None is forgotten here."""
+    assert KNOWN.keys() == SHOWN.keys()
+
+
+def test_a_seed_repeats_message_for_message():
+    """Two processes that know nothing of each other play the same world."""
+    first, (second,) = outcomes()["of a seed"], played({"seed": 3, "seconds": 1200.0})
+    assert not first["failure"], "\n".join(first["told"])
+    assert first["messages"] > 100
+    assert (first["digest"], first["messages"]) == (second["digest"], second["messages"])

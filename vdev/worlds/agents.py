@@ -1,0 +1,162 @@
+"""The agents of a world's node, as a DaemonSet keeps them: one process after the other, at an update two at a time."""
+
+import contextvars
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from .. import config
+from ..agent import Agent, Options
+from ..agent.outputs.base import Output
+from ..core.decide import Plan
+from ..errors import ConfigError
+from ..hostfs import HostRoot
+from .machine.virtual_time import Process, WorldClock
+from .memory_transport import MemoryTransport
+from .node_model import inspect_marked
+from .stage import Stage
+
+_UP = 60.0  # seconds after which an agent serves, whatever it found
+_AGAIN = 5.0  # seconds until a container that ended is started again
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """One process of the agent."""
+
+    process: Process
+    agent: Agent
+    since: float
+    seen: "_Seen"
+    ended: bool = False
+
+
+class _Seen(Output):
+    """Sees the plans that an agent settles."""
+
+    name = "seen by the world"
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.plan: Plan | None = None
+        self.since = 0.0  # when what is listed became another list
+
+    async def settle(self, plan: Plan) -> None:
+        """Note it."""
+        if self.plan is None or plan.inventory != self.plan.inventory:
+            self.since = self._stage.now
+        self.plan = plan
+
+
+class Agents:
+    """Starts agents, and starts them again when they end."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._number = 0
+        self.lives: list[Life] = []
+        self.paused_until = 0.0
+
+    @property
+    def running(self) -> list[Life]:
+        """Those that run, the oldest first."""
+        return [each for each in self.lives if not each.ended]
+
+    def start(self) -> None:
+        """Start another one."""
+        stage, loop = self._stage, self._stage.loop
+        self._number += 1
+        process = Process(f"agent-{self._number}")
+        transport = stage.transport("agent")
+        seen = _Seen(stage)
+        agent: Agent = process.call(self._made, transport, process, seen)
+        life = Life(process, agent, stage.now, seen)
+        self.lives = [*self.running, life]
+        # What the system takes back from a process that is killed: locks, connections, sockets.
+        process.killed += [transport.kill, agent.lock.release, agent.nodes.release]
+        stage.counts["agents"] += 1
+        stage.tell(f"{process.name} starts")
+        task = loop.create_task(agent.run(), name=process.name, context=process.context.copy())
+        task.add_done_callback(lambda done: self._ended(life, done), context=contextvars.Context())
+
+    def kill(self, life: Life, *, after: int = 0) -> None:
+        """SIGKILL, now or after so many steps from now."""
+        if after:
+            life.process.dies_after = life.process.steps + after
+        else:
+            self.dead(life.process)
+
+    def dead(self, process: Process) -> None:
+        """This process is killed; it is started again."""
+        stage = self._stage
+        for life in self.running:
+            if life.process is process:
+                stage.tell(f"{process.name} is killed")
+                stage.counts["kills"] += 1
+                life.ended = True
+                stage.loop.kill(process)
+                self._again()
+
+    def signal(self, life: Life, number: int) -> None:
+        """Send it a signal; it is killed where it does not yet know what to do with it."""
+        action = life.process.signals.get(number)
+        if action is None:
+            self.dead(life.process)
+        else:
+            self._stage.tell(f"{life.process.name} gets signal {number}")
+            life.process.call(self._stage.loop.call_soon, action)
+
+    def settled(self, since: float) -> Plan | None:
+        """The plan in force, where one agent alone runs, is up, and has had no other plan since then."""
+        running = self.running
+        if len(running) != 1:
+            return None
+        (life,) = running
+        plan = life.seen.plan
+        up = life.agent.lists.running and self._stage.now - life.since > _UP
+        current = plan is not None and life.agent.reconciler.served is plan.inventory
+        return plan if up and current and life.seen.since < since else None
+
+    def _made(self, transport: MemoryTransport, process: Process, seen: _Seen) -> Agent:
+        stage = self._stage
+        options = Options(
+            node="node-1",
+            files=(stage.model.file,),
+            load=functools.partial(config.load, overrides={}),
+            load_again=functools.partial(config.load_again, overrides={}),
+            plugin_dir=stage.kubelet.device_plugin_dir,
+            kubelet_socket=stage.kubelet.socket,
+            pod_resources_socket=stage.kubelet.pod_resources_socket,
+            cdi_dir=stage.root / "cdi",
+            host=HostRoot(stage.root / "host", inspect=inspect_marked),
+            device_dir=stage.root / "devices",
+            smi_dir=stage.root / "smi",
+            state_dir=stage.root / "state",
+            boot_id="boot",
+            clock=WorldClock(stage.loop),
+            exit=lambda _code: stage.loop.call_soon(self.dead, process, context=contextvars.Context()),
+            transport=transport,
+        )
+        return Agent(options, outputs=[seen])
+
+    def _ended(self, life: Life, done: Any) -> None:
+        if life.ended:
+            return
+        life.ended = True
+        self._stage.loop.kill(life.process)  # with what its threads may still do
+        stage = self._stage
+        failed = None if done.cancelled() else done.exception()
+        stage.tell(f"{life.process.name} ends: {failed or ('cancelled' if done.cancelled() else done.result())}")
+        if failed is not None and not isinstance(failed, ConfigError):
+            stage.fail(failed)
+        elif not self.running:
+            self._again()
+
+    def _again(self) -> None:
+        loop = self._stage.loop
+        moment = max(loop.time() + _AGAIN, self.paused_until)
+        loop.call_at(moment, self._start_again, context=contextvars.Context())
+
+    def _start_again(self) -> None:
+        if not self.running:
+            self.start()

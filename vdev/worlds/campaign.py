@@ -1,0 +1,184 @@
+"""Many worlds: each in a process of its own, forked from one that is prepared, so that all begin alike.
+
+What a world leaves behind (suspended coroutines of processes that were killed, caches) ends with its process, and its
+course depends on nothing but its seed and its events.
+"""
+
+import contextlib
+import gc
+import os
+import pickle
+import random
+import select
+import signal
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import mutants
+from .events import Event, drawn
+from .world import Outcome, World
+
+LENGTH = 3600.0  # seconds of a world
+_LIMIT = 300.0  # seconds of the real time that a world may take
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - its path must be the same in each run, and it must be fast
+_WARM_UP = 60.0  # seconds of the world that prepares
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to play: the world of a seed, with its own events or with these; `mutant` is the name of a bad behaviour."""
+
+    seed: int
+    seconds: float = LENGTH
+    events: tuple[Event, ...] | None = None
+    mutant: str = ""
+
+    @property
+    def happenings(self) -> tuple[Event, ...]:
+        """The events."""
+        if self.events is not None:
+            return self.events
+        return drawn(random.Random(f"events {self.seed}"), self.seconds)  # noqa: S311 - it repeats on purpose
+
+
+@dataclass(slots=True)
+class Total:
+    """What was played so far."""
+
+    worlds: int = 0
+    hours: float = 0.0
+    messages: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    happened: Counter[str] = field(default_factory=Counter)
+    digests: dict[int, str] = field(default_factory=dict)  # by seed
+    failures: list[tuple[Plan, Outcome]] = field(default_factory=list)
+
+    def add(self, plan: Plan, outcome: Outcome) -> None:
+        """One more."""
+        self.worlds += 1
+        self.hours += outcome.hours
+        self.messages += outcome.messages
+        self.digests[plan.seed] = outcome.digest
+        self.kinds += outcome.kinds
+        self.happened += Counter({name: count for name, count in outcome.happened.items() if count > 0})
+        if outcome.failure:
+            self.failures.append((plan, outcome))
+
+
+def home() -> Path:
+    """Where worlds have their directories: the same path in each run, for the order of sets of paths depends on it."""
+    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")  # noqa: S108 - as above
+
+
+def prepare() -> None:
+    """Play a quiet minute here, so that everything is imported and remembered that each world needs."""
+    World(0, (), _WARM_UP, home() / "vdev-world-warm").run()
+    gc.collect()
+    gc.freeze()
+
+
+def play(plans: Iterable[Plan], *, workers: int = 1, until: float = float("inf")) -> Iterator[tuple[Plan, Outcome]]:
+    """Play these, so many at a time, and begin none after `until` (monotonic); in the order of their ends."""
+    waiting = iter(plans)
+    running: dict[int, tuple[int, Plan, float]] = {}  # by the descriptor: process, plan, when it must be over
+    try:
+        while True:
+            while len(running) < workers and time.monotonic() < until and (plan := next(waiting, None)) is not None:
+                process, descriptor = _begin(plan)
+                running[descriptor] = process, plan, time.monotonic() + _LIMIT
+            if not running:
+                return
+            for descriptor in select.select(list(running), [], [], 1.0)[0]:
+                process, plan, _ = running.pop(descriptor)
+                yield plan, _outcome(plan, process, descriptor)
+            for process, _, limit in running.values():
+                if time.monotonic() > limit:
+                    os.kill(process, signal.SIGKILL)
+    finally:
+        for descriptor, (process, _, _) in running.items():
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            os.close(descriptor)
+
+
+def play_one(plan: Plan) -> Outcome:
+    """Play this one."""
+    ((_, outcome),) = play([plan])
+    return outcome
+
+
+def seeds(first: int) -> Iterator[int]:
+    """This one and all that follow."""
+    while True:
+        yield first
+        first += 1
+
+
+def _begin(plan: Plan) -> tuple[int, int]:
+    """The process that plays it, and where it will write its outcome."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(writing)
+        return process, reading
+    code = 1
+    try:
+        gc.disable()  # it does not live long
+        os.close(reading)
+        with open(writing, "wb") as out:  # noqa: PTH123 - a descriptor
+            pickle.dump(_played(plan), out)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _played(plan: Plan) -> Outcome:
+    try:
+        with mutants.applied(plan.mutant) if plan.mutant else contextlib.nullcontext():
+            return World(plan.seed, plan.happenings, plan.seconds, home() / f"vdev-world-{plan.seed}").run()
+    except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
+        return Outcome(plan.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
+
+
+def _outcome(plan: Plan, process: int, descriptor: int) -> Outcome:
+    with open(descriptor, "rb") as told:
+        text = told.read()
+    _, status = os.waitpid(process, 0)
+    if status == 0:
+        outcome: Outcome = pickle.loads(text)  # noqa: S301 - of our own process
+        return outcome
+    how = f"it took more than {_LIMIT:g} s" if os.WIFSIGNALED(status) else "its process ended"
+    return Outcome(plan.seed, 0.0, f"a world comes to its end: {how}")
+
+
+def shrunk(plan: Plan, rule: str, *, until: float, told: Callable[[int], None] = lambda _: None) -> Plan:
+    """The same world with as few events as still break this rule, as far as that is found in time.
+
+    Whole stretches are left out first, then smaller ones, at last single events.
+    """
+    events: Sequence[Event] = plan.happenings
+    size = max(1, len(events) // 2)
+    while time.monotonic() < until:
+        left, start = tuple(events), 0
+        while start < len(left) and time.monotonic() < until:
+            fewer = (*left[:start], *left[start + size :])
+            smaller = Plan(plan.seed, _length(plan, fewer), fewer, plan.mutant)
+            if play_one(smaller).rule == rule:
+                left = fewer
+                plan = smaller
+                told(len(left))
+            else:
+                start += size
+        if size == 1 and len(left) == len(events):
+            break
+        events, size = left, max(1, size // 2)
+    return plan
+
+
+def _length(plan: Plan, events: Sequence[Event]) -> float:
+    """How long a world with fewer events lasts: it need not go on for long after the last one."""
+    return min(plan.seconds, (events[-1].at if events else 0.0) + 120.0)

@@ -1,0 +1,90 @@
+"""What happens to a world, drawn up front from its seed: values that can be left out one by one, and written down.
+
+An event is a moment, a kind and three numbers. What the numbers mean is decided when it happens, modulo what there is
+then, so that a list still makes sense when some of it is left out.
+"""
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+
+KINDS = {  # how often each happens, relative to the others
+    "edit": 18,
+    "break": 2,
+    "mend": 3,
+    "plug": 6,
+    "flicker": 1,
+    "probe": 4,
+    "pod": 30,
+    "finish": 8,
+    "delete": 14,
+    "die": 3,
+    "kubelet restarts": 4,
+    "kubelet crashes": 2,
+    "kubelet wiped": 1,
+    "kubelet slow": 2,
+    "sockets gone": 1,
+    "pod resources gone": 1,
+    "pod resources busy": 1,
+    "agent killed": 5,
+    "agent ended": 3,
+    "agent updated": 2,
+    "hang up": 1,
+    "file events": 3,
+    "slow disk": 2,
+    "CDI spoilt": 2,
+    "rest": 2,
+}
+PAUSE = 80.0  # seconds between two events, on average
+NUMBERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens `at` so many seconds after the world's begin."""
+
+    at: float
+    kind: str
+    a: int = 0
+    b: int = 0
+    c: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.at:9.3f} {self.kind} {self.a} {self.b} {self.c}"
+
+
+def drawn(dice: random.Random, seconds: float) -> tuple[Event, ...]:
+    """What happens in so many seconds: in bursts, with quiet hours in between."""
+    kinds, weights = list(KINDS), list(KINDS.values())
+    found: list[Event] = []
+    moment = 20.0
+    while moment < seconds:
+        (kind,) = dice.choices(kinds, weights)
+        numbers = [dice.randrange(NUMBERS) for _ in range(3)]
+        found.append(Event(round(moment, 3), kind, *numbers))
+        moment += dice.choice((0.0, 0.01, 0.3, 2.0, 10.0, PAUSE, PAUSE, 3 * PAUSE)) * dice.uniform(0.5, 1.5)
+    return tuple(found)
+
+
+def written(events: Iterable[Event]) -> str:
+    """As a file has them: one on a line."""
+    return "".join(json.dumps([each.at, each.kind, each.a, each.b, each.c]) + "\n" for each in events)
+
+
+def read(path: Path) -> tuple[Event, ...]:
+    """The events of a file. Raises UsageError."""
+    try:
+        rows: Sequence[Any] = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        events = tuple(Event(float(at), str(kind), *map(int, numbers)) for at, kind, *numbers in rows)
+    except OSError as failed:
+        raise UsageError(f"{path}: cannot be read: {failed.strerror}") from None
+    except (ValueError, TypeError):
+        raise UsageError(f'{path}: expected events, one on a line, such as [20.5, "edit", 1, 2, 3]') from None
+    if unknown := sorted({each.kind for each in events} - KINDS.keys()):
+        raise UsageError(f"{path}: unknown kind {unknown[0]!r}; known are {', '.join(KINDS)}")
+    return events

@@ -1,0 +1,313 @@
+"""What each kind of event does to a stage."""
+
+import asyncio
+import contextlib
+import shutil
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc.aio
+
+from ..pb import podresources_v1_pb2 as pb
+from ..pb import podresources_v1_pb2_grpc as rpc
+from ..sim import Phase, manifest
+from .agents import Agents
+from .events import Event
+from .node_model import BROKEN, LINES
+from .stage import Stage
+
+MOST_PODS = 8
+_SHORT = 7  # of eight kinds of pods the one that soon ends
+_SLOW = 60.0  # seconds that a slow machine explains what is late, after it is fast again
+
+
+class Happenings:
+    """Lets events happen. One of a kind that makes no sense at that moment does nothing."""
+
+    def __init__(self, stage: Stage, agents: Agents) -> None:
+        self._stage = stage
+        self._agents = agents
+        self._serial = 0
+        self._fresh = 0
+        self._kinds: dict[str, Callable[[Event], Coroutine[Any, Any, None] | None]] = {
+            "edit": self._edit,
+            "break": self._break,
+            "mend": lambda _: self.mend(),
+            "plug": self._plug,
+            "flicker": self._flicker,
+            "probe": self._probe,
+            "pod": self._pod,
+            "finish": self._finish,
+            "delete": self._delete,
+            "die": self._die,
+            "kubelet restarts": self._kubelet_restarts,
+            "kubelet crashes": self._kubelet_crashes,
+            "kubelet wiped": self._kubelet_wiped,
+            "kubelet slow": self._kubelet_slow,
+            "sockets gone": self._sockets_gone,
+            "pod resources gone": self._pod_resources_gone,
+            "pod resources busy": self._pod_resources_busy,
+            "agent killed": self._agent_killed,
+            "agent ended": self._agent_ended,
+            "agent updated": self._agent_updated,
+            "hang up": self._hang_up,
+            "file events": self._file_events,
+            "slow disk": self._slow_disk,
+            "CDI spoilt": self._cdi_spoilt,
+            "rest": lambda _: None,
+        }
+
+    async def happen(self, event: Event) -> None:
+        """Let it happen; what takes longer goes on beside the story."""
+        work = self._kinds[event.kind](event)
+        if work is not None:
+            self._stage.spawn(work)
+            await asyncio.sleep(0)
+
+    async def heal(self) -> None:
+        """Make everything well that events made bad; the file stays as it was edited last, without faults."""
+        stage = self._stage
+        stage.tell("everything is made well")
+        stage.excuses.end(stage.model.rules, stage.now)
+        stage.model.rules = ()
+        stage.files.delayed = stage.files.shuffled = stage.files.lost = 0.0
+        stage.loop.sluggish = 0.0
+        stage.lag.clear()
+        for number in range(LINES):
+            stage.model.set_health(number, ok=True)
+        await asyncio.sleep(130)  # longer than a call may hang, or a kubelet is away
+        if stage.kubelet.alive and not stage.kubelet.pod_resources_socket.exists():
+            await stage.kubelet.stop()
+        if not stage.kubelet.alive:
+            await stage.kubelet.start()
+        self.mend()
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def mend(self) -> None:
+        """Write the file as it should be."""
+        stage = self._stage
+        stage.excuses.rules(stage.model.rules, stage.now + 3600)
+        self._write(stage.model.text())
+
+    def _write(self, text: str) -> None:
+        """Replace it, as editors do."""
+        file = self._stage.model.file
+        fresh = file.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.replace(file)
+
+    def _edit(self, event: Event) -> None:
+        stage = self._stage
+        before = stage.model.rules
+        stage.tell(stage.model.change(event.a, event.b, event.c))
+        for each in set(before) - set(stage.model.rules):
+            stage.excuses.end((each,), stage.now)
+        self.mend()
+
+    def _break(self, event: Event) -> None:
+        self._write(BROKEN[event.a % len(BROKEN)])
+
+    # --- devices ------------------------------------------------------------------------------------------------------
+
+    def _plug(self, event: Event) -> None:
+        model = self._stage.model
+        if model.is_plugged(event.a):
+            self._stage.tell(f"{model.unplug(event.a)} is unplugged")
+        else:
+            self._stage.tell(f"{model.plug(event.a)} is plugged in")
+
+    async def _flicker(self, event: Event) -> None:
+        model = self._stage.model
+        for _ in range(event.b % 8 + 2):
+            model.unplug(event.a)
+            await asyncio.sleep(0.001 * (event.c % 300))
+            model.plug(event.a)
+            await asyncio.sleep(0.001 * (event.b % 200))
+
+    def _probe(self, event: Event) -> None:
+        self._stage.tell(f"{self._stage.model.set_health(event.a, ok=event.b % 2 == 0)}: {event.b % 2 == 0}")
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    async def _pod(self, event: Event) -> None:
+        kubelet = self._stage.kubelet
+        shown = sorted(name for name, count in kubelet.node().allocatable.items() if count)
+        if len(kubelet.pods()) >= MOST_PODS:
+            await self._delete(event)
+        if not shown:
+            return
+        self._serial += 1
+        resource, other = shown[event.a % len(shown)], shown[event.c % len(shown)]
+        limits = {resource: event.c % 3 // 2 + 1}
+        document = manifest(f"p{self._serial}", {} if event.b % 8 in (5, 6) else limits)
+        asks = {"resources": {"limits": limits}}
+        match event.b % 8:
+            case 3:
+                document["spec"]["initContainers"] = [{"name": "first", **asks}]
+            case 4:
+                document = manifest(f"p{self._serial}", one=limits, other={other: 1})
+            case 5:
+                document["spec"]["initContainers"] = [{"name": "first", **asks}]
+            case 6:
+                document["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always", **asks}]
+        pod = await kubelet.run_pod(document)
+        self._stage.counts["pods"] += 1
+        short = event.b % 8 == _SHORT
+        if short and not pod.phase.terminal and self._still(pod.name):
+            await asyncio.sleep(event.c % 20)
+            if self._still(pod.name):
+                await kubelet.finish_pod(pod.name)
+
+    def _still(self, name: str) -> bool:
+        return any(pod.name == name and not pod.phase.terminal for pod in self._stage.kubelet.pods())
+
+    async def _finish(self, event: Event) -> None:
+        pods = [pod for pod in self._stage.kubelet.pods() if not pod.phase.terminal]
+        if pods:
+            phase = Phase.SUCCEEDED if event.b % 2 else Phase.FAILED
+            await self._stage.kubelet.finish_pod(pods[event.a % len(pods)].name, phase=phase)
+
+    async def _delete(self, event: Event) -> None:
+        pods = self._stage.kubelet.pods()
+        if pods:
+            await self._stage.kubelet.delete_pod(pods[event.a % len(pods)].name, force=event.b % 3 == 0)
+
+    async def _die(self, event: Event) -> None:
+        """A container dies, and is started again a moment later."""
+        kubelet = self._stage.kubelet
+        pods = [pod for pod in kubelet.pods() if pod.phase is Phase.RUNNING]
+        if not pods or not kubelet.ready:
+            return
+        pod = pods[event.a % len(pods)]
+        name = pod.containers[event.b % len(pod.containers)].name
+        await kubelet.kill_container(pod.name, name)
+        await asyncio.sleep(event.c % 10)
+        if self._still(pod.name) and kubelet.ready:
+            await kubelet.restart_container(pod.name, name)
+
+    # --- the kubelet --------------------------------------------------------------------------------------------------
+
+    async def _kubelet_restarts(self, event: Event) -> None:
+        if self._stage.kubelet.alive:
+            await self._stage.kubelet.stop()
+            await self._back(event.a % 3 * (event.b % 8))
+
+    async def _kubelet_crashes(self, event: Event) -> None:
+        if self._stage.kubelet.alive:
+            await self._stage.kubelet.crash()
+            await self._back(event.a % 120)
+
+    async def _kubelet_wiped(self, event: Event) -> None:
+        """The directory of plugins is removed with all that is in it, and comes again with the kubelet."""
+        kubelet = self._stage.kubelet
+        if kubelet.alive:
+            await kubelet.crash()
+            # Without its checkpoint a kubelet admits pods anew, as on a node without any.
+            for pod in kubelet.pods():
+                await kubelet.delete_pod(pod.name, force=True)
+            if not kubelet.alive:  # by another event, meanwhile
+                shutil.rmtree(kubelet.device_plugin_dir)
+            await self._back(event.a % 30)
+
+    async def _back(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if not self._stage.kubelet.alive:
+            await self._stage.kubelet.start(wait=False)
+
+    def _kubelet_slow(self, event: Event) -> None:
+        stage, seconds = self._stage, float(event.b % 60)
+        stage.lag["kubelet"] = (0.1, 0.5, 2.0, 6.0)[event.a % 4]
+        stage.excuses.note("slow machine", stage.now + seconds + _SLOW)
+        stage.loop.call_later(seconds, stage.lag.pop, "kubelet", None)
+
+    def _sockets_gone(self, event: Event) -> None:
+        """Somebody removes sockets in the directory of plugins."""
+        stage = self._stage
+        stage.excuses.note("lost", stage.now + _SLOW)
+        for path in sorted(stage.kubelet.device_plugin_dir.glob("vdev-*.sock"))[event.a % 2 :]:
+            path.unlink(missing_ok=True)
+
+    def _pod_resources_gone(self, _event: Event) -> None:
+        self._stage.kubelet.pod_resources_socket.unlink(missing_ok=True)
+
+    async def _pod_resources_busy(self, event: Event) -> None:
+        """Others ask the kubelet so often that its limit is reached, for a while."""
+        stage = self._stage
+        others = stage.transport("others")
+        async with others.channel(stage.kubelet.pod_resources_socket) as channel:
+            stub = rpc.PodResourcesListerStub(channel)
+            for _ in range(event.a % 10):
+                asked = [stub.Get(pb.GetPodResourcesRequest(), timeout=1) for _ in range(12)]
+                for each in asked:
+                    with contextlib.suppress(grpc.aio.AioRpcError):  # what they get is nobody's concern
+                        await each
+                await asyncio.sleep(0.05)
+
+    # --- the agent ----------------------------------------------------------------------------------------------------
+
+    def _agent_killed(self, event: Event) -> None:
+        agents = self._agents
+        if running := agents.running:
+            agents.paused_until = self._stage.now + event.b % 3 * (event.c % 60)
+            agents.kill(running[event.a % len(running)], after=event.c % 400)
+
+    def _agent_ended(self, event: Event) -> None:
+        agents = self._agents
+        if running := agents.running:
+            agents.paused_until = self._stage.now + event.b % 3 * (event.c % 60)
+            agents.signal(running[event.a % len(running)], signal.SIGTERM)
+
+    async def _agent_updated(self, event: Event) -> None:
+        """A new one is started beside the old one, which is told to end a while later."""
+        agents = self._agents
+        running = agents.running
+        if len(running) != 1:
+            return
+        agents.start()
+        await asyncio.sleep(event.a % 20)
+        if not running[0].ended:
+            agents.signal(running[0], signal.SIGTERM)
+
+    def _hang_up(self, _event: Event) -> None:
+        for life in self._agents.running:
+            if signal.SIGHUP in life.process.signals:
+                self._agents.signal(life, signal.SIGHUP)
+
+    # --- the machine --------------------------------------------------------------------------------------------------
+
+    def _file_events(self, event: Event) -> None:
+        files = self._stage.files
+        files.delayed, files.shuffled, files.lost = (
+            (0.5, 0.3, 0.0),
+            (0.2, 0.8, 0.1),
+            (0.0, 0.0, 0.4),
+            (0.0, 0.0, 0.0),
+        )[event.a % 4]
+
+    def _slow_disk(self, event: Event) -> None:
+        stage, seconds = self._stage, float(event.b % 60)
+        stage.loop.sluggish = (0.02, 0.1, 0.4)[event.a % 3]
+        stage.excuses.note("slow machine", stage.now + seconds + _SLOW)
+
+        def over() -> None:
+            stage.loop.sluggish = 0.0
+
+        stage.loop.call_later(seconds, over)
+
+    def _cdi_spoilt(self, event: Event) -> None:
+        """Somebody removes, empties or overwrites a CDI file."""
+        stage = self._stage
+        files = sorted((stage.root / "cdi").glob("*.json"))
+        if not files:
+            return
+        stage.excuses.note("spoilt", stage.now + _SLOW)
+        path = files[event.a % len(files)]
+        match event.b % 3:
+            case 0:
+                path.unlink(missing_ok=True)
+            case 1:
+                path.write_text("")
+            case 2:
+                path.write_text('{"cdiVersion": "0.6.0", "kind": "acme.dev/other", "devices": []}')

@@ -1,0 +1,203 @@
+"""What must hold in every world, looked at from outside: on the wire, in the kubelet, on the disk.
+
+on each message        what an Allocate grants was listed, Healthy, and can be resolved by its CDI names
+on each finding        the embedded kubelet finds nothing, but for what a fault rule or a slow machine explains
+after each event       no hardware is on two pods, no id is in two lists, what pods hold is listed
+after a quiet moment   lists, node status, and CDI files are what the plan in force says
+in the end             the node is as the file says, with what pods hold; without pods, exactly as the file says
+"""
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..pb import deviceplugin_v1beta1_pb2 as pb
+from ..sim import Finding, Kind, Kubelet, Phase, PodStatus
+from .node_model import RULES, NodeModel, clashes
+
+if TYPE_CHECKING:
+    from ..core.decide import Plan
+
+EXPLAINED = {  # findings that something else than the plugin may have brought about: by rules, by a slow machine
+    "slow-rpc": ("slow", "hang"),
+    "hung-rpc": ("hang",),
+    "registered-before-serving": ("lost", "swapped"),
+}
+# What a plugin cannot know: whether a kubelet that takes seconds for a message has seen the end of a stream.
+_OF_SLOWNESS = ("slow-rpc", "registered-before-serving", "registered-while-streaming")
+_PATIENCE = 60.0  # seconds after which what explains a finding does no longer
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Exception):
+    """Something that must hold does not."""
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+class Excuses:
+    """What happened lately that explains what else would be wrong, by name and until when."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    def note(self, name: str, until: float) -> None:
+        """This explains things until then."""
+        self._until[name] = max(until, self._until.get(name, 0.0))
+
+    def rules(self, chosen: Iterable[int], until: float) -> None:
+        """The file has these fault rules until then, and what they do may take a while to be over."""
+        for each in chosen:
+            self.note(_rule(each), until + _PATIENCE)
+
+    def end(self, chosen: Iterable[int], now: float) -> None:
+        """The file has these fault rules no more."""
+        for each in chosen:
+            self._until[_rule(each)] = now + _PATIENCE
+
+    def has(self, *names: str, now: float) -> bool:
+        """Whether one of these explains something now."""
+        return any(self._until.get(name, -1.0) >= now for name in names)
+
+
+def _rule(number: int) -> str:
+    return RULES[number].partition("name: ")[2].partition(",")[0]
+
+
+def judge_finding(finding: Finding, excuses: Excuses, now: float) -> None:
+    """The embedded kubelet found something. Raises Broken unless it is explained."""
+    by = EXPLAINED.get(finding.code, ())
+    if finding.code in _OF_SLOWNESS and excuses.has("slow machine", now=now):
+        return
+    if not excuses.has(*by, now=now):
+        raise Broken("the embedded kubelet finds nothing", str(finding))
+
+
+class Grants:
+    """Follows on the wire what a plugin lists, and whether it grants anything else."""
+
+    def __init__(self, cdi_dir: Path, excuses: Excuses) -> None:
+        self._cdi_dir = cdi_dir
+        self._excuses = excuses
+        self._lists: dict[object, deque[tuple[float, frozenset[str]]]] = {}  # by stream's server
+
+    def listed(self, server: object, message: bytes, now: float) -> None:
+        """A list is sent."""
+        found = pb.ListAndWatchResponse.FromString(message)
+        healthy = frozenset(each.ID for each in found.devices if each.health == "Healthy")
+        self._lists.setdefault(server, deque(maxlen=50)).append((now, healthy))
+
+    def granted(self, server: object, asked: bytes, message: bytes, *, since: float, now: float) -> None:
+        """An Allocate that came at `since` is granted. Raises Broken."""
+        lists = self._lists.get(server, deque())
+        before = [healthy for at, healthy in lists if at < since][-1:]
+        known = frozenset().union(*before, *(healthy for at, healthy in lists if at >= since))
+        request = pb.AllocateRequest.FromString(asked)
+        wanted = {id_ for each in request.container_requests for id_ in each.devices_ids}
+        if strange := sorted(wanted - known):
+            raise Broken("what is granted is listed and Healthy", f"{strange} was granted")
+        if not self._excuses.has("spoilt", now=now):
+            self._resolve(pb.AllocateResponse.FromString(message))
+
+    def _resolve(self, answer: pb.AllocateResponse) -> None:
+        names: set[str] = set()
+        for container in answer.container_responses:
+            names.update(each.name for each in container.cdi_devices)
+            for key, value in container.annotations.items():
+                if key.startswith("cdi.k8s.io/"):
+                    names.update(value.split(","))
+        if names and (missing := sorted(names - cdi_names(self._cdi_dir))):
+            raise Broken("CDI names of an answer resolve", f"no file in the CDI directory has {missing}")
+
+
+def cdi_names(directory: Path) -> set[str]:
+    """The qualified names of all devices in the CDI files of a directory."""
+    found: set[str] = set()
+    for path in directory.glob("*.json"):
+        try:
+            document = json.loads(path.read_text())
+            found.update(f"{document['kind']}={each['name']}" for each in document["devices"])
+        except (ValueError, KeyError, TypeError, FileNotFoundError):
+            continue
+    return found
+
+
+def in_use(pod: PodStatus) -> Iterator[tuple[str, str]]:
+    """Resource and id of what a pod's containers use or still may; a finished init container uses nothing."""
+    if pod.phase.terminal:
+        return
+    for each in pod.containers:
+        if each.kind is Kind.INIT and pod.phase is Phase.RUNNING:
+            continue
+        for resource, ids in each.devices.items():
+            for id_ in ids:
+                yield resource, id_
+
+
+def judge_pods(kubelet: Kubelet) -> None:
+    """Look at the pods and lists of this moment. Raises Broken."""
+    users = [(pod.name, {id_ for _, id_ in in_use(pod)}) for pod in kubelet.pods()]
+    if found := clashes(users):
+        raise Broken("no device is on two pods", "; ".join(found))
+    counts = Counter(id_ for devices in kubelet.listed().values() for id_ in devices)
+    if twice := sorted(id_ for id_, count in counts.items() if count > 1):
+        raise Broken("an id is in one list", f"{twice} is in two")
+
+
+def judge_held(kubelet: Kubelet) -> None:
+    """All that pods hold is in a list. Raises Broken."""
+    listed = kubelet.listed()
+    for pod in kubelet.pods():
+        for resource, id_ in in_use(pod):
+            if id_ not in listed.get(resource, ()):
+                raise Broken("what a pod holds is listed", f"{id_} of {pod.name} is not in the list of {resource}")
+
+
+def judge_outputs(kubelet: Kubelet, plan: "Plan", cdi_dir: Path, excuses: Excuses, now: float) -> None:
+    """Nothing has moved for a while: every output says what the plan says. Raises Broken."""
+    wanted = {
+        name: {slot.id: slot.health.healthy for slot in resource.slots}
+        for name, resource in plan.served.resources.items()
+    }
+    seen = {name: {id_: each == "Healthy" for id_, each in ids.items()} for name, ids in kubelet.listed().items()}
+    for name in sorted(seen.keys() | wanted.keys()):
+        if seen.get(name, {}) != wanted.get(name, {}):
+            text = f"of {name} the kubelet has {seen.get(name, {})}, the plan {wanted.get(name, {})}"
+            raise Broken("the lists are what the plan says", text)
+    shown = {name: int(count) for name, count in kubelet.node().capacity.items() if count and name in wanted}
+    counts = {name: len(ids) for name, ids in wanted.items() if ids}
+    if shown != counts:
+        raise Broken("the node's capacity is what the plan says", f"the node shows {shown}, the plan has {counts}")
+    if not excuses.has("spoilt", now=now):
+        names = {f"{kind}={each['name']}" for kind, file in plan.specifications.items() for each in file["devices"]}
+        if missing := sorted(names - cdi_names(cdi_dir)):
+            raise Broken("the CDI files have what the plan says", f"no file has {missing}")
+
+
+def judge_end(kubelet: Kubelet, wanted: Mapping[str, frozenset[str]]) -> str:
+    """What is still missing until the node is as the file says, with what pods hold; empty where nothing is.
+
+    What overlaps something that a pod holds may wait for it: unlisted where it has the same id, else Unhealthy.
+    """
+    held = {each for pod in kubelet.pods() for each in in_use(pod)}
+    ids = {id_ for _, id_ in held}
+    listed = kubelet.listed()
+    for name in sorted((wanted.keys() | listed.keys()) - {"nvidia.com/gpu"}):  # the model knows no ids of GPUs
+        devices = listed.get(name, {})
+        if missing := sorted(wanted.get(name, frozenset()) - devices.keys() - ids):
+            return f"{missing} is missing from the list of {name}"
+        if extra := sorted(id_ for id_ in devices.keys() - wanted.get(name, frozenset()) if (name, id_) not in held):
+            return f"{extra} should have left the list of {name}, for no pod has it"
+        wait = {id_ for id_ in devices if any(NodeModel.overlaps(id_, other) for other in ids)}
+        if sick := sorted(id_ for id_, each in devices.items() if each != "Healthy" and id_ not in wait):
+            return f"{sick} of {name} is Unhealthy"
+    if lost := sorted((name, id_) for name, id_ in held if id_ not in listed.get(name, {})):
+        return f"{lost} is held and not listed"
+    return ""

@@ -1,0 +1,264 @@
+"""An event loop whose time is not the machine's, and processes in it that can be killed.
+
+Time stands still while anything can be done, and then jumps to the next timer: an hour in which nothing happens takes
+none. Calls that go to threads elsewhere are made here, in this thread, some drawn moments later. What runs belongs to a
+`Process`, by its context; that of a dead process is never run again, not even its `finally`.
+"""
+
+import asyncio
+import contextvars
+import functools
+import itertools
+import random
+import selectors
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from ...aio.clock import Clock
+
+START = 1_000.0  # seconds that this machine has been up
+WALL = 1_767_225_600.0  # the wall's time at the machine's start: 2026-01-01
+
+PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
+"""The simulated process that runs; None for the world itself."""
+
+
+class StandsStillError(Exception):
+    """Everybody waits, and for nothing that could ever come."""
+
+
+class Process:
+    """A simulated process. `killed` are told of its SIGKILL, `steps` counts what was scheduled in it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dead = False
+        self.steps = 0
+        self.dies_after: int | None = None  # steps
+        self.signals: dict[int, Callable[[], object]] = {}
+        self.killed: list[Callable[[], object]] = []
+        self.context = contextvars.copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def call(self, action: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Call something in it."""
+        return self.context.run(action, *args, **named)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set follows from when it was made, and not from where in memory it is."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, work: Coroutine[Any, Any, Any], context: contextvars.Context | None, **named: Any) -> None:
+        self._number = next(self._numbers)
+        self.process = PROCESS.get() if context is None else context.get(PROCESS)
+        super().__init__(work, context=context, **named)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _Selector(selectors.DefaultSelector):
+    """Looks at files, and puts the time forward instead of waiting for them."""
+
+    def __init__(self, forward: Callable[[float | None], None]) -> None:
+        super().__init__()
+        self._forward = forward
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready now; where nothing is, time passes until the next timer."""
+        if timeout == 0:  # there is something to do first
+            return []
+        ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
+        if not ready:
+            self._forward(timeout)
+        return ready
+
+
+class WorldLoop(asyncio.SelectorEventLoop):
+    """The loop of a world. `dice` draw how long the machine takes for what is done in threads."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._now = START
+        self.readers: dict[int, Callable[[], Any]] = {}
+        super().__init__(_Selector(self._pass))
+        self._dice = dice
+        self._graveyard: list[Any] = []  # kept: what is thrown away would run its `finally`
+        self.on_death: Callable[[Process], None] = self.kill
+        self.sluggish = 0.0  # how likely a call in a thread takes long
+        self.set_task_factory(_task)
+
+    def time(self) -> float:
+        """Seconds since some moment before the start of the world."""
+        return self._now
+
+    def _pass(self, seconds: float | None) -> None:
+        if seconds is None:
+            raise StandsStillError
+        self._now += seconds
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def call_soon(  # type: ignore[override]  # without its type variables
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Call it in the next round, unless its process is dead."""
+        if context is None:
+            context = contextvars.copy_context()
+        process = context.get(PROCESS)
+        if process is not None:
+            if process.dead:
+                handle = asyncio.Handle(callback, args, self, context)
+                handle.cancel()
+                return handle
+            process.steps += 1
+            if process.steps == process.dies_after:
+                super().call_soon(self.on_death, process, context=contextvars.Context())
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]  # without its type variables
+        self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call it at that time, unless its process is dead by now or then."""
+        handle = super().call_at(when, callback, *args, context=context)
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is not None and process.dead:
+            handle.cancel()
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]  # without its type variables
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """The same: there are no other threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def kill(self, process: Process) -> None:
+        """End a process as SIGKILL does."""
+        if process.dead:
+            return
+        process.dead = True
+        mine: Any = self
+        handles: Iterable[Any] = [*mine._ready, *mine._scheduled]  # noqa: SLF001 - all that is to be done
+        for handle in handles:
+            context = handle._context  # noqa: SLF001 - whose it is says nothing else
+            if context is not None and context.get(PROCESS) is process:
+                self._graveyard.append((handle._callback, handle._args, context))  # noqa: SLF001 - as above
+                handle.cancel()
+        self._graveyard += [each for each in asyncio.all_tasks(self) if getattr(each, "process", None) is process]
+        for action in process.killed:
+            action()
+
+    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]  # without its type variables
+        """Call it when there is something to read."""
+        self.readers[fd] = functools.partial(callback, *args)
+        super().add_reader(fd, callback, *args)
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]  # without its type variables
+        """Let the process of this moment act on a signal."""
+        process = PROCESS.get()
+        if process is not None:
+            process.signals[sig] = lambda: callback(*args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """No longer."""
+        process = PROCESS.get()
+        return process is not None and process.signals.pop(sig, None) is not None
+
+    # --- what others do in threads ------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]  # without its type variables
+        """Call it here, some time from now, and tell its result some time after that."""
+        del executor
+        answer: asyncio.Future[Any] = self.create_future()
+        chance = self._dice.random()
+        seconds = self._dice.random() ** 2 if chance < self.sluggish else chance * 0.002
+        if self._dice.random() < 0.5:  # noqa: PLR2004 - it waits for its turn, or is done and that is told late
+            self.call_later(seconds, self._call, answer, func, args, 0.0)
+        else:
+            self.call_soon(self._call, answer, func, args, seconds)
+        return answer
+
+    def _call(
+        self, answer: "asyncio.Future[Any]", func: Callable[..., Any], args: tuple[Any, ...], told_after: float
+    ) -> None:
+        try:
+            result, error = func(*args), None
+        except Exception as failed:  # noqa: BLE001 - it is raised where it is awaited
+            result, error = None, failed
+        if told_after:
+            self.call_later(told_after, _settle, answer, result, error)
+        else:
+            _settle(answer, result, error)
+
+
+def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
+
+
+def _task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
+    return _Task(work, options.get("context"), loop=loop)
+
+
+class WorldClock(Clock):
+    """The agent's clock, which is the loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> float:
+        """Seconds of the loop."""
+        return self._loop.time()
+
+    def wall(self) -> float:
+        """Seconds since 1970, in the world."""
+        return WALL + self._loop.time()
+
+    def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
+        """Call `action` then; returns what cancels that."""
+        return self._loop.call_at(max(moment, self._loop.time()), action).cancel
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait so long."""
+        await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> Any:
+        """`asyncio.timeout` itself."""
+        return asyncio.timeout(seconds)
+
+
+class KubeletClock:
+    """The embedded kubelet's clock, which is the loop's as well."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> float:
+        """Seconds of the loop."""
+        return self._loop.time()
+
+    def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
+        """Call `action` each `period` seconds; returns what stops it."""
+
+        def fire() -> None:
+            timers[0] = self._loop.call_later(period, fire)
+            action()
+
+        timers = [self._loop.call_later(period, fire)]
+
+        def end() -> None:
+            timers[0].cancel()
+
+        return end
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
+        """Call `action` once; returns what cancels it."""
+        return self._loop.call_later(seconds, action).cancel

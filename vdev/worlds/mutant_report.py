@@ -1,0 +1,77 @@
+"""Whether worlds notice mutants: each is played in some worlds, until one of them breaks an invariant."""
+
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from . import campaign
+from .campaign import Plan
+from .mutants import code as changes
+from .mutants import described
+from .mutants.known import KNOWN
+from .world import World
+
+_SOME = 600.0  # seconds of a world in which it is seen what runs at all
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Which mutants were noticed, by which rule and with which seed."""
+
+    noticed: dict[str, tuple[str, int]] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+
+
+def verdicts(names: list[str], *, workers: int, seeds: int, first: int = 1) -> Verdicts:
+    """Play each in so many worlds at most."""
+    found = Verdicts()
+    waiting = dict.fromkeys(names, 0)
+
+    def plans() -> Iterator[Plan]:
+        for seed in range(first, first + seeds):  # all with one seed, then those that are left with the next
+            for name in [each for each in waiting if each not in found.noticed]:
+                if name not in found.noticed:
+                    yield Plan(seed, mutant=name)
+
+    for plan, outcome in campaign.play(plans(), workers=workers):
+        if outcome.failure and plan.mutant not in found.noticed:
+            found.noticed[plan.mutant] = outcome.rule, plan.seed
+            print(f"worlds: noticed: {described(plan.mutant)}: {outcome.rule}", file=sys.stderr, flush=True)
+    found.missed = [each for each in names if each not in found.noticed]
+    return found
+
+
+def report(*, workers: int, seeds: int, code: int, seed: int) -> int:
+    """Print how many are noticed; 1 where a known one is not."""
+    known = verdicts(list(KNOWN), workers=workers, seeds=seeds)
+    names = changes.drawn(_ran(), code, seed) if code else []
+    ours = verdicts(names, workers=workers, seeds=seeds)
+    print(f"{len(known.noticed)} of {len(KNOWN)} known bad behaviours are noticed:")
+    for name, (rule, first) in known.noticed.items():
+        print(f"  {name}: {rule} (seed {first})")
+    for name in known.missed:
+        print(f"  NOT NOTICED: {name}")
+    if names:
+        print(f"{len(ours.noticed)} of {len(names)} changes of our own code are noticed, in {seeds} worlds at most")
+        for name in ours.missed:
+            print(f"  not noticed: {described(name)}")
+    return 1 if known.missed else 0
+
+
+def _ran() -> list[types.CodeType]:
+    """The code of the package that runs in some world."""
+    seen: set[types.CodeType] = set()
+
+    def look(frame: types.FrameType, what: str, _: object) -> None:
+        if what == "call" and "/vdev/" in frame.f_code.co_filename:
+            seen.add(frame.f_code)
+
+    sys.setprofile(look)
+    try:
+        for seed in (1, 2, 3):
+            plan = Plan(seed, seconds=_SOME)
+            World(seed, plan.happenings, _SOME, campaign.home() / "vdev-world-profile").run()
+    finally:
+        sys.setprofile(None)
+    return list(seen)

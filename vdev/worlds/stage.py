@@ -1,0 +1,79 @@
+"""What the parts of a world have in common: its node, its time, its network, and what is told of it."""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from ..sim import Kubelet, KubeletPanic
+from .invariants import Excuses
+from .machine.stand_ins import FileEvents
+from .machine.virtual_time import WorldLoop
+from .memory_calls import Answering
+from .memory_transport import MemoryTransport, Network
+from .node_model import NodeModel
+
+_LATE, _SOON = 0.5, 0.002  # which part of messages is late; seconds that others take at most
+_TOLD = 400  # lines of what happened that a failure shows at most
+
+
+class Stage:
+    """A node below `root`; whatever is drawn follows from the seed."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.seed = seed
+        self.root = root
+        self.dice = random.Random(f"world {seed}")  # noqa: S311 - it repeats on purpose
+        self.loop = WorldLoop(random.Random(f"machine {seed}"))  # noqa: S311 - as above
+        self.model = NodeModel(root)
+        self.excuses = Excuses()
+        self.files = FileEvents()
+        self.counts: Counter[str] = Counter()
+        self.told: deque[str] = deque(maxlen=_TOLD)
+        self.lag: dict[str, float] = {}  # by process: seconds that its messages take
+        self.network = Network(self._delay, self.noted)
+        self.failure: asyncio.Future[None] = self.loop.create_future()
+        self.kubelet: Kubelet
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def now(self) -> float:
+        """Seconds since the machine's start."""
+        return self.loop.time()
+
+    def noted(self, call: Answering, what: str, message: bytes) -> None:
+        """A message of a call is sent."""
+
+    def transport(self, process: str) -> MemoryTransport:
+        """What a process serves and calls with."""
+        return MemoryTransport(self.network, process)
+
+    def tell(self, line: str) -> None:
+        """Remember what happened, for who reads of a failure."""
+        self.told.append(f"{self.now:10.3f} {line}")
+
+    def fail(self, broken: BaseException) -> None:
+        """End the world with this."""
+        if not self.failure.done():
+            self.failure.set_exception(broken)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on beside the story."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except KubeletPanic:
+                pass  # the journal has it
+            except Exception as failed:  # noqa: BLE001 - it ends the world
+                self.fail(failed)
+
+        task = self.loop.create_task(guarded())
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def _delay(self, by: str) -> float:
+        lag = self.lag.get(by, 0.0)
+        return self.dice.random() * (lag if lag and self.dice.random() < _LATE else _SOON)
