@@ -157,6 +157,18 @@ async def test_an_empty_fleet_takes_all_of_it_away(told, api_server, start, unti
     assert ["n"] == [each["metadata"]["name"] for each in api_server.all("nodes")]
 
 
+async def test_nothing_is_kept_of_nodes_that_are_gone(api_server, start, until):  # noqa: F811
+    """An autoscaler makes and removes Nodes of ever new names."""
+    fleet = await start(CHOSEN)
+    for number in range(3):
+        await api_server.add("nodes", {"metadata": {"name": f"ng-{number}", "labels": {"type": "kwok"}}})
+        await until(lambda number=number: ["4", "4"] == capacity(api_server, f"ng-{number}") and fleet.is_settled)
+        await api_server.remove("nodes", f"ng-{number}")
+        await until(lambda: not fleet.members and not fleet.cluster.nodes and fleet.is_settled)
+    held = {name: len(each) for name, each in vars(fleet).items() if isinstance(each, dict | set)}
+    assert not any(held.values()), held
+
+
 async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, until):  # noqa: F811
     """What a pod has stays listed, and cannot be given to another one, until the pod is gone; rules are no reason."""
     faults = "faults: {rules: [{name: hot, every: 1s, onNodes: n, event: {reason: Hot, message: hot}}]}"

@@ -336,6 +336,7 @@ class Fleet:
                 await self._leave(name, member)
             elif seen.document is None and name not in self.made:
                 self.cluster.forget(name)
+                self._came.pop(name, None)
             return
         if member is None:
             member = self.members[name] = self._member(name)
