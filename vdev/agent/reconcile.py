@@ -277,6 +277,7 @@ class Reconciler:
             if self._holdings().all() <= holdings.all():
                 self.choices.take(found, self.spec, cut)
                 self.base = base
+                await beside(base.size, self._faults.engine.meet, base)
                 return
 
     @property

@@ -10,7 +10,7 @@ from ... import discovery
 from ...core.inventory.resources import Inventory
 from ...core.model.device import RawDevice
 from ...core.model.problem import Problem
-from ...core.spec import EntrySpec, Spec
+from ...core.spec import EntrySpec, Spec, VirtualSource
 from ...errors import HostError
 from ...hostfs import HostRoot
 from ..steps import Steps
@@ -104,7 +104,10 @@ class Scanner:
             smi_dir=self._smi_dir,
             before=before,
         )
-        return found if before is None else found.after(before[1])
+        found = found if before is None else found.after(before[1])
+        if not isinstance(entry.source, VirtualSource):
+            _ = found.by_id  # what went and came will be asked for, and is known here
+        return found
 
     def start_over(self) -> None:
         """Forget all indices: what was found was found for a configuration that is not adopted."""
