@@ -4,6 +4,8 @@ CEL's reference implementation evaluates the expressions; without it the tests a
 does (which requests a policy is about, and that an error refuses) is imitated here.
 """
 
+import functools
+
 import pytest
 
 ERROR = "an expression failed"  # refuses as well, since the policy says `failurePolicy: Fail`
@@ -16,11 +18,18 @@ class Failed(Exception):
 def evaluated(expression, data):
     """The value of an expression, checked before it is evaluated. Raises Failed."""
     cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates CEL, is not installed")
-    env = cel.NewEnv(variables=dict.fromkeys(data, cel.Type.DYN))
-    value = env.compile(expression).eval(data=data)
+    value = _compiled(expression, frozenset(data)).eval(data=data)
     if value.type() == cel.Type.ERROR:
         raise Failed(value.plain_value())
     return value.plain_value()
+
+
+@functools.cache
+def _compiled(expression, names):
+    """To check an expression takes most of the time, and the same few are evaluated on some hundred requests."""
+    from cel_expr_python import cel
+
+    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN)).compile(expression)
 
 
 def concerns(rule, request):
