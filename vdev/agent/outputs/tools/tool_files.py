@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from .... import smi
+from ....aio.beside import beside
 from ....aio.clock import Clock
 from ....core.decide import Plan
 from ....core.intervals import Intervals
@@ -130,7 +131,7 @@ class ToolFiles(Output):
             return
         self._look = False
         if not same:
-            self._wanted = equipped(plan)
+            self._wanted = await beside(sum(len(each.slots) for each in plan.base.everything.values()), equipped, plan)
         try:
             async with self._writing:
                 outcome = await asyncio.to_thread(self._prepare, self._wanted, plan, now)
