@@ -20,7 +20,7 @@ WRITES = ("create", "patch", "delete")
 
 
 class Sleeper(LeapClock):
-    """The clock of a machine that can sleep."""
+    """The clock of a process that can be stopped."""
 
     def sleep_through(self, seconds):
         """So much later no timer has fired yet, as when a process goes on that was stopped."""
@@ -72,7 +72,7 @@ async def test_who_lost_the_lease_writes_nothing_more(start, api_server):  # noq
 
 
 async def test_who_slept_longer_than_the_lease_lasts_writes_nothing(start, api_server):  # noqa: F811
-    """As a process that was stopped, or a machine that slept: not even before it notices that it may have lost it."""
+    """As a process that was stopped: not even before it notices that it may have lost it."""
     held = api_server.fail(verb="patch", hang=True)
     first = await start("first", text=CONFIG, clock=Sleeper())
     await api_server.until(lambda: AT_ONCE == held.hits)
