@@ -120,11 +120,13 @@ async def imported(directory):
     async with Kubelet(directory / "kubelet") as kubelet:
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
         said = asyncio.create_task(process.stderr.read())
-        await kubelet.wait_until(lambda: kubelet.listed().get("acme.dev/npu"), what="the devices")
-        await kubelet.run_pod(POD)
-        assert "libcrypto" not in Path(f"/proc/{process.pid}/maps").read_text()  # which hashlib would bring
-        process.terminate()
-        await process.wait()
+        try:
+            await kubelet.wait_until(lambda: kubelet.listed().get("acme.dev/npu"), what="the devices")
+            await kubelet.run_pod(POD)
+            assert "libcrypto" not in Path(f"/proc/{process.pid}/maps").read_text()  # which hashlib would bring
+        finally:
+            process.terminate()
+            await process.wait()
         return {line.rpartition("|")[2].strip() for line in (await said).decode().splitlines()}
 
 
