@@ -121,7 +121,7 @@ async def imported(directory):
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
         said = asyncio.create_task(process.stderr.read())
         try:
-            await kubelet.wait_until(lambda: kubelet.listed().get("acme.dev/npu"), what="the devices")
+            await kubelet.wait_until(lambda: kubelet.listed().get("acme.dev/npu"), what="the devices", timeout=60)
             await kubelet.run_pod(POD)
             assert "libcrypto" not in Path(f"/proc/{process.pid}/maps").read_text()  # which hashlib would bring
         finally:
