@@ -114,6 +114,17 @@ def test_what_pods_hold_and_nobody_knows_is_listed(build):
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(free.inventory))
 
 
+def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
+    """After ten minutes in which it serves and PodResources is silent, what no source names goes."""
+    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=0))
+    silent = Holdings(holders={(GPU, "GPU-gggg0"): "default/train"}, silent=True, read_at=0.0, blind_since=100.0)
+    kept = retain(before, after, {}, silent, 150.0)
+    soon = retain(kept.inventory, after, kept.retired, silent, 749.0)
+    assert {"GPU-gggg0": False, "GPU-gggg1": False} == states(soon.inventory)
+    later = retain(soon.inventory, after, soon.retired, silent, 750.0)
+    assert {"GPU-gggg0": False} == states(later.inventory)
+
+
 def test_what_was_given_up_after_ten_blind_minutes_does_not_come_back(build):
     """The kubelet's checkpoint, which goes on naming what ended pods had, counts for ten minutes and not for ever."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))

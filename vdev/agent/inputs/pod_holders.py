@@ -100,7 +100,9 @@ class PodHolders:
             before, allocated = self.knowledge, self._requests.allocated_at
             self.knowledge = holders.learn(before, reading, allocated, self._pressed, self._intervals)
             self._pressed = {key: at for key, at in self._pressed.items() if key in self.knowledge.doubted}
-            if reading.answer is None and self._listens():
+            if reading.answer is not None:
+                self._blind_since = float("inf")
+            elif self._listens():
                 self._blind_since = min(self._blind_since, reading.at)
             self._tell(reading)
             return (before.holders, before.doubted) != (self.knowledge.holders, self.knowledge.doubted)

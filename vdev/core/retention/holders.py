@@ -258,8 +258,9 @@ class Holdings:
     `holders` maps (resource, id) to the pod, as far as one is known by name; None where the kubelet never said.
     `doubted` may be held as well. `read_at` is when the last answer was asked for. `in_flight` are ids that an
     unfinished RPC names; `allocated` those of our own Allocates that no answer has settled yet. `blind_since` is when
-    it turned out that this kubelet does not tell at all (infinite while there is none to ask). `complete`: whoever is
-    not named here holds nothing, for certain. `silent`: the kubelet did not answer the last question.
+    it turned out that a kubelet which serves does not tell (infinite while it tells, and while there is none to ask).
+    `complete`: whoever is not named here holds nothing, for certain. `silent`: the kubelet did not answer the last
+    question.
 
     `containers` are the names of the containers that have what is named, `claimed` who has devices by claims: for those
     who tell of it, and for no decision.

@@ -117,8 +117,11 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
 def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, intervals: Intervals) -> bool:
     if key in holdings.in_flight:
         return False
+    blind = now - max(each.since, holdings.blind_since) >= intervals.retire_blind
     if holdings.holders is None:
-        return now - max(each.since, holdings.blind_since) >= intervals.retire_blind
+        return blind
+    if holdings.silent and blind:  # the kubelet serves, and tells nothing any more
+        return not holdings.may_hold(key)
     return holdings.read_at - each.since >= intervals.retire_settle and not holdings.may_hold(key)
 
 
