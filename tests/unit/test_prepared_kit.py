@@ -125,9 +125,10 @@ def test_everything_else_is_python():
     assert "42\n" == done.stdout
 
 
-@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="this is no run of several workers")
-def test_a_worker_is_a_copy():
+def test_a_worker_is_a_copy(request):
     """Of a process that has imported the tests."""
+    if not hasattr(request.config, "workerinput"):
+        pytest.skip("this is no run of several workers")
     assert "tests.kit.workers" == sys.modules["__main__"].__spec__.name
 
 
