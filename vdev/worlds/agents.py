@@ -2,6 +2,7 @@
 
 import contextvars
 import functools
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ class Life:
     agent: Agent
     since: float
     seen: "_Seen"
+    ending: bool = False
     ended: bool = False
 
 
@@ -39,11 +41,11 @@ class _Seen(Output):
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.plan: Plan | None = None
-        self.since = 0.0  # when what is listed became another list
+        self.since = 0.0  # when what is told became another
 
     async def settle(self, plan: Plan) -> None:
         """Note it."""
-        if self.plan is None or plan.inventory != self.plan.inventory:
+        if self.plan is None or _told(plan) != _told(self.plan):
             self.since = self._stage.now
         self.plan = plan
 
@@ -73,7 +75,7 @@ class Agents:
         life = Life(process, agent, stage.now, seen)
         self.lives = [*self.running, life]
         # What the system takes back from a process that is killed: locks, connections, sockets.
-        process.killed += [transport.kill, agent.lock.release, agent.nodes.release]
+        process.killed += [transport.kill, agent.lock.release, agent.nodes.release, lambda: _release_claims(agent)]
         stage.counts["agents"] += 1
         stage.tell(f"{process.name} starts")
         task = loop.create_task(agent.run(), name=process.name, context=process.context.copy())
@@ -104,6 +106,7 @@ class Agents:
             self.dead(life.process)
         else:
             self._stage.tell(f"{life.process.name} gets signal {number}")
+            life.ending = life.ending or number == signal.SIGTERM
             life.process.call(self._stage.loop.call_soon, action)
 
     def settled(self, since: float) -> Plan | None:
@@ -113,7 +116,7 @@ class Agents:
             return None
         (life,) = running
         plan = life.seen.plan
-        up = life.agent.lists.running and self._stage.now - life.since > _UP
+        up = life.agent.lists.running and not life.ending and self._stage.now - life.since > _UP
         current = plan is not None and life.agent.reconciler.served is plan.inventory
         return plan if up and current and life.seen.since < since else None
 
@@ -128,6 +131,7 @@ class Agents:
             kubelet_socket=stage.kubelet.socket,
             pod_resources_socket=stage.kubelet.pod_resources_socket,
             cdi_dir=stage.root / "cdi",
+            api_server=stage.cluster.address if stage.cluster else None,
             host=HostRoot(stage.root / "host", inspect=inspect_marked),
             device_dir=stage.root / "devices",
             smi_dir=stage.root / "smi",
@@ -160,3 +164,15 @@ class Agents:
     def _start_again(self) -> None:
         if not self.running:
             self.start()
+
+
+def _told(plan: Plan) -> tuple[object, ...]:
+    """What others see of a plan."""
+    return plan.inventory, plan.pools, plan.labels
+
+
+def _release_claims(agent: Agent) -> None:
+    """Let go of the locks of its DRA drivers."""
+    side: Any = agent.dra._side  # noqa: SLF001 - it is killed, and can no longer be asked to
+    for driver in side._drivers.values() if side else ():  # noqa: SLF001 - as above
+        driver._claims._lock.close()  # noqa: SLF001 - as above

@@ -13,13 +13,14 @@ import select
 import signal
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import mutants
-from .events import Event, drawn
+from .events import Event, drawn, kinds_of
 from .world import Outcome, World
 
 LENGTH = 3600.0  # seconds of a world
@@ -42,7 +43,7 @@ class Plan:
         """The events."""
         if self.events is not None:
             return self.events
-        return drawn(random.Random(f"events {self.seed}"), self.seconds)  # noqa: S311 - it repeats on purpose
+        return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))  # noqa: S311 - it repeats on purpose
 
 
 @dataclass(slots=True)
@@ -139,9 +140,16 @@ def _begin(plan: Plan) -> tuple[int, int]:
 def _played(plan: Plan) -> Outcome:
     try:
         with mutants.applied(plan.mutant) if plan.mutant else contextlib.nullcontext():
-            return World(plan.seed, plan.happenings, plan.seconds, home() / f"vdev-world-{plan.seed}").run()
+            return World(
+                plan.seed, plan.happenings, plan.seconds, home() / f"vdev-world-{plan.seed}{_mark(plan.mutant)}"
+            ).run()
     except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
         return Outcome(plan.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
+
+
+def _mark(mutant: str) -> str:
+    """What tells the directory of a mutant's world from those of others of the same seed."""
+    return f"-{zlib.crc32(mutant.encode()):08x}" if mutant else ""
 
 
 def _outcome(plan: Plan, process: int, descriptor: int) -> Outcome:

@@ -6,7 +6,7 @@ then, so that a list still makes sense when some of it is left out.
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,24 @@ KINDS = {  # how often each happens, relative to the others
     "CDI spoilt": 2,
     "rest": 2,
 }
+CLAIM_KINDS = {  # besides, in a world with claims
+    "claim pod": 24,
+    "claim shared": 4,
+    "claim deleted": 3,
+    "claims edited": 8,
+    "cell": 3,
+    "DRA sockets gone": 1,
+    "slices wiped": 2,
+    "labels spoilt": 2,
+    "Node made anew": 1,
+    "API storm": 5,
+    "API away": 3,
+    "API cut": 2,
+    "API watches end": 2,
+    "API forgets": 2,
+    "API restored": 1,
+}
+CLAIMS = 3  # of so many worlds one has claims
 PAUSE = 80.0  # seconds between two events, on average
 NUMBERS = 10_000
 
@@ -58,9 +76,19 @@ class Event:
         return f"{self.at:9.3f} {self.kind} {self.a} {self.b} {self.c}"
 
 
-def drawn(dice: random.Random, seconds: float) -> tuple[Event, ...]:
+def has_claims(seed: int) -> bool:
+    """Whether the world of a seed has an API server, with claims and labels: one of so many has."""
+    return seed % CLAIMS == 0
+
+
+def kinds_of(seed: int) -> Mapping[str, int]:
+    """What may happen in the world of a seed, and how often."""
+    return {**KINDS, **CLAIM_KINDS} if has_claims(seed) else KINDS
+
+
+def drawn(dice: random.Random, seconds: float, among: Mapping[str, int] = KINDS) -> tuple[Event, ...]:
     """What happens in so many seconds: in bursts, with quiet hours in between."""
-    kinds, weights = list(KINDS), list(KINDS.values())
+    kinds, weights = list(among), list(among.values())
     found: list[Event] = []
     moment = 20.0
     while moment < seconds:
@@ -85,6 +113,6 @@ def read(path: Path) -> tuple[Event, ...]:
         raise UsageError(f"{path}: cannot be read: {failed.strerror}") from None
     except (ValueError, TypeError):
         raise UsageError(f'{path}: expected events, one on a line, such as [20.5, "edit", 1, 2, 3]') from None
-    if unknown := sorted({each.kind for each in events} - KINDS.keys()):
-        raise UsageError(f"{path}: unknown kind {unknown[0]!r}; known are {', '.join(KINDS)}")
+    if unknown := sorted({each.kind for each in events} - KINDS.keys() - CLAIM_KINDS.keys()):
+        raise UsageError(f"{path}: unknown kind {unknown[0]!r}; known are {', '.join((*KINDS, *CLAIM_KINDS))}")
     return events

@@ -13,6 +13,7 @@ from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sim import Phase, manifest
 from .agents import Agents
+from .claims.claim_events import ClaimHappenings
 from .events import Event
 from .node_model import BROKEN, LINES
 from .stage import Stage
@@ -57,9 +58,14 @@ class Happenings:
             "CDI spoilt": self._cdi_spoilt,
             "rest": lambda _: None,
         }
+        self._claims = ClaimHappenings(stage, stage.cluster, self.mend) if stage.cluster else None
+        if self._claims is not None:
+            self._kinds |= self._claims.kinds
 
     async def happen(self, event: Event) -> None:
         """Let it happen; what takes longer goes on beside the story."""
+        if event.kind not in self._kinds:  # of a world with claims, in one without
+            return
         work = self._kinds[event.kind](event)
         if work is not None:
             self._stage.spawn(work)
@@ -76,6 +82,8 @@ class Happenings:
         stage.lag.clear()
         for number in range(LINES):
             stage.model.set_health(number, ok=True)
+        if self._claims is not None:
+            await self._claims.heal()
         await asyncio.sleep(130)  # longer than a call may hang, or a kubelet is away
         if stage.kubelet.alive and not stage.kubelet.pod_resources_socket.exists():
             await stage.kubelet.stop()
@@ -230,6 +238,8 @@ class Happenings:
             path.unlink(missing_ok=True)
 
     def _pod_resources_gone(self, _event: Event) -> None:
+        if self._stage.kubelet.pod_resources_socket.exists():
+            self._stage.blind_since = self._stage.now
         self._stage.kubelet.pod_resources_socket.unlink(missing_ok=True)
 
     async def _pod_resources_busy(self, event: Event) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXPLAINED = {  # findings that something else than the plugin may have brought about: by rules, by a slow machine
     "slow-rpc": ("slow", "hang"),
     "hung-rpc": ("hang",),
+    "cdi-spec": ("spoilt",),
     "registered-before-serving": ("lost", "swapped"),
 }
 # What a plugin cannot know: whether a kubelet that takes seconds for a message has seen the end of a stream.
@@ -181,13 +182,14 @@ def judge_outputs(kubelet: Kubelet, plan: "Plan", cdi_dir: Path, excuses: Excuse
             raise Broken("the CDI files have what the plan says", f"no file has {missing}")
 
 
-def judge_end(kubelet: Kubelet, wanted: Mapping[str, frozenset[str]]) -> str:
+def judge_end(kubelet: Kubelet, wanted: Mapping[str, frozenset[str]], claimed: Iterable[str] = ()) -> str:
     """What is still missing until the node is as the file says, with what pods hold; empty where nothing is.
 
-    What overlaps something that a pod holds may wait for it: unlisted where it has the same id, else Unhealthy.
+    What overlaps something that a pod holds may wait for it: unlisted where it has the same id, else Unhealthy. So may
+    what claims have.
     """
     held = {each for pod in kubelet.pods() for each in in_use(pod)}
-    ids = {id_ for _, id_ in held}
+    ids = {id_ for _, id_ in held} | {*claimed}
     listed = kubelet.listed()
     for name in sorted((wanted.keys() | listed.keys()) - {"nvidia.com/gpu"}):  # the model knows no ids of GPUs
         devices = listed.get(name, {})

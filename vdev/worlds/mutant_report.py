@@ -3,13 +3,16 @@
 import gc
 import sys
 import types
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from . import campaign
 from .campaign import Plan
+from .events import CLAIMS
 from .mutants import code as changes
 from .mutants import described
+from .mutants.bad_drivers import BAD_DRIVERS
 from .mutants.known import KNOWN
 from .world import World
 
@@ -28,9 +31,9 @@ class Verdicts:
     missed: list[str] = field(default_factory=list)
 
 
-def sound(count: int, *, workers: int, first: int = 1) -> list[int]:
-    """So many seeds whose worlds are well without a mutant; of those that are not nothing could be said."""
-    plans = (Plan(seed, _LENGTH) for seed in range(first, first + count))
+def sound(count: int, *, workers: int, first: int = 1, step: int = 1) -> list[int]:
+    """Of so many seeds those whose worlds are well without a mutant; of others nothing could be said."""
+    plans = (Plan(seed, _LENGTH) for seed in range(first, first + count * step, step))
     return sorted(plan.seed for plan, outcome in campaign.play(plans, workers=workers) if not outcome.failure)
 
 
@@ -57,15 +60,23 @@ def report(*, workers: int, seeds: int, code: int, seed: int) -> int:
     """Print how many are noticed; 1 where a known one is not."""
     good = sound(seeds, workers=workers)
     known = verdicts(list(KNOWN), workers=workers, seeds=good)
+    with_claims = sound(seeds, workers=workers, first=CLAIMS, step=CLAIMS)
+    drivers = verdicts(list(BAD_DRIVERS), workers=workers, seeds=with_claims)
+    known.noticed |= drivers.noticed
+    known.missed += drivers.missed
     names = changes.drawn(_ran(), code, seed) if code else []
     ours = verdicts(names, workers=workers, seeds=good)
-    print(f"{len(known.noticed)} of {len(KNOWN)} known bad behaviours are noticed:")
+    print(f"{len(known.noticed)} of {len(KNOWN) + len(BAD_DRIVERS)} known bad behaviours are noticed:")
     for name, (rule, first) in known.noticed.items():
         print(f"  {name}: {rule} (seed {first})")
     for name in known.missed:
         print(f"  NOT NOTICED: {name}")
     if names:
         print(f"{len(ours.noticed)} of {len(names)} changes of our own code are noticed, in {len(good)} worlds at most")
+        packages = Counter(changes.mutant(name).package for name in names)
+        by_package = Counter(changes.mutant(name).package for name in ours.noticed)
+        for package, count in sorted(packages.items()):
+            print(f"  {package}: {by_package[package]} of {count}")
         for name in ours.missed:
             print(f"  not noticed: {described(name)}")
     return 1 if known.missed else 0

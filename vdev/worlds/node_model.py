@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..core.spec import NodeKind
 from ..hostfs.root import inspect
+from .api.claim_model import ClaimModel
 
 SLICES = 4
 SIZES = {"1x": 1, "2x": 2}
@@ -78,6 +79,7 @@ class NodeModel:
     specs: bool = False
     lines: bool = True
     rules: tuple[int, ...] = ()
+    claims: ClaimModel | None = None
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -130,7 +132,8 @@ class NodeModel:
 
     def text(self) -> str:
         """The file as it should be now."""
-        lines = ["version: v1", f"flags: {{migStrategy: mixed, plugin: {{{self._flags()}}}}}", "devices:"]
+        lines = ["version: v1", f"flags: {{migStrategy: mixed, plugin: {{{self._flags()}}}}}"]
+        lines += [self.claims.node(), "devices:"] if self.claims else ["devices:"]
         profiles = ", ".join(f"{name}: {{slices: {size}, memory: {size}Gi}}" for name, size in SIZES.items())
         partitioning = f"{{slices: {SLICES}, profiles: {{{profiles}}}}}"
         virtual = f"{{count: {len(self.layouts)}, memory: {SLICES}Gi, partitioning: {partitioning}}}"
@@ -149,6 +152,7 @@ class NodeModel:
         if self.lines:
             probe = f'health: {{probe: file, path: "{self.root}/health/{{id}}", content: ok, interval: 20s}}'
             lines.append(f'- {{name: line, resource: acme.dev/line, glob: "/dev/ttyW*", {probe}}}')
+        lines += self.claims.entries() if self.claims else []
         lines += self._sharing()
         if self.rules:
             lines += ["faults:", "  seed: 7", "  rules:", *(f"  - {RULES[each]}" for each in self.rules)]
@@ -172,6 +176,7 @@ class NodeModel:
         if self.lines:
             plugged = [number for number in range(LINES) if self.is_plugged(NODES + number)]
             whole["acme.dev/line"] = [f"line-ttyW{number}" for number in plugged]
+        whole |= self.claims.listed() if self.claims else {}
         shared = {name: self.replicas.get(name, 1) for name in whole}
         return {
             name: frozenset(ids if shared[name] == 1 else (f"{id_}::{n}" for id_ in ids for n in range(shared[name])))

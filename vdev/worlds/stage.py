@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..sim import Kubelet, KubeletPanic
+from .api.cluster import Cluster
+from .events import has_claims
 from .invariants import Excuses
 from .machine.stand_ins import FileEvents
 from .machine.virtual_time import WorldLoop
@@ -27,7 +29,8 @@ class Stage:
         self.root = root
         self.dice = random.Random(f"world {seed}")  # noqa: S311 - it repeats on purpose
         self.loop = WorldLoop(random.Random(f"machine {seed}"))  # noqa: S311 - as above
-        self.model = NodeModel(root)
+        self.cluster = Cluster(self) if has_claims(seed) else None
+        self.model = NodeModel(root, claims=self.cluster.model if self.cluster else None)
         self.excuses = Excuses()
         self.files = FileEvents()
         self.counts: Counter[str] = Counter()
@@ -35,6 +38,7 @@ class Stage:
         self.lag: dict[str, float] = {}  # by process: seconds that its messages take
         self.network = Network(self._delay, self.noted)
         self.failure: asyncio.Future[None] = self.loop.create_future()
+        self.blind_since = 0.0  # when somebody removed the socket of PodResources
         self.kubelet: Kubelet
         self._tasks: dict[asyncio.Task[None], None] = {}
 

@@ -5,6 +5,7 @@ an invariant, or in which anything fails that nobody expects, ends with a failur
 """
 
 import asyncio
+import contextlib
 import hashlib
 import shutil
 from collections import Counter
@@ -15,9 +16,12 @@ from typing import Any
 
 import structlog
 
+from ..core.intervals import PRODUCTION
 from ..sim import Finding, Kubelet
 from . import invariants
 from .agents import Agents
+from .api.cluster import NODE
+from .claims import claim_rules
 from .events import Event
 from .happenings import Happenings
 from .invariants import Broken, Grants
@@ -28,6 +32,7 @@ from .stage import Stage
 
 _UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered
 _QUIET = 5.0  # seconds without a new plan after which every output must have followed
+_WRITTEN = 40.0  # seconds after which what goes through the API server must have followed
 _END = 1_500.0  # seconds in which the node must be as the file says, after everything is well again
 
 
@@ -73,7 +78,7 @@ class World(Stage):
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._unhandled)
         text = ""
-        with installed(self.dice, self.files):
+        with installed(self.dice, self.files), self.cluster.installed() if self.cluster else contextlib.nullcontext():
             try:
                 self.loop.run_until_complete(self._live())
             except Broken as broken:
@@ -102,7 +107,11 @@ class World(Stage):
             self.root / "kubelet",
             clock=KubeletClock(self.loop),
             seed=self.seed,
+            node_name=NODE,
             overlaps=self.model.overlaps,
+            objects=self.cluster.objects if self.cluster else None,
+            cdi_dir=self.root / "cdi" if self.cluster else None,
+            strict=self.seed % 2 == 0,
             transport=self.transport("kubelet"),
         )
         self.kubelet.journal.listen(self._entry)
@@ -116,6 +125,8 @@ class World(Stage):
 
     async def _story(self, happenings: Happenings) -> None:
         begin = self.now
+        if self.cluster is not None:
+            await self.cluster.start()
         await self.kubelet.start()
         happenings.mend()
         self.agents.start()
@@ -140,7 +151,7 @@ class World(Stage):
         self.tell(f"the node must be as its file says, {how}")
         wanted = self.model.plan()
         end = self.now + _END
-        while missing := invariants.judge_end(self.kubelet, wanted):
+        while missing := self._missing(wanted):
             if self.now > end:
                 raise Broken("the node comes to what its file says", f"{how}: {missing}")
             await asyncio.sleep(5)
@@ -148,17 +159,31 @@ class World(Stage):
         await asyncio.sleep(30)
         self.judge()
 
+    def _missing(self, wanted: Mapping[str, frozenset[str]]) -> str:
+        claimed = {device for devices in claim_rules.recorded(self.kubelet.root).values() for device in devices}
+        missing = invariants.judge_end(self.kubelet, wanted, claimed)
+        if self.cluster is None or missing:
+            return missing
+        return claim_rules.judge_end(self.cluster, self.kubelet, self.root / "cdi")
+
     # --- what must hold -----------------------------------------------------------------------------------------------
 
     def judge(self) -> None:
         """Look at everything. Raises Broken."""
         invariants.judge_pods(self.kubelet)
+        if self.cluster is not None:
+            claim_rules.judge_devices(self.kubelet.root, self.kubelet.pods())
         settled = self.agents.settled(self.now - _QUIET)
         if settled is None or not self.kubelet.ready or self.kubelet_up_for < _UP:
             return
         if not self.excuses.has("slow machine", "cut", "lost", "swapped", "late", "ends", now=self.now):
             invariants.judge_held(self.kubelet)
             invariants.judge_outputs(self.kubelet, settled, self.root / "cdi", self.excuses, self.now)
+            if self.cluster is not None:
+                claim_rules.judge_files(self)
+                written = self.agents.settled(self.now - _WRITTEN)
+                if self.cluster.is_fair and written is not None:
+                    claim_rules.judge_published(self.cluster, self.kubelet, written)
 
     @property
     def kubelet_up_for(self) -> float:
@@ -176,6 +201,11 @@ class World(Stage):
             self.tell(f"{call.method} fails: {message.decode()}")
         if what != "answer" or call.ends[0] == "kubelet":
             return
+        if self.cluster is not None:
+            try:
+                claim_rules.judge_answer(call, message, self)
+            except Broken as broken:
+                self.fail(broken)
         if call.method.endswith("/ListAndWatch"):
             self.grants.listed(call.server, message, self.now)
         elif call.method.endswith("/Allocate"):
@@ -201,10 +231,17 @@ class World(Stage):
                 self.tell(f"pod {entry.pod.name} is gone")
         if isinstance(entry, Finding):
             self.tell(f"finding: {entry}")
+            if self._gave_up(entry) or (self.cluster is not None and self.cluster.explains(entry)):
+                return
             try:
                 invariants.judge_finding(entry, self.excuses, self.now)
             except Broken as broken:
                 self.fail(broken)
+
+    def _gave_up(self, finding: Finding) -> bool:
+        """Whether nobody could be asked for ten minutes who holds what: then a plugin gives up what it retired."""
+        blind = not self.kubelet.pod_resources_socket.exists() and self.now - self.blind_since > PRODUCTION.retire_blind
+        return finding.code == "held-device-dropped" and blind
 
     def _logged(self, _logger: object, level: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
         failed = event.pop("exc_info", None)

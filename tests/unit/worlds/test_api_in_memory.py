@@ -9,7 +9,7 @@ from tests.kit.api_server import ApiServer
 from vdev import kube
 from vdev.core.intervals import Intervals
 from vdev.kube import NODES
-from vdev.worlds.api.memory_tcp import MemoryTcp
+from vdev.worlds.machine.memory_tcp import MemoryTcp
 
 
 @pytest.fixture(params=[None, MemoryTcp], ids=["TCP", "memory"])

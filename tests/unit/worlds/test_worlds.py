@@ -75,3 +75,42 @@ def test_a_seed_repeats_message_for_message():
     assert not first["failure"], "\n".join(first["told"])
     assert first["messages"] > 100
     assert (first["digest"], first["messages"]) == (second["digest"], second["messages"])
+
+
+# --- with claims and an API server: seeds that three divides ----------------------------------------------------------
+
+PODS = [[30, "claim pod", 0, 3, 1], [31, "claim pod", 0, 3, 1]]  # each with two devices of the first driver
+BAD = {  # others take a world longer to show: `python -m vdev.worlds --mutants` plays all
+    "prepares claims without their CDI files": PODS,
+    "answers unprepare and forgets nothing": [*PODS, [40, "delete", 0, 1, 0]],
+    "publishes slices of an old generation": [[40, "claims edited", 0, 0, 0]],
+}
+STORY = [
+    [30, "pod", 1, 0, 0],  # has a gate, which then is for claims
+    [60, "claims edited", 7, 0, 0],
+    *([100 + number, "claim pod", 0, 3, 1] for number in range(4)),
+    [130, "claims edited", 7, 0, 0],  # and back
+    [150, "API restored", 0, 0, 0],
+    [160, "API away", 60, 0, 0],
+    [170, "agent killed", 0, 0, 0],
+    [190, "delete", 0, 1, 0],
+]
+
+
+@functools.cache
+def claims():
+    """The same of worlds with claims."""
+    worlds = {name: world(events, name, seed=3) for name, events in BAD.items()}
+    worlds["well"] = world(STORY, seed=3)
+    return dict(zip(worlds, played(*worlds.values()), strict=True))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_other_drivers_do_wrong_is_noticed(name):
+    """Bad behaviours of DRA drivers."""
+    assert claims()[name]["failure"]
+
+
+def test_claims_of_a_node():
+    """Edits that move a device between device plugin and claims, a server that goes away, one with another store."""
+    assert not claims()["well"]["failure"], "\n".join(claims()["well"]["told"])

@@ -61,6 +61,19 @@ class Objects:
         self._history.clear()
         self.changes = 0
 
+    def restored(self, version: int) -> "Objects":
+        """The same objects and listeners, as a backup brings them back; all have this version.
+
+        What happened before is forgotten.
+        """
+        new = Objects(release=self.release, more=self._more)
+        for kind, found in self._found.items():
+            new._found[kind] = {key: _of_version(each, version) for key, each in found.items()}
+        new._owners = {key: owners.copy() for key, owners in self._owners.items()}
+        new._listeners = self._listeners
+        new.version = new.forgotten = version
+        return new
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: ApiKind, namespace: str, name: str) -> Stored:
@@ -285,6 +298,10 @@ class Objects:
         """Call `listener` on the event loop after each change; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+
+def _of_version(document: Stored, version: int) -> Stored:
+    return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
 
 
 def _part(kind: ApiKind, old: Stored, new: Document, subresource: str) -> Document:

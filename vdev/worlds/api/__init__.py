@@ -1,1 +1,1 @@
-"""The API server of a world: connections in memory, the weather between them and the server, and the server itself."""
+"""The API server of a world: the server with its weather, the objects on it, and what of the file is about them."""

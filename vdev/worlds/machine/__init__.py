@@ -1,1 +1,3 @@
-"""The machine of a world: its time and processes (`virtual_time`), and what else code takes from one (`stand_ins`)."""
+"""The machine of a world: time and processes (`virtual_time`), TCP (`memory_tcp`), and what else code takes from one
+(`stand_ins`).
+"""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from ...aio.clock import Clock
+from .memory_tcp import MemoryTcp
 
 START = 1_000.0  # seconds that this machine has been up
 WALL = 1_767_225_600.0  # the wall's time at the machine's start: 2026-01-01
@@ -79,7 +80,7 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
 
-class WorldLoop(asyncio.SelectorEventLoop):
+class WorldLoop(MemoryTcp):
     """The loop of a world. `dice` draw how long the machine takes for what is done in threads."""
 
     def __init__(self, dice: random.Random) -> None:

@@ -6,13 +6,17 @@
 import contextlib
 from collections.abc import Iterator
 
-from . import code, known
+from . import code
+from .bad_drivers import BAD_DRIVERS
+from .known import KNOWN
+
+BAD = {**KNOWN, **BAD_DRIVERS}
 
 
 @contextlib.contextmanager
 def applied(name: str) -> Iterator[None]:
     """Behave so, while the context lasts."""
-    with code.mutant(name).applied() if code.is_one(name) else known.KNOWN[name]():
+    with code.mutant(name).applied() if code.is_one(name) else BAD[name]():
         yield
 
 

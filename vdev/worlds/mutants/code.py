@@ -20,6 +20,7 @@ _CODE = "code "  # how the name of a mutant begins
 _INSIDE = (
     *("vdev.core.retention.", "vdev.core.inventory.", "vdev.core.allocation.", "vdev.core.health.", "vdev.plugin."),
     *("vdev.sockets.", "vdev.health.", "vdev.agent.inputs.", "vdev.agent.outputs.", "vdev.hostfs.watching."),
+    *("vdev.dra.", "vdev.core.claims.", "vdev.core.slices."),
 )
 _MODULES = ("vdev.core.decide", "vdev.agent.reconcile", "vdev.agent.events", "vdev.agent.due", "vdev.agent.requests")
 
@@ -47,6 +48,11 @@ class CodeMutant:
             yield
         finally:
             function.__code__ = before
+
+    @property
+    def package(self) -> str:
+        """The package below vdev that it is in."""
+        return self.module.split(".")[1]
 
     def described(self) -> str:
         """What was changed, as `file:line: before -> after`."""

@@ -2,7 +2,7 @@
 
 A loop that is a `MemoryTcp` has a network of its own, whose ports nobody else sees. Above it everything is as on
 sockets: the client's library with its pool of connections, the bytes of HTTP, the server. What travels takes as long as
-the network draws, and comes in its order. A network that is `cut` delivers nothing until `mend` is called, as a
+the network draws, and comes in its order. A network that is `cut` delivers nothing until it is `mended`, as a
 broken link does; what was sent meanwhile comes then.
 """
 
@@ -177,13 +177,13 @@ class MemoryEnd(asyncio.Transport):
         self._arrived: deque[_Sent] = deque()
         self._last = 0.0  # when what was sent to this end last arrives
         self._reading = True
-        self._closing = self._ended = self._handing = False
+        self._closing = self._ended = self._handing = self._muted = False
 
     # --- what is sent -------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send."""
-        if data and not self._closing and not self._ended:
+        if data and not (self._closing or self._ended or self._muted):
             self.other.send(bytes(data))
 
     def can_write_eof(self) -> bool:
@@ -205,6 +205,10 @@ class MemoryEnd(asyncio.Transport):
     def abort(self) -> None:
         """Hang up; what was written is on its way already."""
         self.close()
+
+    def mute(self) -> None:
+        """What is written from now on gets lost."""
+        self._muted = True
 
     def reset(self) -> None:
         """Break the connection by force, for both ends."""
