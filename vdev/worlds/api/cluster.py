@@ -110,7 +110,7 @@ class Cluster:
 
     def explains(self, finding: Finding) -> bool:
         """Whether something else than the driver brought about what the embedded kubelet finds."""
-        if finding.code == "pool-incomplete":  # slices are written one after the other
+        if finding.code in ("pool-incomplete", "pool-outdated"):  # slices are written one after the other
             return not self.is_fair
         deleted = "there is no ResourceClaim" in finding.message  # between two questions
         return finding.code == "prepare-not-idempotent" and deleted
@@ -151,7 +151,7 @@ class Cluster:
         self._stage.loop.network.cut()
 
     async def restore(self, versions: int) -> None:
-        """The same objects on another store, whose versions are behind those that everybody saw, or ahead."""
+        """The same objects on another store, whose versions are ahead of those that everybody saw."""
         was_up = self.server.is_up
         await self.go_away()
         old = self.server.objects

@@ -37,7 +37,7 @@ class ClaimHappenings:
             "API cut": self._cut,
             "API watches end": lambda _: cluster.server.end_watches(),
             "API forgets": self._forgets,
-            "API restored": lambda event: cluster.restore((-500, -1, 500)[event.a % 3]),
+            "API restored": lambda event: cluster.restore((1, 500, 5000)[event.a % 3]),
         }
 
     async def heal(self) -> None:
