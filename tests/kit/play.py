@@ -3,6 +3,7 @@
 A line for each: `{"seed", "seconds", "events", "mutant"}`; its outcome is a line on stdout.
 """
 
+import fcntl
 import json
 import os
 import subprocess
@@ -30,6 +31,8 @@ def played(*worlds: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """Play them."""
     plans = [_plan(**json.loads(line)) for line in sys.stdin.read().splitlines()]
+    alone = (campaign.home() / "vdev-world.lock").open("w")  # worlds of one seed have one directory, whoever plays them
+    fcntl.flock(alone, fcntl.LOCK_EX)
     campaign.prepare()
     for plan in plans:
         outcome = campaign.play_one(plan)
