@@ -99,7 +99,7 @@ class PodHolders:
                 continue
             before, allocated = self.knowledge, self._requests.allocated_at
             self.knowledge = holders.learn(before, reading, allocated, self._pressed, self._intervals)
-            self._pressed = {key: at for key, at in self._pressed.items() if key in self.knowledge.doubted}
+            self._pressed = {key: at for key, at in self._pressed.items() if self._is_still_doubt(key, at)}
             if reading.answer is not None:
                 self._blind_since = float("inf")
             elif self._listens():
@@ -108,6 +108,11 @@ class PodHolders:
             return (before.holders, before.doubted) != (self.knowledge.holders, self.knowledge.doubted)
         log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
         return False
+
+    def _is_still_doubt(self, key: Key, pressed_at: float) -> bool:
+        """Whether the doubt for which the kubelet is pressed is the one of now: what time has settled stays settled."""
+        doubt = self.knowledge.missing.get(key)
+        return doubt is not None and doubt.since <= pressed_at
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
@@ -138,9 +143,10 @@ class PodHolders:
     def press(self, keys: Iterable[Key]) -> None:
         """Something waits for these, and the kubelet is being made to write its checkpoint.
 
-        That settles what is doubted because the checkpoint has it: it may be from a pod that has ended.
+        That settles what is doubted because the checkpoint has it: it may be from a pod that has ended. A kubelet that
+        listens to no list cannot be made to do anything.
         """
-        waiting = self.knowledge.doubted & set(keys) if self.readable else frozenset()
+        waiting = self.knowledge.doubted & set(keys) if self.readable and self._listens() else frozenset()
         self._pressed |= {key: self._pressed.get(key, self._clock.now()) for key in waiting}
 
     def _tell(self, reading: HoldersReading) -> None:
