@@ -2,7 +2,7 @@
 
 A loop that is a `MemoryTcp` has a network of its own, whose ports nobody else sees. Above it everything is as on
 sockets: the client's library with its pool of connections, the bytes of HTTP, the server. What travels takes as long as
-the network draws, and comes in its order. A network that is `cut` delivers nothing until it is `mended`, as a
+the network draws, and comes in its order. A network that is `cut` delivers nothing until that is over, as a
 broken link does; what was sent meanwhile comes then.
 """
 
