@@ -243,6 +243,7 @@ async def test_options_that_fail_refuse_the_registration(start, kubelet, shows, 
     await shows(NPU, 4, 4)
 
 
+@TIME_GOES_ON
 async def test_list_that_fails(start, kubelet, shows, clock):
     """Streams that end with an error leave the resource without devices until the fault is over."""
     agent = await start("name: x, rpc: ListAndWatch, error: {}, for: 1m", wait=False)
@@ -338,6 +339,7 @@ async def test_flood(start, kubelet, clock):
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 1}))).phase
 
 
+@TIME_GOES_ON
 async def test_oversized_list(start, kubelet, shows, clock):
     """A list over 4 MiB ends the stream; after the fault the plugin is back."""
     await start("name: x, stream: {oversized: true}, at: 10s, for: 10s, allowHarmful: true")
