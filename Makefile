@@ -75,8 +75,15 @@ lock: ## compile requirements/*.txt from pyproject.toml (needs uv)
 	$(filter-out pyproject.toml,$(COMPILE)) --group publish -c requirements/dev.txt -o requirements/publish.txt
 	$(filter-out pyproject.toml,$(COMPILE)) --group workflows -c requirements/dev.txt -o requirements/workflows.txt
 
-bench: $(VENV)/.test ## measure the budgets, as ratios in one run
-	$(BIN)/python -m bench
+ifeq (bench,$(firstword $(MAKECMDGOALS))) # `make bench fleet`: what follows are groups of rows and no targets
+GROUPS := $(wordlist 2,99,$(MAKECMDGOALS))
+ifneq (,$(GROUPS))
+.PHONY: $(GROUPS)
+$(GROUPS): ; @:
+endif
+endif
+bench: $(VENV)/.test ## measure the budgets, as ratios in one run (make bench fleet: that group alone)
+	$(BIN)/python -m bench $(GROUPS)
 
 worlds: $(VENV)/.run ## play simulated nodes: SEED=7, HOURS=100, MINUTES=2, WORKERS=2, LENGTH=1, EVENTS=file (docs/worlds.md)
 	$(BIN)/python -m vdev.worlds $(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
