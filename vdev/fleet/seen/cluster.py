@@ -36,7 +36,7 @@ Document = Mapping[str, Any]
 
 
 class SeenNode:
-    """One Node: a `NodeView` for the outputs. `on_change` is called when it is another one, or gone; `on_answer` when
+    """One Node: a `TargetNode` for the outputs. `on_change` is called when it is another one, or gone; `on_answer` when
     the answer to a write says so, since more writes may follow.
     """
 

@@ -29,7 +29,7 @@ from ..base import Output
 _BURST = 10  # writes of one kind at once, as when a node is drained and cut anew
 
 
-class SeenNode(Protocol):
+class TargetNode(Protocol):
     """This agent's own Node, as the API server has it; `document` None: not known, or not there."""
 
     @property
@@ -58,7 +58,7 @@ class NodeAccess:
 
     node: str
     api: Api | None
-    view: SeenNode
+    view: TargetNode
     intervals: Intervals
     clock: Clock
     on_news: Callable[[], None] = lambda: None
