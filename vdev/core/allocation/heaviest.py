@@ -10,9 +10,10 @@ from the heaviest down, until one fits. The problem is NP-hard, so beyond 16 ver
 several seeds and improved by swaps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import add, itemgetter, sub
 
 Weights = tuple[tuple[int, ...], ...]
 
@@ -28,6 +29,8 @@ def heaviest(weights: Weights, free: Sequence[int], must: Sequence[int], size: i
     """
     if len(must) == size:
         return sorted(must)
+    if len(must) + len(free) == size:
+        return sorted((*must, *free))
     if len(weights) <= MAX_EXACT:
         return _exact(weights, free, must, size)
     vertices = sorted((*free, *must))
@@ -106,10 +109,10 @@ def _exact(weights: Weights, free: Sequence[int], must: Sequence[int], size: int
 
 
 def _close(weights: Weights, free: Sequence[int], must: Sequence[int], size: int) -> list[int]:
-    usable = [*free, *must]
-    pull = {vertex: sum(weights[vertex][other] for other in usable) for vertex in free}  # to all that could be chosen
+    of_usable = itemgetter(*free, *must)
+    pull = {vertex: sum(of_usable(weights[vertex])) for vertex in free}  # to all that could be chosen
 
-    def preference(chosen: list[int]) -> tuple[int, int, list[int]]:
+    def preference(chosen: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
         """Heavier first, then heavier leftovers (at equal weight: less pull of the chosen ones), then lower indices."""
         inside = sum(weights[a][b] for position, a in enumerate(chosen) for b in chosen[:position])
         return (-inside, sum(pull.get(vertex, 0) for vertex in chosen), chosen)
@@ -117,47 +120,75 @@ def _close(weights: Weights, free: Sequence[int], must: Sequence[int], size: int
     strongest = sorted(free, key=lambda vertex: (-pull[vertex], vertex))
     step = max(1, 2 * len(free) // _SEEDS)
     seeds = dict.fromkeys((*strongest[: _SEEDS // 2], *free[::step]))
-    found: set[tuple[int, ...]] = set()
-    for seed in seeds if size - len(must) > 1 else free:
-        grown = _grow(weights, free, [*must, seed], size, pull)
-        found.add(tuple(sorted(_improve(weights, free, must, grown, pull))))
-    return list(min(found, key=lambda chosen: preference(list(chosen))))
+    search = _Search(weights, must, sorted(free, key=lambda vertex: (pull[vertex], vertex)), pull)
+    grown = {search.grown(seed, size) for seed in (seeds if size - len(must) > 1 else free)}
+    found = min((search.improved(each) for each in grown), key=preference)
+    return list(found)
 
 
-def _grow(weights: Weights, free: Sequence[int], start: list[int], size: int, pull: dict[int, int]) -> list[int]:
-    """Add the vertex with the most weight to those chosen, again and again."""
-    chosen = list(start)
-    gain = [sum(column) for column in zip(*(weights[vertex] for vertex in chosen), strict=True)]
-    left = [vertex for vertex in free if vertex not in set(chosen)]
-    while len(chosen) < size:
-        best = max(left, key=lambda vertex: (gain[vertex], -pull[vertex], -vertex))
-        left.remove(best)
-        chosen.append(best)
-        gain = [old + new for old, new in zip(gain, weights[best], strict=True)]
-    return chosen
+class _Search:
+    """Sets that hold `must`, grown from seeds and improved by swaps.
 
+    `order` has the vertices that are free, two at least, as equals are taken: those with the least `pull`, then the
+    lowest. So the first with the most gain is the one, and `max` and `index` find it.
+    """
 
-def _improve(
-    weights: Weights, free: Sequence[int], must: Sequence[int], chosen: list[int], pull: dict[int, int]
-) -> list[int]:
-    """Swap one chosen vertex for a better one while that helps."""
-    fixed = set(must)
-    gain = [sum(column) for column in zip(*(weights[vertex] for vertex in chosen), strict=True)]
-    inside = set(chosen)
-    for _ in range(_MAX_SWAPS):
-        outside = [vertex for vertex in free if vertex not in inside]
-        best = (0, 0, 0, 0)
-        for old in sorted(inside - fixed):
-            row, lost = weights[old], gain[old]
-            better = max((gain[new] - row[new] for new in outside), default=-1) - lost
-            if better < best[0]:
-                continue
-            new = min((new for new in outside if gain[new] - row[new] - lost == better), key=pull.__getitem__)
-            if (better, pull[old] - pull[new]) > best[:2]:
-                best = (better, pull[old] - pull[new], old, new)
-        if best[:2] <= (0, 0):
-            break
-        _, _, old, new = best
-        inside = (inside - {old}) | {new}
-        gain = [each + added - gone for each, added, gone in zip(gain, weights[new], weights[old], strict=True)]
-    return list(inside)
+    def __init__(self, weights: Weights, must: Sequence[int], order: Sequence[int], pull: Mapping[int, int]) -> None:
+        self._weights = weights
+        self._must = tuple(must)
+        self._order = order
+        self._of_order = itemgetter(*order)
+        self._place = {vertex: place for place, vertex in enumerate(order)}
+        self._pull = pull
+        self._taken = -1 - len(weights) * max(map(max, weights))  # the gain of a vertex that is none to choose any more
+        self._rows: dict[int, tuple[int, ...]] = {}
+
+    def _row(self, vertex: int) -> tuple[int, ...]:
+        """The weights of the vertex to those that are free, in their order."""
+        if vertex not in self._rows:
+            self._rows[vertex] = self._of_order(self._weights[vertex])
+        return self._rows[vertex]
+
+    def _gains(self, chosen: Iterable[int]) -> list[int]:
+        """How much weight each vertex that is free would bring; below zero for those that are chosen."""
+        gain = [*map(sum, zip(*map(self._row, chosen), strict=True))]
+        for vertex in self._place.keys() & set(chosen):
+            gain[self._place[vertex]] = self._taken
+        return gain
+
+    def grown(self, seed: int, size: int) -> frozenset[int]:
+        """The seed and `must`, and the vertex with the most weight to those chosen, again and again."""
+        chosen = [*self._must, seed]
+        gain = self._gains(chosen)
+        while len(chosen) < size:
+            place = gain.index(max(gain))
+            chosen.append(self._order[place])
+            gain = [*map(add, gain, self._row(self._order[place]))]
+            gain[place] = self._taken
+        return frozenset(chosen)
+
+    def improved(self, chosen: frozenset[int]) -> tuple[int, ...]:
+        """The set, ascending, after swaps of one chosen vertex for a better one while that helps."""
+        inside = set(chosen)
+        for _ in range(_MAX_SWAPS):
+            swap = self._best_swap(inside)
+            if swap is None:
+                break
+            inside ^= set(swap)
+        return tuple(sorted(inside))
+
+    def _best_swap(self, inside: set[int]) -> tuple[int, int] | None:
+        gain = self._gains(inside)
+        most = max(gain)
+        best, swap = (0, 0), None
+        for old in sorted(inside.difference(self._must)):
+            lost = sum(self._weights[old][each] for each in inside)
+            if most - lost < best[0]:
+                continue  # whatever came in its place
+            left = [*map(sub, gain, self._row(old))]
+            better = max(left)
+            new = self._order[left.index(better)]
+            found = better - lost, self._pull[old] - self._pull[new]
+            if found > best:
+                best, swap = found, (old, new)
+        return swap
