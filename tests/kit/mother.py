@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +31,11 @@ CAN = hasattr(os, "pidfd_open")
 _CLIENT = Path(__file__).with_name("prepared_client.py")
 
 
-def begin(module: str, words: str, *arguments: str) -> str:
-    """Start a mother, which lives as long as this process; gives the program that begins as hers with these words."""
+def begin(module: str, words: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
+    """Start a mother, which lives as long as this process; gives the program that begins as hers with these words.
+
+    `environment` is what she has besides that of this process.
+    """
     place = Path(tempfile.mkdtemp(prefix="vd-"))
     address, program = place / "socket", place / "python"
     line = shlex.join([sys.executable, "-I", "-S", str(_CLIENT), str(address), words])
@@ -46,6 +49,7 @@ def begin(module: str, words: str, *arguments: str) -> str:
             stdin=subprocess.PIPE,
             pass_fds=[server.fileno()],
             cwd=ROOT,
+            env=os.environ | (environment or {}),
             start_new_session=True,
         )
     atexit.register(_stop, mother, place)

@@ -1,26 +1,46 @@
 """`python -m tests.kit.play`: plays the worlds that stand on stdin as JSON, in a process that has nothing but them.
 
-A line for each: `{"seed", "seconds", "events", "mutant"}`; its outcome is a line on stdout.
+A line for each: `{"seed", "seconds", "events", "mutant"}`; its outcome is a line on stdout. `python()` gives a program
+that stands for Python and has this one ready (see `mother`), for all processes of a run.
 """
 
+import contextlib
 import fcntl
+import functools
 import json
 import os
 import subprocess
 import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from vdev.worlds import campaign
-from vdev.worlds.campaign import Plan
-from vdev.worlds.events import Event
+from tests.kit import mother
+
+_SHARED = "VDEV_TESTS_PLAY"
+_ALIKE = {"PYTHONHASHSEED": "0"}  # the order of sets is part of a world
 
 
-def played(*worlds: dict[str, Any]) -> list[dict[str, Any]]:
-    """The outcomes of these worlds, played in a fresh interpreter, one after the other."""
+@functools.cache
+def python() -> str:
+    """A program that is Python, and has `-m tests.kit.play` ready. Where it cannot be had it is Python itself."""
+    if not mother.CAN:
+        return sys.executable
+    return os.environ.get(_SHARED) or mother.begin("tests.kit.play", "-m tests.kit.play", environment=_ALIKE)
+
+
+def share() -> None:
+    """Make it now, for all processes that this one starts."""
+    os.environ[_SHARED] = python()
+
+
+def played(*worlds: dict[str, Any], program: str = "") -> list[dict[str, Any]]:
+    """The outcomes of these worlds, played one after the other; `program` is another Python than the prepared one."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.kit.play"],
+        [program or python(), "-m", "tests.kit.play"],
         input="\n".join(map(json.dumps, worlds)),
-        env={**os.environ, "PYTHONHASHSEED": "0"},
+        env=os.environ | _ALIKE,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -28,23 +48,43 @@ def played(*worlds: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def main() -> None:
-    """Play them."""
-    plans = [_plan(**json.loads(line)) for line in sys.stdin.read().splitlines()]
-    alone = (campaign.home() / "vdev-world.lock").open("w")  # worlds of one seed have one directory, whoever plays them
-    fcntl.flock(alone, fcntl.LOCK_EX)
-    campaign.prepare()
-    for plan in plans:
-        outcome = campaign.play_one(plan)
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Let no other process use this directory meanwhile: worlds of one seed have the same, whoever plays them."""
+    with directory.with_name("vdev-world.lock").open("w") as locks:
+        fcntl.lockf(locks, fcntl.LOCK_EX, 1, zlib.crc32(bytes(directory)))
+        yield
+
+
+def _main(descriptor: str = "", *_: str) -> None:
+    if descriptor:
+        mother.wait(descriptor)
+    from vdev.worlds import campaign
+
+    with _alone(campaign.WARM_UP_DIRECTORY):
+        campaign.prepare()
+    if descriptor:
+        mother.serve(descriptor)
+    mother.end_with(_play)
+
+
+def _play() -> None:
+    from vdev.worlds.campaign import play_one
+
+    for line in sys.stdin.read().splitlines():
+        plan = _plan(**json.loads(line))
+        with _alone(plan.directory):
+            outcome = play_one(plan)
         told = {"rule": outcome.rule, "failure": outcome.failure, "digest": outcome.digest, "told": outcome.told}
         sys.stdout.write(json.dumps(told | {"messages": outcome.messages}) + "\n")
-    sys.stdout.flush()
-    os._exit(0)
 
 
-def _plan(seed: int, seconds: float, events: list[Any] | None = None, mutant: str = "") -> Plan:
+def _plan(seed: int, seconds: float, events: list[Any] | None = None, mutant: str = "") -> Any:
+    from vdev.worlds.campaign import Plan
+    from vdev.worlds.events import Event
+
     return Plan(seed, seconds, None if events is None else tuple(Event(*each) for each in events), mutant)
 
 
 if __name__ == "__main__":
-    main()
+    _main(*sys.argv[1:])

@@ -45,6 +45,12 @@ class Plan:
             return self.events
         return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))  # noqa: S311 - it repeats on purpose
 
+    @property
+    def directory(self) -> Path:
+        """Where it happens; that of a mutant's world is not that of others of the same seed."""
+        mark = f"-{zlib.crc32(self.mutant.encode()):08x}" if self.mutant else ""
+        return home() / f"vdev-world-{self.seed}{mark}"
+
 
 @dataclass(slots=True)
 class Total:
@@ -75,9 +81,12 @@ def home() -> Path:
     return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")  # noqa: S108 - as above
 
 
+WARM_UP_DIRECTORY = home() / "vdev-world-warm"
+
+
 def prepare() -> None:
     """Play a quiet minute here, so that everything is imported and remembered that each world needs."""
-    World(0, (), _WARM_UP, home() / "vdev-world-warm").run()
+    World(0, (), _WARM_UP, WARM_UP_DIRECTORY).run()
     gc.collect()
     gc.freeze()
 
@@ -140,16 +149,9 @@ def _begin(plan: Plan) -> tuple[int, int]:
 def _played(plan: Plan) -> Outcome:
     try:
         with mutants.applied(plan.mutant) if plan.mutant else contextlib.nullcontext():
-            return World(
-                plan.seed, plan.happenings, plan.seconds, home() / f"vdev-world-{plan.seed}{_mark(plan.mutant)}"
-            ).run()
+            return World(plan.seed, plan.happenings, plan.seconds, plan.directory).run()
     except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
         return Outcome(plan.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
-
-
-def _mark(mutant: str) -> str:
-    """What tells the directory of a mutant's world from those of others of the same seed."""
-    return f"-{zlib.crc32(mutant.encode()):08x}" if mutant else ""
 
 
 def _outcome(plan: Plan, process: int, descriptor: int) -> Outcome:

@@ -1,6 +1,6 @@
 """Worlds repeat, hold, and notice what is wrong: each in a process that has nothing but them."""
 
-import functools
+import sys
 
 import pytest
 
@@ -60,19 +60,10 @@ def world(events, mutant="", seed=1):
     return {"seed": seed, "seconds": events[-1][0] + 90, "events": events, "mutant": mutant}
 
 
-@functools.cache
-def outcomes():
-    """The worlds of this file, which one process plays."""
-    worlds = {("good", name): world(events) for name, events in SHOWN.items()}
-    worlds |= {("bad", name): world(events, name) for name, events in SHOWN.items()}
-    worlds |= {("found", name): world(events, seed=seed) for name, (seed, events) in FOUND.items()}
-    return dict(zip(worlds, played(*worlds.values()), strict=True))
-
-
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_other_plugins_do_wrong_is_noticed(name):
     """And without it nothing is wrong."""
-    good, bad = outcomes()["good", name], outcomes()["bad", name]
+    good, bad = played(world(SHOWN[name]), world(SHOWN[name], name))
     assert not good["failure"], "\n".join(good["told"])
     assert bad["failure"]
 
@@ -80,7 +71,8 @@ def test_what_other_plugins_do_wrong_is_noticed(name):
 @pytest.mark.parametrize("name", FOUND)
 def test_what_worlds_found_is_mended(name):
     """The seed and the events that showed it show it no more."""
-    outcome = outcomes()["found", name]
+    seed, events = FOUND[name]
+    (outcome,) = played(world(events, seed=seed))
     assert not outcome["failure"], "\n".join(outcome["told"])
 
 
@@ -90,8 +82,8 @@ def test_each_known_bad_behaviour_is_shown():
 
 
 def test_a_seed_repeats_message_for_message():
-    """Two processes that know nothing of each other play the same world."""
-    (first,), (second,) = (played({"seed": 3, "seconds": 1200.0}) for _ in range(2))
+    """Two processes that know nothing of each other play the same world: the prepared one, and one from the start."""
+    (first,), (second,) = (played({"seed": 3, "seconds": 600.0}, program=each) for each in ("", sys.executable))
     assert not first["failure"], "\n".join(first["told"])
     assert first["messages"] > 100
     assert (first["digest"], first["messages"]) == (second["digest"], second["messages"])
@@ -117,20 +109,14 @@ STORY = [
 ]
 
 
-@functools.cache
-def claims():
-    """The same of worlds with claims."""
-    worlds = {name: world(events, name, seed=3) for name, events in BAD.items()}
-    worlds["well"] = world(STORY, seed=3)
-    return dict(zip(worlds, played(*worlds.values()), strict=True))
-
-
 @pytest.mark.parametrize("name", BAD)
 def test_what_other_drivers_do_wrong_is_noticed(name):
     """Bad behaviours of DRA drivers."""
-    assert claims()[name]["failure"]
+    (outcome,) = played(world(BAD[name], name, seed=3))
+    assert outcome["failure"]
 
 
 def test_claims_of_a_node():
     """Edits that move a device between device plugin and claims, a server that goes away, one with another store."""
-    assert not claims()["well"]["failure"], "\n".join(claims()["well"]["told"])
+    (outcome,) = played(world(STORY, seed=3))
+    assert not outcome["failure"], "\n".join(outcome["told"])
