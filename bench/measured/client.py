@@ -6,9 +6,10 @@ where several are.
 """
 
 import asyncio
+import itertools
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -42,11 +43,11 @@ class Caller:
         answer: bytes = self._channel.unary_unary(_SERVICE + method)(request, timeout=TIMEOUT, wait_for_ready=True)
         return answer
 
-    def times(self, method: str, request: bytes, count: int) -> list[float]:
-        """Seconds of each of `count` calls."""
+    def times(self, method: str, requests: Sequence[bytes], count: int) -> list[float]:
+        """Seconds of each of `count` calls, with these requests in turn."""
         call = self._channel.unary_unary(_SERVICE + method)
         taken = []
-        for _ in range(count):
+        for request in itertools.islice(itertools.cycle(requests), count):
             begun = time.perf_counter()
             call(request, timeout=TIMEOUT)
             taken.append(time.perf_counter() - begun)
@@ -84,15 +85,18 @@ class Caller:
             taken += await calls
 
 
-async def times_of_many(socket: Path, method: str, request: bytes, count: int, *, callers: int) -> list[float]:
+async def times_of_many(
+    socket: Path, method: str, requests: Sequence[bytes], count: int, *, callers: int
+) -> list[float]:
     """Seconds of each of `count` calls, made by `callers` at once over one connection, as the kubelet has one."""
     async with _channel(socket) as channel:
         call = channel.unary_unary(_SERVICE + method)
-        await call(request, timeout=TIMEOUT, wait_for_ready=True)
+        await call(requests[0], timeout=TIMEOUT, wait_for_ready=True)
         taken: list[float] = []
+        turns = itertools.cycle(requests)
 
         async def one() -> None:
-            for _ in range(count // callers):
+            for request in itertools.islice(turns, count // callers):
                 begun = time.perf_counter()
                 await call(request, timeout=TIMEOUT)
                 taken.append(time.perf_counter() - begun)

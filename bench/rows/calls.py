@@ -27,14 +27,13 @@ async def allocate(run: Run) -> None:
             (sockets[name],) = await process.sockets(own, configs.resources(1), agent)
         for name, socket in sockets.items():
             for ids in (1, 8):
-                request = allocation([f"d0-{number}" for number in range(ids)])
+                requests = _in_turn(16, ids)
                 for callers in (1, 16):
-                    sides = await interleaved([socket, empty], "Allocate", request, rounds, count, callers)
+                    sides = await interleaved([socket, empty], "Allocate", requests, rounds, count, callers)
                     what = f"{ids} id{'s' * (ids > 1)}, {name}, {callers} caller{'s' * (callers > 1)}"
                     limit = 1.2 if callers == 1 and ids == 1 else None
                     run.add(timed("Allocate", what, sides[0], sides[1], unit="us", ratio_limit=limit))
-        request = allocation(["d0-0"])
-        sides = await interleaved([threaded, empty], "Allocate", request, rounds, count, 1)
+        sides = await interleaved([threaded, empty], "Allocate", [allocation(["d0-0"])], rounds, count, 1)
         note = "an empty server again, with threads instead of asyncio: how much the choice of floor matters"
         run.add(timed("Allocate", "empty threaded server, 1 caller", sides[0], sides[1], unit="us", note=note))
 
@@ -57,7 +56,7 @@ async def preferred(run: Run) -> None:
                     raw = await asyncio.to_thread(caller.call, "GetPreferredAllocation", request)
                 chosen = pb.PreferredAllocationResponse.FromString(raw).container_responses[0].deviceIDs
                 assert len(chosen) == size, f"{what}: {len(chosen)} preferred"
-                sides = await interleaved([socket, empty], "GetPreferredAllocation", request, rounds, count, 1)
+                sides = await interleaved([socket, empty], "GetPreferredAllocation", [request], rounds, count, 1)
                 run.add(timed("GetPreferredAllocation", what, *sides, unit="ms", median_limit=limit))
 
 
@@ -84,7 +83,7 @@ async def peer(run: Run) -> None:
         sides: list[list[list[float]]] = [[] for _ in request]
         for _ in range(rounds):
             for side, (socket, bytes_) in zip(sides, request.items(), strict=True):
-                side.append(await _round(socket, "Allocate", bytes_, count, 1))
+                side.append(await _round(socket, "Allocate", [bytes_], count, 1))
         run.add(timed("peer", "Allocate, 1 id, registered", *sides, unit="us"))
 
 
@@ -93,26 +92,31 @@ def allocation(ids: Sequence[str]) -> bytes:
     return pb.AllocateRequest(container_requests=[each]).SerializeToString()
 
 
+def _in_turn(devices: int, size: int) -> list[bytes]:
+    """Requests for so many of the devices each, another lot every time, as pods that come one after the other."""
+    return [allocation([f"d0-{(first + number) % devices}" for number in range(size)]) for first in range(devices)]
+
+
 def _replicas(devices: int, replicas: int) -> list[str]:
     return [f"d0-{number}::{replica}" for number in range(devices) for replica in range(replicas)]
 
 
 async def interleaved(  # noqa: PLR0917 - one per word of a row
-    sockets: Sequence[Path], method: str, request: bytes, rounds: int, count: int, callers: int
+    sockets: Sequence[Path], method: str, requests: Sequence[bytes], rounds: int, count: int, callers: int
 ) -> list[list[list[float]]]:
     """Per socket its rounds of durations; the sockets take turns, after one round that does not count."""
     sides: list[list[list[float]]] = [[] for _ in sockets]
     for number in range(rounds + 1):
         for side, socket in zip(sides, sockets, strict=True):
-            taken = await _round(socket, method, request, count, callers)
+            taken = await _round(socket, method, requests, count, callers)
             if number:
                 side.append(taken)
     return sides
 
 
-async def _round(socket: Path, method: str, request: bytes, count: int, callers: int) -> list[float]:
+async def _round(socket: Path, method: str, requests: Sequence[bytes], count: int, callers: int) -> list[float]:
     if callers > 1:
-        return await client.times_of_many(socket, method, request, count, callers=callers)
+        return await client.times_of_many(socket, method, requests, count, callers=callers)
     with client.Caller(socket) as caller:
-        await asyncio.to_thread(caller.call, method, request)
-        return await asyncio.to_thread(caller.times, method, request, count)
+        await asyncio.to_thread(caller.call, method, requests[0])
+        return await asyncio.to_thread(caller.times, method, requests, count)

@@ -23,6 +23,6 @@ async def faults(run: Run) -> None:
             own = await stack.enter_async_context(process.place())
             agent = await stack.enter_async_context(process.agent(own, config, *SERVE_ONLY))
             sockets += await process.sockets(own, configs.resources(1), agent)
-        sides = await interleaved(sockets, "Allocate", allocation(["d0-0"]), rounds, count, 1)
+        sides = await interleaved(sockets, "Allocate", [allocation(["d0-0"])], rounds, count, 1)
         note = f"{_RULES} rules for Allocate that never hit, over the same plugin without faults"
         run.add(timed("Allocate", "fault rules, 1 id, 1 caller", sides[0], sides[1], unit="us", note=note))

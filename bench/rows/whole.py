@@ -111,5 +111,5 @@ async def _floor(here: process.Place) -> float:
 async def _work(mine: life.Life, names: list[str]) -> None:
     """Two thousand calls, spread over the resources, sixteen at a time."""
     for name in names:
-        request = b""
-        await client.times_of_many(mine.socket(name), "GetDevicePluginOptions", request, 2000 // len(names), callers=16)
+        count = 2000 // len(names)
+        await client.times_of_many(mine.socket(name), "GetDevicePluginOptions", [b""], count, callers=16)
