@@ -8,7 +8,8 @@ from typing import Any
 from . import discovery
 from .core import repartition
 from .core.allocation import cdi, request
-from .core.allocation.edits import ContainerEdits, cdi_documents, container_edits
+from .core.allocation.device_edits import ContainerEdits
+from .core.allocation.edits import cdi_documents, container_edits
 from .core.allocation.preferred import allocator_for
 from .core.claims.claim import read_claim
 from .core.claims.prepare import Published, prepare

@@ -48,7 +48,7 @@ from .optional.tool_output import Tools, ToolViews
 from .options import Options
 from .outputs.base import Output
 from .outputs.cdi.cdi_files import CdiFiles
-from .outputs.device_lists import DeviceLists, ListsAhead, ListsTold
+from .outputs.device_lists import AnswersAhead, DeviceLists, ListsAhead, ListsTold
 from .outputs.handover_actions import HandoverActions
 from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
@@ -170,6 +170,7 @@ class Agent:
                 self.handovers,
                 ListsAhead(self.lists),
                 self.lists,
+                AnswersAhead(self.lists),
                 ListsTold(self.lists),
                 self.last_good,
                 self.kernel_log,

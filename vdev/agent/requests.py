@@ -4,6 +4,7 @@ The record is what keeps a removal safe: an id that an unfinished Allocate names
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
@@ -22,32 +23,26 @@ class Handovers(Protocol):
     """What is done when devices change hands."""
 
     async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
-        """A request was granted."""
+        """A request was granted, for a resource with something to do then."""
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
         """Do what must be done before a container with these slots starts."""
 
 
 class _InFlight(Generic[_Named]):
-    """What a request names is counted while it lasts. A class, since a generator takes three times as long."""
+    """What a request names is noted while it lasts. A class, since a generator takes three times as long."""
 
-    __slots__ = ("_counts", "_named")
+    __slots__ = ("_named", "_noted")
 
-    def __init__(self, counts: dict[_Named, int], named: Sequence[_Named]) -> None:
-        self._counts = counts
+    def __init__(self, noted: "dict[_InFlight[_Named], Sequence[_Named]]", named: Sequence[_Named]) -> None:
+        self._noted = noted
         self._named = named
 
     def __enter__(self) -> None:
-        for each in self._named:
-            self._counts[each] = self._counts.get(each, 0) + 1
+        self._noted[self] = self._named
 
     def __exit__(self, *_error: object) -> None:
-        for each in self._named:
-            left = self._counts[each] - 1
-            if left:
-                self._counts[each] = left
-            else:
-                del self._counts[each]
+        del self._noted[self]
 
 
 class Requests:
@@ -68,19 +63,16 @@ class Requests:
         self._handovers = handovers
         self._on_allocated = on_allocated
         self._clock = clock
-        self._flying: dict[Key, int] = {}
-        self._choosing: dict[str, int] = {}
+        self._flying: dict[_InFlight[Key], Sequence[Key]] = {}  # what each unfinished RPC names
+        self._choosing: dict[_InFlight[str], Sequence[str]] = {}  # the same by resource, where it may be about any id
         self._allocators: dict[str, tuple[Resource, preferred.Allocator]] = {}
 
     def in_flight(self, resources: Sequence[Resource]) -> frozenset[Key]:
         """Ids that an unfinished RPC names; while the kubelet asks for a preference, all of that resource."""
-        choosing = frozenset(
-            (resource.name, slot.id)
-            for resource in resources
-            if resource.name in self._choosing
-            for slot in resource.slots
-        )
-        return choosing | self._flying.keys()
+        choosing = set(itertools.chain.from_iterable(self._choosing.values()))
+        chosen_from = (resource for resource in resources if resource.name in choosing)
+        chosen = ((resource.name, slot.id) for resource in chosen_from for slot in resource.slots)
+        return frozenset(itertools.chain(chosen, *self._flying.values()))
 
     async def prefer(
         self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
@@ -99,15 +91,15 @@ class Requests:
         """While the context lasts, a request that names these ids (None: any of the resource) is in flight."""
         if ids is None:
             return _InFlight(self._choosing, [resource])
-        return _InFlight(self._flying, [(resource, each) for each in ids])
+        return _InFlight(self._flying, list(zip(itertools.repeat(resource), ids)))
 
     async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """Note a granted request: from now on a pod may hold these, and who held them before has ended."""
-        now, name = self._clock.now(), resource.name
-        for each in ids:
-            self.allocated_at[name, each] = now
+        keys = zip(itertools.repeat(resource.name), ids)
+        self.allocated_at.update(dict.fromkeys(keys, self._clock.now()))
         self._on_allocated()
-        await self._handovers.allocated(resource, ids)
+        if resource.acts_on_handovers:
+            await self._handovers.allocated(resource, ids)
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Forget granted requests: it is known by now what became of them."""

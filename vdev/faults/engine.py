@@ -263,6 +263,8 @@ class Engine:
 
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
         """What happens to this call: the first rule that hits it."""
+        if not self._active:
+            return None
         for run, call, delay in self._hits(rpc, resource):
             return CallFault(
                 rule=run.rule.name, delay=delay, hang=call.hang, fail=call.fail, faulty_answer=call.faulty_answer

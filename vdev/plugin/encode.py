@@ -7,7 +7,7 @@ are kept: a list of tens of thousands of devices in which one changed costs one 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..core.allocation.edits import ContainerEdits
+from ..core.allocation.device_edits import ContainerEdits
 from ..core.model import spans
 from ..core.model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb

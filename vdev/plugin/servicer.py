@@ -5,6 +5,7 @@ is sent to every open stream. Sockets are the business of `sockets.server`, regi
 """
 
 import asyncio
+import operator
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
@@ -31,6 +32,7 @@ log = structlog.get_logger(__name__)
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
 _Answer = TypeVar("_Answer")
+_serialized = operator.methodcaller("SerializeToString")
 
 
 class RequestHandler(Protocol):
@@ -176,9 +178,7 @@ class Servicer:
     def _unary(
         self, rpc: Rpc, handler: Callable[[Any], Coroutine[Any, Any, Any]], request: Any, deadline: float
     ) -> Any:
-        return grpc.unary_unary_rpc_method_handler(
-            self._guard(rpc, handler, deadline), request.FromString, lambda answer: answer.SerializeToString()
-        )
+        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler, deadline), request.FromString, _serialized)
 
     def _guard(
         self, rpc: Rpc, handler: Callable[[Any], Coroutine[Any, Any, _Answer]], deadline: float
@@ -293,9 +293,9 @@ class Servicer:
         )
 
     async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
-        wanted = [each.devices_ids for each in request.container_requests]
+        wanted = [list(each.devices_ids) for each in request.container_requests]
         resource = self.resource
-        with self._requests.in_request(resource.name, _ids(request)):
+        with self._requests.in_request(resource.name, wanted[0] if len(wanted) == 1 else _ids(request)):
             edits = [container_edits(allocate(resource, ids)) for ids in wanted]
             for ids in wanted:
                 await self._requests.allocated(resource, ids)

@@ -8,6 +8,7 @@ import structlog
 
 from ...aio.beside import beside
 from ...aio.clock import Clock
+from ...core.allocation.edits import prepare
 from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource
@@ -26,6 +27,7 @@ log = structlog.get_logger(__name__)
 _LISTED = 8  # ids named in a log line before the rest is counted
 _LINE = 100  # how much longer a line in the log takes than what is usually done for a device
 _CODE = 4  # the same of its encoding
+_ANSWER = 10  # the same of working out what a container gets
 
 
 class DeviceLists(Output):
@@ -63,6 +65,7 @@ class DeviceLists(Output):
         self._settled: dict[str, Resource] = {}  # what the services were told last
         self._encoders: dict[str, ListEncoder] = {}
         self._untold: list[ChangedResource] = []  # what the log has not been told yet
+        self._fresh: dict[str, Resource] = {}  # for which answers are not worked out yet
         self._pressed_at: dict[str, float] = {}
 
     @property
@@ -104,6 +107,11 @@ class DeviceLists(Output):
         new = [_resource(each) for each in changes if not isinstance(each, RemovedResource)]
         await beside(sum(len(each.slots) for each in new) * _CODE, self._encode, new)
 
+    async def prepare_answers(self) -> None:
+        """Work out what the kubelet may ask for now, so that it does not wait for it."""
+        fresh, self._fresh = self._fresh, {}
+        await beside(sum(len(each.slots) for each in fresh.values()) * _ANSWER, _prepare, fresh.values())
+
     def _encode(self, resources: Iterable[Resource]) -> None:
         for each in resources:
             self._encoder(each.name).encode(each.slots)
@@ -140,8 +148,9 @@ class DeviceLists(Output):
                 self._group.create_task(self._retire(service), name=f"retire {resource.name}")
                 del self._settled[resource.name]
                 self._encoders.pop(resource.name, None)
+                self._fresh.pop(resource.name, None)
                 return
-        self._settled[resource.name] = resource
+        self._settled[resource.name] = self._fresh[resource.name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
         await self._steps.take(_update(service.name), service.retire)
@@ -189,6 +198,11 @@ def _resource(change: Change) -> Resource:
     return change.new if isinstance(change, ChangedResource) else change.resource
 
 
+def _prepare(resources: Iterable[Resource]) -> None:
+    for each in resources:
+        prepare(each)
+
+
 def _log_changes(changes: Iterable[ChangedResource]) -> None:
     for each in changes:
         _log_change(each)
@@ -229,6 +243,20 @@ class ListsAhead(Output):
     async def settle(self, plan: Plan) -> None:
         """Encode what is long."""
         await self._lists.prepare(plan)
+
+
+class AnswersAhead(Output):
+    """What containers get, worked out once the kubelet knows the devices and before it asks for one."""
+
+    name = "preparing answers"
+    stage = Stage.FOLLOW
+
+    def __init__(self, lists: DeviceLists) -> None:
+        self._lists = lists
+
+    async def settle(self, plan: Plan) -> None:  # noqa: ARG002 - the lists know
+        """Prepare what is new."""
+        await self._lists.prepare_answers()
 
 
 class ListsTold(Output):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...aio.clock import Clock
-from ...core.allocation import edits
+from ...core.allocation.device_edits import placeholders
 from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory, Resource
@@ -110,8 +110,6 @@ class HandoverActions(Output):
 
     async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """An Allocate was granted. It is written down, so that it is known whatever becomes of this process."""
-        if not any(entry.acts_on_handovers for entry in resource.entries.values()):
-            return
         keys = [(resource.name, each) for each in ids if _acts(resource, each)]
         if keys:
             self._keep(handovers.allocated(self._ledger, keys))
@@ -283,7 +281,7 @@ def _work(occasion: Occasion, pod: str, resource: Resource, device: Device, entr
         Occasion.RELEASE: entry.on_release,
         Occasion.PRE_START: entry.pre_start,
     }
-    values = edits.placeholders(resource.name, entry, device)
+    values = placeholders(resource.name, entry, device)
     return ActionWork(occasion, resource.name, device, pod, values, actions[occasion])
 
 

@@ -5,7 +5,7 @@ release. So granting keeps no state, and the same request always gets the same a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import InvalidRequest, UnhealthyDevice, UnknownDevice
 from ..inventory.resources import Resource
@@ -13,8 +13,7 @@ from ..model.device import REPLICA_MARK, Device, Slot
 from ..model.syntax.names import MAX_ID
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """A granted request: the slots in the order asked for, and the distinct devices behind them."""
 
     resource: Resource
@@ -26,7 +25,13 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
     """Grant a container's request, or raise the AllocationError that says why not."""
     if not ids:
         raise InvalidRequest(f"invalid request for {resource.name}: it names no device")
-    slots = tuple([_slot(resource, each) for each in ids])
+    try:
+        slots = tuple(map(resource.by_id.__getitem__, ids))
+    except KeyError as unknown:
+        raise UnknownDevice(
+            f"invalid request: unknown device: {_short(unknown.args[0])} is not one of the "
+            f"{len(resource.slots)} devices of {resource.name}"
+        ) from None
     if len(set(ids)) != len(ids):
         twice = next(each for each in ids if list(ids).count(each) > 1)
         raise InvalidRequest(f"invalid request for {resource.name}: it names device {_short(twice)} twice")
@@ -37,23 +42,14 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
             f'invalid allocation request for "{resource.name}": invalid request: '
             f"maximum request size for shared resources is 1; found {len(ids)}"
         )
-    broken = next((slot for slot in slots if not slot.health.healthy), None)
-    if broken is not None:
-        raise UnhealthyDevice(
-            f"device {broken.id!r} of {resource.name} is unhealthy: {broken.health.reason or 'no reason given'}"
-        )
-    devices = {slot.device.id: slot.device for slot in slots}
+    devices: dict[str, Device] = {}
+    for slot in slots:
+        if not slot.health.healthy:
+            raise UnhealthyDevice(
+                f"device {slot.id!r} of {resource.name} is unhealthy: {slot.health.reason or 'no reason given'}"
+            )
+        devices[slot.device.id] = slot.device
     return Allocation(resource, slots, tuple(devices.values()))
-
-
-def _slot(resource: Resource, slot_id: str) -> Slot:
-    slot = resource.by_id.get(slot_id)
-    if slot is None:
-        raise UnknownDevice(
-            f"invalid request: unknown device: {_short(slot_id)} is not one of the "
-            f"{len(resource.slots)} devices of {resource.name}"
-        )
-    return slot
 
 
 def _short(slot_id: str) -> str:

@@ -16,7 +16,8 @@ from typing import Any
 
 from ...errors import AllocationError, ClaimRefused
 from ..allocation import cdi, edits
-from ..allocation.edits import ContainerEdits, MpsShare
+from ..allocation.device_edits import ContainerEdits
+from ..allocation.edits import MpsShare
 from ..allocation.request import Allocation
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Resource

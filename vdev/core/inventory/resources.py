@@ -10,6 +10,7 @@ What a pod may still hold is added by `retention.retain`, after health and befor
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Any
 
 from ..memory import Memory
 from ..model.device import HEALTHY, Device, Health, Slot
@@ -78,12 +79,20 @@ class Resource:
         """Whether it lists that slot, as Unhealthy because a fault rule says so."""
         return slot in self.by_id and self.by_id[slot].health.drilled
 
+    @cached_property
+    def prepared(self) -> dict[str, Any]:
+        """Room for what answers need of each device, by its id; see `allocation.device_edits`."""
+        return {}
+
+    @cached_property
+    def acts_on_handovers(self) -> bool:
+        """Whether anything is done when one of its devices changes hands."""
+        return any(entry.acts_on_handovers for entry in self.entries.values())
+
     @property
     def pre_start_required(self) -> bool:
         """Whether the kubelet must call PreStartContainer before each container start."""
-        return self.pre_start_asked or any(
-            entry.pre_start or entry.acts_on_handovers for entry in self.entries.values()
-        )
+        return self.pre_start_asked or self.acts_on_handovers or any(entry.pre_start for entry in self.entries.values())
 
     @cached_property
     def list_bytes(self) -> int:
@@ -102,6 +111,7 @@ class Resource:
         pairs = [(self.slots[position], slot) for position, slot in others.items()]
         changed = replace(self, slots=tuple(slots))
         changed.__dict__.update(  # where cached properties keep their values
+            prepared=self.prepared,
             ids=self.ids,
             raws=self.raws,
             by_raw=self.by_raw,

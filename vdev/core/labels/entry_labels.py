@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..allocation.edits import placeholders
+from ..allocation.device_edits import placeholders
 from ..inventory.resources import Inventory
 from ..model.device import Device
 from ..model.problem import Problem, warning

@@ -21,7 +21,7 @@ from typing import assert_never
 import structlog
 
 from ....aio.clock import Clock
-from ....core.allocation import edits
+from ....core.allocation.device_edits import any_cdi
 from ....core.decide import Plan
 from ....core.intervals import Intervals
 from ....core.inventory.resources import Inventory
@@ -291,7 +291,7 @@ def _needed(inventory: Inventory) -> Iterator[tuple[_Wanted, Key]]:
     for resource in inventory.resources.values():
         for entry in resource.entries.values():
             node = entry.source.node if isinstance(entry.source, VirtualSource) else None
-            if node is None or (isinstance(node, LikeNode) and edits.any_cdi(resource.flags)):
+            if node is None or (isinstance(node, LikeNode) and any_cdi(resource.flags)):
                 continue
             for slot in resource.slots:
                 if slot.device.raw.entry == entry.name:

@@ -4,7 +4,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 
-from ...allocation.edits import placeholders
+from ...allocation.device_edits import placeholders
 from ...model.device import Device
 from ...model.dra import Attribute, AttributeKind
 from ...model.problem import Problem, warning
