@@ -31,6 +31,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("vdev")
 
 
+def pytest_addoption(parser):
+    """Add what lets tests run that take long and that only a change of the packaging can fail."""
+    parser.addoption("--install", action="store_true", help="run the tests that install packages, too")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     """Let the order of tests, `random` and Hypothesis follow from one number, also in the workers of a run."""
@@ -66,6 +71,12 @@ def pytest_xdist_setupnodes(config, specs):
 def pytest_xdist_auto_num_workers(config):
     """Three workers per processor: two thirds of a test are waiting for processes, for sockets and for real time."""
     return 3 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def pytest_runtest_setup(item):
+    """Install nothing that nobody asked for."""
+    if item.get_closest_marker("install") and not item.config.getoption("--install"):
+        pytest.skip("it installs packages: `make test-install` runs it")
 
 
 def pytest_collection_modifyitems(config, items):

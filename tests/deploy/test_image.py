@@ -82,6 +82,7 @@ def run(image, *arguments):
     return subprocess.run(["vdev", *arguments], env=environ, cwd="/", capture_output=True, text=True, check=False)
 
 
+@pytest.mark.install
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_what_was_built_runs(image):
