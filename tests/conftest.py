@@ -18,11 +18,11 @@ from tests.kit import play, prepared, prepared_pytest
 
 # No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
 # first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
-# run has left them. Fresh examples everywhere, also where Hypothesis would notice a CI system and draw the same ones.
-# `VDEV_EXAMPLES=10000 pytest tests/unit/config` looks for longer.
+# run has left them. Fresh examples everywhere, also where Hypothesis would notice a CI system and draw the same ones:
+# a run takes a few, for there are many runs, and `make properties` of each night takes thousands.
 hypothesis.settings.register_profile(
     "vdev",
-    max_examples=int(os.environ.get("VDEV_EXAMPLES", "100" if os.environ.get("CI") else "40")),
+    max_examples=int(os.environ.get("VDEV_EXAMPLES", "20")),
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize=False,

@@ -87,7 +87,6 @@ def said(text, **options):
     return loaded.spec, where, loaded.problems, loaded.fingerprint, loaded.texts, loaded.origins, loaded.notices
 
 
-@settings(max_examples=60)
 @given(st.lists(files(), min_size=1, max_size=4), st.booleans())
 def test_the_same_as_without(texts, partial):
     """Whatever was read before: the configuration, every problem and every place."""
@@ -147,7 +146,7 @@ def test_presets_of_the_users_own_are_read_again(tmp_path):
 
 
 @given(st.lists(st.tuples(files(), files()), min_size=1, max_size=2))
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_two_files(tmp_path, texts):
     """One of them may have the devices, or both, which is an error."""
     entries, paths = config.KnownEntries(), [tmp_path / "a.yaml", tmp_path / "b.yaml"]

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.core.model.telemetry import NOTHING, LoadPattern, Physics, Range
@@ -21,7 +21,6 @@ MEMORY = 40 * GI
 PHYSICS = Physics(idle_power=50, peak_power=400, reserved_memory=436, links=12, link_bytes=50e9)
 SERIES = series(["time,gpu,memory\n", "0,10,5\n", "7,,80\n", "9,100,\n"])
 
-few = settings(max_examples=50)
 instants = st.floats(0, 1e7)
 periods = st.floats(0.5, 3600)
 
@@ -77,7 +76,6 @@ def histories(draw):
     return history, at + draw(st.floats(0, 400))
 
 
-@few
 @given(loads(), instants)
 def test_a_load_stays_between_the_ends_of_its_range(load, at):
     """Every pattern does, but for a replay, which is as its file says."""
@@ -88,7 +86,6 @@ def test_a_load_stays_between_the_ends_of_its_range(load, at):
         assert levels(load, at).gpu in (10, 100)
 
 
-@few
 @given(loads(), st.floats(0, 1e5), st.floats(0.1, 50))
 def test_what_a_load_comes_to_is_the_integral_of_its_level(load, start, length):
     """The formula against a sum of many thin slices."""
@@ -99,7 +96,6 @@ def test_what_a_load_comes_to_is_the_integral_of_its_level(load, start, length):
     assert total(load, start + length) - total(load, start) == pytest.approx(summed, abs=max(1e-3, slack))
 
 
-@few
 @given(histories())
 def test_energy_is_the_integral_of_power(past):
     """Between two readings of one stretch, by thin slices of the power that is shown."""
@@ -114,7 +110,6 @@ def test_energy_is_the_integral_of_power(past):
     assert difference / 1000 == pytest.approx(summed, abs=0.01 + 350 * step * jumps)
 
 
-@few
 @given(histories(), st.floats(0, 1000))
 def test_counters_never_go_back(past, later):
     """Energy, errors and traffic, whatever drives the device."""
@@ -124,7 +119,6 @@ def test_counters_never_go_back(past, later):
         assert getattr(first, name) <= getattr(second, name)
 
 
-@few
 @given(histories(), drives())
 def test_a_change_loses_no_count(past, drive):
     """What was counted by then is what the next stretch begins with, and new errors come on top."""
@@ -135,7 +129,6 @@ def test_a_change_loses_no_count(past, drive):
     assert after.ecc_uncorrected >= before.ecc_uncorrected
 
 
-@few
 @given(histories())
 def test_memory_adds_up(past):
     """Used, free and reserved make the total, of a device and of each partition."""
@@ -147,7 +140,6 @@ def test_memory_adds_up(past):
         assert min(each.memory_used_mib, each.memory_free_mib, each.memory_reserved_mib) >= 0
 
 
-@few
 @given(histories())
 def test_partitions_come_to_at_most_their_device(past):
     """Memory and load of the partitions together."""
@@ -162,7 +154,6 @@ def test_partitions_come_to_at_most_their_device(past):
         assert whole.gpu_percent == pytest.approx(together, abs=1e-6)
 
 
-@few
 @given(histories())
 def test_throttling_follows_temperature(past):
     """A reason and a lower clock where it is hot, and only there."""
@@ -180,7 +171,6 @@ def test_throttling_follows_temperature(past):
         assert (reading.sm_clock_mhz == PHYSICS.peak_clock) >= (not hot)
 
 
-@few
 @given(histories())
 def test_everything_is_within_its_bounds(past):
     """Power between none and its peak, percentages between 0 and 100, a temperature that a device can have."""
@@ -192,7 +182,6 @@ def test_everything_is_within_its_bounds(past):
     assert 20 <= reading.temperature_c <= 152
 
 
-@few
 @given(histories(), st.floats(0, 1000))
 def test_readers_do_not_matter(past, later):
     """What is read later is the same whether somebody read before, and where the same is said once more."""
@@ -202,7 +191,6 @@ def test_readers_do_not_matter(past, later):
     assert read(again, at + later, MEMORY) == read(history, at + later, MEMORY)
 
 
-@few
 @given(histories(), st.floats(0, 1000))
 def test_a_process_that_comes_after_counts_on(past, later):
     """What was written down says the same at any later instant, after a change as well."""
