@@ -104,10 +104,10 @@ def test_a_token_only_with_a_permission(directory):
 
 @kustomize
 @by_component
-def test_exactly_what_it_needs(name, tmp_path):
+def test_exactly_what_it_needs(name):
     """A component gives its permissions and no other, a token only for those, and valid objects."""
     wanted, _ = COMPONENTS[name]
-    objects = composed(tmp_path, [name])
+    objects = composed([name])
     validate(objects)
     assert wanted == granted(objects)
     assert bool(wanted) == pod_of(objects)["automountServiceAccountToken"]
@@ -115,11 +115,11 @@ def test_exactly_what_it_needs(name, tmp_path):
 
 @kustomize
 @by_component
-def test_the_pod_stays_as_it_is(name, tmp_path):
+def test_the_pod_stays_as_it_is(name):
     """A component changes nothing of the pod but the token, and the directories and the port that it is for; dra adds
     the pod's uid.
     """
-    before, after = pod_of(rendered(DEPLOY / "base")), pod_of(composed(tmp_path, [name]))
+    before, after = pod_of(rendered(DEPLOY / "base")), pod_of(composed([name]))
     for path, kind in DIRECTORIES.get(name, {}).items():
         (volume,) = [each for each in after["volumes"] if each.get("hostPath", {}).get("path") == path]
         assert {"path": path, "type": kind} == volume["hostPath"]
@@ -136,18 +136,18 @@ def test_the_pod_stays_as_it_is(name, tmp_path):
 
 
 @kustomize
-def test_components_add_up(tmp_path):
+def test_components_add_up():
     """All of them together give the sum, in whatever order, and no object twice."""
-    objects = composed(tmp_path, COMPONENTS)
+    objects = composed(COMPONENTS)
     assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
-    assert plain(objects) == plain(composed(tmp_path, list(reversed(COMPONENTS))))
+    assert plain(objects) == plain(composed(list(reversed(COMPONENTS))))
     assert len(objects) == len({(each["kind"], each["metadata"]["name"]) for each in objects})
 
 
 @kustomize
-def test_another_namespace(tmp_path):
+def test_another_namespace():
     """Bindings and policy follow the namespace that a layer below sets; the role for Events stays where Events are."""
-    objects = composed(tmp_path, COMPONENTS, namespace="devices")
+    objects = composed(COMPONENTS, namespace="devices")
     assert "devices" == one(objects, "ServiceAccount")["metadata"]["namespace"]
     assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
     (condition,) = one(objects, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
@@ -162,9 +162,9 @@ def test_the_namespace_is_left_to_the_base():
 
 @kustomize
 @pytest.mark.parametrize("order", [("cdi", "dra"), ("dra", "cdi")], ids="-".join)
-def test_one_directory_of_cdi(order, tmp_path):
+def test_one_directory_of_cdi(order):
     """The components cdi and dra have it in common."""
-    pod = pod_of(composed(tmp_path, order))
+    pod = pod_of(composed(order))
     paths = [each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each]
     mounts = [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]]
     assert 1 == paths.count("/var/run/cdi") == mounts.count("/var/run/cdi")
@@ -175,16 +175,16 @@ def test_one_directory_of_cdi(order, tmp_path):
 @kustomize
 @helm
 @by_component
-def test_the_chart_gives_the_same(name, tmp_path):
+def test_the_chart_gives_the_same(name):
     """A value of the chart renders what its component does."""
-    assert plain(composed(tmp_path, [name])) == plain(charted(COMPONENTS[name][1]))
+    assert plain(composed([name])) == plain(charted(COMPONENTS[name][1]))
 
 
 @kustomize
 @helm
-def test_the_chart_gives_the_same_together(tmp_path):
+def test_the_chart_gives_the_same_together():
     """All values together are all components together."""
-    assert plain(composed(tmp_path, COMPONENTS)) == plain(charted(everything()))
+    assert plain(composed(COMPONENTS)) == plain(charted(everything()))
 
 
 @helm
@@ -221,9 +221,9 @@ def test_another_release_has_names_of_its_own():
         ("privileged", {"securityContext": {"privileged": True}}),
     ],
 )
-def test_the_chart_changes_the_pod_as_the_component_does(name, values, tmp_path):
+def test_the_chart_changes_the_pod_as_the_component_does(name, values):
     """The other components, which are for the pod alone, have their value of the chart as well."""
-    objects = composed(tmp_path, [name])
+    objects = composed([name])
     validate(objects)
     assert plain(objects) == plain(charted(values))
 

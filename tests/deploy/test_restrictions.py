@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.kit.manifests import rendered
 from tests.kit.process import send_signal
 from vdev.control import command_socket
 from vdev.sim import Kubelet
@@ -65,10 +65,7 @@ class Pod:
     """The DaemonSet's pod of an overlay. `host` is where the host's paths are, apart from /dev and /sys."""
 
     def __init__(self, overlay, place):
-        done = subprocess.run(
-            ["kubectl", "kustomize", ROOT / "deploy" / overlay], capture_output=True, check=True, timeout=60
-        )
-        self.objects = list(yaml.safe_load_all(done.stdout))
+        self.objects = rendered(ROOT / "deploy" / overlay)
         (daemonset,) = [each for each in self.objects if each["kind"] == "DaemonSet"]
         self.spec = daemonset["spec"]["template"]["spec"]
         (self.container,) = self.spec["containers"]

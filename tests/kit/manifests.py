@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from tests.kit.api_schemas import by_schema
+from tests.kit.once import once
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "vdev"
@@ -30,6 +32,10 @@ helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reaso
 
 @functools.cache
 def _rendered(directory):
+    return once(f"kustomize {directory}", functools.partial(_kustomized, directory))
+
+
+def _kustomized(directory):
     done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return _objects(done.stdout)
@@ -169,15 +175,22 @@ def pod_of(objects):
     return one(objects, "DaemonSet")["spec"]["template"]["spec"]
 
 
-def composed(place, components, namespace="vdev-system"):
-    """The objects of an overlay with the base and these components, written into new directories in `place`.
+def composed(components, namespace="vdev-system"):
+    """The objects of an overlay: the base in this namespace, which is that of a layer between, and the components."""
+    return copy.deepcopy(_composed(namespace, *components))
 
-    The namespace is that of a layer between the two.
-    """
-    layer, overlay = place / f"layer-{len(list(place.iterdir()))}", place / "-".join(["overlay", *components])
-    _kustomization(layer, namespace=namespace, resources=[DEPLOY / "base"])
-    _kustomization(overlay, resources=[layer], components=[DEPLOY / "components" / name for name in components])
-    return rendered(overlay)
+
+@functools.cache
+def _composed(namespace, *components):
+    def make():
+        with tempfile.TemporaryDirectory() as place:
+            layer, overlay = Path(place, "layer"), Path(place, "overlay")
+            _kustomization(layer, namespace=namespace, resources=[DEPLOY / "base"])
+            used = [DEPLOY / "components" / name for name in components]
+            _kustomization(overlay, resources=[layer], components=used)
+            return _kustomized(overlay)
+
+    return once(" ".join(["kustomize base in", namespace, "with", *components]), make)
 
 
 def _kustomization(place, **fields):
