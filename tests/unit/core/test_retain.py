@@ -114,6 +114,30 @@ def test_what_pods_hold_and_nobody_knows_is_listed(build):
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(free.inventory))
 
 
+def test_what_another_resource_lists_meanwhile_waits_and_is_in_one_list(build):
+    """An old checkpoint names a holder under the resource that had the id before: two lists must never have one id."""
+    old, new = "nvidia.com/old", "nvidia.com/new"
+    fresh = build.inventory(build.entry(resource=new))
+    holdings = Holdings(holders={(old, "GPU-gggg0"): "default/train"}, read_at=0.0)
+    for served, lately in ((fresh, {}), (EMPTY, {"GPU-gggg0": Dropped(new, -0.5)})):
+        kept = retain(served, fresh, {}, holdings, 0.0, lately=lately)
+        assert {"GPU-gggg0": False, "GPU-gggg1": True} == states(kept.inventory, new)
+        assert old not in kept.inventory.resources
+        assert kept.again_at is not None
+    free = retain(kept.inventory, fresh, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
+    assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(free.inventory, new)
+
+
+def test_an_id_that_pods_hold_of_two_resources_is_in_one_list(build):
+    """Of two resources in old checkpoints the one lists it whose pod the kubelet names."""
+    fresh = build.inventory(build.entry())
+    one, two = ("nvidia.com/a", "GPU-gggg0"), ("nvidia.com/b", "GPU-gggg0")
+    holdings = Holdings(holders={two: "default/train"}, doubted=frozenset({one, two}), read_at=0.0)
+    kept = retain(EMPTY, fresh, {}, holdings, 0.0)
+    listed = [(name, slot.id) for name, each in kept.inventory.resources.items() for slot in each.slots]
+    assert [("nvidia.com/b", "GPU-gggg0"), (GPU, "GPU-gggg1")] == sorted(listed)
+
+
 def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
     """After ten minutes in which it serves and PodResources is silent, what no source names goes."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=0))

@@ -83,18 +83,24 @@ def retain(
 
     `lately` are ids that left a list not long ago: another resource lists them when the kubelet had time to see that.
     """
-    waiting = _waiting(served, fresh, retired, now) | _orphans(served, fresh, holdings, now)
+    lately = {each: it for each, it in lately.items() if now - it.at < intervals.retire_handover}
+    orphaned = _orphans(served, fresh, holdings, now)
+    unlistable = _of_others(orphaned, served, lately, holdings)
+    waiting = _waiting(served, fresh, retired, now) | {
+        key: each for key, each in orphaned.items() if key not in unlistable
+    }
     kept = {
         key: _explained(key, each, holdings)
         for key, each in waiting.items()
         if not _may_go(key, each, holdings, now, intervals)
     }
-    lately = {each: it for each, it in lately.items() if now - it.at < intervals.retire_handover}
     listable = _withhold(served, fresh, kept, lately)
-    inventory = _block(listable, kept, holdings)
+    inventory = _block(listable, kept | unlistable, holdings)
     inventory = _list_retired(inventory, kept)
     wait = intervals.retire_settle if holdings.holders is not None else intervals.retire_blind
     again = [_look_again(each.since, now, wait, intervals) for each in kept.values()]
+    if unlistable:
+        again.append(now + intervals.retire_recheck)
     if listable is not fresh:
         again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
     again_at = min(again, default=None)
@@ -112,6 +118,26 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
                 key = (name, slot.id)
                 waiting[key] = retired.get(key) or Retired(resource, slot, now)
     return waiting
+
+
+def _of_others(
+    orphaned: Mapping[Key, Retired], served: Inventory, lately: Mapping[str, Dropped], holdings: Holdings
+) -> dict[Key, Retired]:
+    """What of these has an id that another resource lists, or did lately; it can be waited for, and not be listed.
+
+    An old checkpoint names a holder under the resource that had the id before. Where several are named and none lists
+    it, one does: the one whose pod is known.
+    """
+    if not orphaned:
+        return {}
+    listed = {each: it.resource for each, it in lately.items()}
+    wanted = {each for _, each in orphaned}
+    for name, resource in served.resources.items():
+        listed |= dict.fromkeys(wanted & resource.ids, name)
+    named = holdings.holders or {}
+    for name, each in sorted(orphaned, key=lambda key: (key not in named, key)):
+        listed.setdefault(each, name)
+    return {key: each for key, each in orphaned.items() if listed[key[1]] != key[0]}
 
 
 def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, intervals: Intervals) -> bool:
