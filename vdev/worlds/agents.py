@@ -120,6 +120,12 @@ class Agents:
         current = plan is not None and life.agent.reconciler.served is plan.inventory
         return plan if up and current and life.seen.since < since else None
 
+    def list_twice(self) -> bool:
+        """Whether an agent lists an id for two resources."""
+        served = [life.agent.reconciler.served.resources.values() for life in self.running]
+        ids = [[id_ for resource in lists for id_ in resource.ids] for lists in served]
+        return any(len(each) != len(set(each)) for each in ids)
+
     def _made(self, transport: MemoryTransport, process: Process, seen: _Seen) -> Agent:
         stage = self._stage
         options = Options(

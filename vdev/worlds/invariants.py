@@ -143,10 +143,14 @@ def in_use(pod: PodStatus) -> Iterator[tuple[str, str]]:
 
 
 def judge_pods(kubelet: Kubelet) -> None:
-    """Look at the pods and lists of this moment. Raises Broken."""
+    """Look at the pods of this moment. Raises Broken."""
     users = [(pod.name, {id_ for _, id_ in in_use(pod)}) for pod in kubelet.pods()]
     if found := clashes(users):
         raise Broken("no device is on two pods", "; ".join(found))
+
+
+def judge_lists(kubelet: Kubelet) -> None:
+    """Look at the lists of this moment, as the kubelet has read them. Raises Broken."""
     counts = Counter(id_ for devices in kubelet.listed().values() for id_ in devices)
     if twice := sorted(id_ for id_, count in counts.items() if count > 1):
         raise Broken("an id is in one list", f"{twice} is in two")
