@@ -30,7 +30,8 @@ def discover(
     """
     plain = entry.smi is None and source.node is None and not source.driver_nodes and not source.partition_nodes
     same = virtual_devices.known_of(entry, before[0], before[1].devices) if plain and before else ()
-    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node, same)
+    ids = virtual_devices.ids_of(entry, before[0], before[1].devices) if before else ()
+    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node, same, ids)
     if entry.smi is not None:
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:

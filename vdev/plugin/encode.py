@@ -6,6 +6,7 @@ are kept: a list of tens of thousands of devices in which one changed costs one 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..core.allocation.device_edits import ContainerEdits
 from ..core.model import spans
@@ -15,11 +16,20 @@ from ..pb import deviceplugin_v1beta1_pb2 as pb
 
 def slot_part(slot: Slot) -> bytes:
     """A `ListAndWatchResponse` with this slot alone."""
-    message = pb.ListAndWatchResponse()
-    device = message.devices.add(ID=slot.id, health="Healthy" if slot.health.healthy else "Unhealthy")
-    for node in slot.device.raw.topology:
+    own = slot.id.encode()
+    before, after = _around(len(own), slot.device.raw.topology, healthy=slot.health.healthy)
+    return before + own + after
+
+
+@lru_cache(maxsize=1024)  # a list of tens of thousands of slots has a handful of them
+def _around(id_bytes: int, topology: tuple[int, ...], *, healthy: bool) -> tuple[bytes, bytes]:
+    """What stands before and after the id, where it has so many bytes."""
+    message, blank = pb.ListAndWatchResponse(), "\0" * id_bytes
+    device = message.devices.add(ID=blank, health="Healthy" if healthy else "Unhealthy")
+    for node in topology:
         device.topology.nodes.add(ID=node)
-    return message.SerializeToString()
+    before, _, after = message.SerializeToString().partition(blank.encode())
+    return before, after
 
 
 @dataclass(frozen=True, slots=True)

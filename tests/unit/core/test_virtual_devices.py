@@ -28,18 +28,27 @@ def entries(draw):
     return EntrySpec(name=name, resource="acme.dev/r", source=source, exclude_topology=hidden)
 
 
-def made(entry, known=()):
+def made(entry, known=(), ids=()):
     """Its devices."""
-    return tuple(virtual_devices.devices(entry, entry.source, "node", known))
+    return tuple(virtual_devices.devices(entry, entry.source, "node", known, ids))
 
 
 @given(entries(), entries())
 def test_the_same_devices(before, entry):
     """Made with what is known or without, they are equal."""
     old = made(before)
-    known = virtual_devices.known_of(entry, before, old)
-    assert made(entry) == made(entry, known)
+    known, ids = virtual_devices.known_of(entry, before, old), virtual_devices.ids_of(entry, before, old)
+    assert made(entry) == made(entry, known) == made(entry, known, ids) == made(entry, (), ids)
     assert all(one is other for one, other in zip(old, made(entry, known)[: len(known)], strict=False))
+
+
+@given(entries())
+def test_ids_are_not_made_twice(before):
+    """Where the same devices are made with something else about them, their ids are the same objects."""
+    entry = replace(before, source=replace(before.source, memory=7))
+    old = made(before)
+    new = made(entry, (), virtual_devices.ids_of(entry, before, old))
+    assert all(one.id is other.id for one, other in zip(old, new, strict=True))
 
 
 @given(entries(), st.integers(0, 5))

@@ -33,6 +33,8 @@ class ChangedResource:
     @cached_property
     def added(self) -> tuple[str, ...]:
         """Ids that are new."""
+        if self.old.ids >= self.new.ids:
+            return ()
         return tuple(slot.id for slot in self._touched if slot.id not in self.old.by_id)
 
     @cached_property
@@ -47,7 +49,9 @@ class ChangedResource:
         """Ids whose health or its reason changed, with the new one."""
         old = self.old.by_id
         return tuple(
-            (slot.id, slot.health) for slot in self._touched if slot.id in old and old[slot.id].health != slot.health
+            (slot.id, slot.health)
+            for slot in self._touched
+            if (before := old.get(slot.id)) and before.health is not slot.health and before.health != slot.health
         )
 
     def look(self) -> None:

@@ -5,28 +5,47 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..model.device import IdStyle, RawDevice
+from ..model.many import many
 from ..model.syntax import names
 from ..spec import EntrySpec, VirtualSource
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change
 
 
-def devices(entry: EntrySpec, source: VirtualSource, node: str, known: Sequence[RawDevice] = ()) -> Iterator[RawDevice]:
+def devices(
+    entry: EntrySpec, source: VirtualSource, node: str, known: Sequence[RawDevice] = (), ids: Sequence[str] = ()
+) -> Iterator[RawDevice]:
     """The devices of an entry on the node of that name, in the order of their index.
 
-    `known` are the first of them, see `known_of`.
+    `known` are the first of them, see `known_of`, and `ids` those of the first, see `ids_of`.
     """
     yield from known[: source.count]
-    for index in range(len(known), source.count):
-        yield RawDevice(
-            id=_id(entry, source, index, node),
-            entry=entry.name,
-            index=index,
-            numa=source.numa[index : index + 1] if len(source.numa) > 1 else source.numa,
-            memory=source.memory,
-            attributes=source.attributes,
-            numa_hidden=entry.exclude_topology,
-        )
+    new = range(len(known), source.count)
+    kept = ids[new.start : new.stop]
+    each: dict[str, Sequence[object]] = {
+        "id": [*kept, *(_id(entry, source, index, node) for index in new[len(kept) :])],
+        "index": new,
+    }
+    same: dict[str, object] = {
+        "entry": entry.name,
+        "memory": source.memory,
+        "attributes": source.attributes,
+        "numa_hidden": entry.exclude_topology,
+    }
+    if len(source.numa) > 1:
+        each["numa"] = [source.numa[index : index + 1] for index in new]
+    else:
+        same["numa"] = source.numa
+    yield from many(RawDevice, len(new), each=each, same=same)
+
+
+def ids_of(entry: EntrySpec, before: EntrySpec, devices: Sequence[RawDevice]) -> Sequence[str]:
+    """The ids of the devices that were made for the entry as it was, where it would give the same today."""
+    now, then = entry.source, before.source
+    if not isinstance(now, VirtualSource) or not isinstance(then, VirtualSource) or len(devices) != then.count:
+        return ()
+    alike = (entry.name, now.ids, now.id_style) == (before.name, then.ids, then.id_style)
+    return [each.id for each in devices] if alike else ()
 
 
 def known_of(entry: EntrySpec, before: EntrySpec, devices: Sequence[RawDevice]) -> Sequence[RawDevice]:

@@ -17,6 +17,7 @@ from itertools import chain
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
+from ...model.many import many
 from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
 from ...partitions.placement import LayoutError, Placement, place, resource_suffix
@@ -118,8 +119,8 @@ def _cuts(spec: Spec, own: Iterable[Part], memory: Memory) -> Iterator[_Cut]:
 
 
 def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut | None) -> _Cut:
-    if last and not entry.is_cut and not last.entry.is_cut:
-        return _uncut(entry, raws, offset, last)
+    if not entry.is_cut and not (last and last.entry.is_cut):
+        return _uncut(entry, raws, offset, last or _Cut(entry, (), (), (), (), (), 0))
     same = {id(device.raw): device for device in last.whole} if last else {}  # all have the same offset
     whole: list[Device] = []
     parts: list[Device] = []
@@ -141,7 +142,9 @@ def _uncut(entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut)
     """The devices where all are whole, as they were last: one for each raw device."""
     start, old_end, new_end = spans.changed(last.raws, raws)
     same = {id(device.raw): device for device in last.whole[start:old_end]}
-    fresh = (same.get(id(raw)) or whole_device(raw, offset + raw.index) for raw in raws[start:new_end])
+    touched = raws[start:new_end]
+    new = iter(_whole_devices([raw for raw in touched if id(raw) not in same], offset))
+    fresh = (same[id(raw)] if id(raw) in same else next(new) for raw in touched)
     whole = (*last.whole[:start], *fresh, *last.whole[old_end:])
     some, most = (raws[start:new_end], last.indices) if start == old_end else (raws, 0)
     indices = max((raw.index + 1 for raw in some), default=0)
@@ -153,6 +156,19 @@ def whole_device(raw: RawDevice, ordinal: int) -> Device:
     return Device(
         id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes, health=raw.health
     )
+
+
+def _whole_devices(raws: Sequence[RawDevice], offset: int) -> list[Device]:
+    """`whole_device` for many."""
+    each = {
+        "id": [raw.id for raw in raws],
+        "raw": raws,
+        "ordinal": [str(offset + raw.index) for raw in raws],
+        "memory": [raw.memory for raw in raws],
+        "attributes": [raw.attributes for raw in raws],
+        "health": [raw.health for raw in raws],
+    }
+    return many(Device, len(raws), each=each, same={})
 
 
 def listed_partitions(

@@ -13,6 +13,7 @@ from itertools import chain
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, Slot, replica_id
+from ...model.many import many
 from ...model.problem import Problem, did_you_mean, error, warning
 from ...spec import SharedResource, SharingKind, SharingSpec
 
@@ -107,8 +108,16 @@ def _plain(devices: Sequence[Device], last: Slots | None) -> Slots:
     before = last or ()
     start, old_end, new_end = spans.changed([slot.device for slot in before], devices)
     same = {id(slot.device): slot for slot in before[start:old_end]}
-    fresh = (same.get(id(each)) or Slot(each.id, each, None, each.health) for each in devices[start:new_end])
+    touched = devices[start:new_end]
+    new = iter(_slots([each for each in touched if id(each) not in same]))
+    fresh = (same[id(each)] if id(each) in same else next(new) for each in touched)
     return (*before[:start], *fresh, *before[old_end:])
+
+
+def _slots(devices: Sequence[Device]) -> list[Slot]:
+    """One for each device."""
+    each = {"id": [one.id for one in devices], "device": devices, "health": [one.health for one in devices]}
+    return many(Slot, len(devices), each=each, same={})
 
 
 def _replicas(  # noqa: PLR0917 - made as a partial
