@@ -90,3 +90,52 @@ def test_the_docs_name_modules_that_exist():
     named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", DOCS.read_text()))
     assert {"core/decide.py", "agent/outputs/device_lists.py"} <= named
     assert [] == sorted(each for each in named if not (package / each).exists())
+
+
+class Watchful(Output):
+    """Has a directory, and says whether what is there stands; counts how often it is asked and settled."""
+
+    name = "being watchful"
+
+    def __init__(self, path):
+        self.path = path
+        self.is_fine = True
+        self.asked = self.settled = 0
+
+    @property
+    def directories(self):
+        """The one that it was given."""
+        return frozenset({self.path})
+
+    def recheck(self, changed=frozenset()):
+        """Everything but the start of the watch says something."""
+        return bool(changed)
+
+    async def stands(self):
+        """As it is told."""
+        self.asked += 1
+        return self.is_fine
+
+    async def settle(self, plan):  # noqa: ARG002 - it only counts
+        """Once more."""
+        self.settled += 1
+
+
+async def test_what_stands_is_no_turn(kubelet, start_agent, shows, directory):
+    """An output that wrote something itself is asked whether that is all; only what is otherwise is settled."""
+    path = directory / "kept"
+    path.mkdir()
+    output = Watchful(path)
+    agent = await start_agent(CONFIG, outputs=[output])
+    await shows(NPU, 2, 2)
+    events, due = agent.agent.events, agent.agent.due
+    events._due = None  # to mark anything due there is a failure now
+    (path / "one").mkdir()
+    await kubelet.wait_until(lambda: output.asked == 1, what="the question")
+    events._due = due
+    output.is_fine = False
+    before = output.settled
+    (path / "one").rmdir()
+    await kubelet.wait_until(lambda: output.asked == 2 and output.settled > before, what="a turn")
+    failed = [each["step"] for each in agent.logs if each["event"].startswith("step failed")]
+    assert "watching files" not in failed

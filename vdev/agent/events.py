@@ -22,6 +22,7 @@ from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .options import Options
 from .outputs import handover_actions
+from .outputs.base import Output
 from .outputs.handover_actions import HandoverActions
 from .reconcile import Reconciler
 from .steps import Steps
@@ -64,70 +65,92 @@ class Events:
         self._handovers = handovers
         self._reconciler = reconciler
         self._on_displaced = on_displaced
-        self._configured: frozenset[Path] = frozenset()
+        self._configured: frozenset[Path] = frozenset()  # the directories that lead to configuration files
+        self._links = 0  # how often these changed, so that links there may lead elsewhere
+        self._led_to: tuple[int, frozenset[Path]] | None = None  # what they were found for
         self._watched: frozenset[Path] = frozenset()  # the directories in which devices may appear
         self._moved = True  # devices may be in other directories than those watched
+        self._armed: tuple[frozenset[Path], ...] = ()  # what was to be watched when that was last seen to
         self._limits: tuple[str, ...] = ()
 
     # --- files --------------------------------------------------------------------------------------------------------
 
     async def watch(self, watcher: Watcher) -> None:
         """Wait for changes of files, and mark what they make due."""
-        files = {*self._options.files, *self._config.chooser.chosen.files, *self._config.files}
-        self._configured = await asyncio.to_thread(config_files.directories, files)
+        await self._find_files()
         self.arm(watcher)
         changed = await watcher.changes()
         if self._link.directories & changed.keys():
             await self._steps.take(_KUBELET, self._see_kubelet)
-        self._mark(changed)
-
-    def _mark(self, changed: Changes) -> None:
-        """Mark what these directories make due."""
-        self._health.wake(changed)
-        for output in self._reconciler.outputs:
-            if any(output.recheck(changed[each]) for each in output.directories & changed.keys()):
+        if self._configured & changed.keys():
+            self._links += 1
+        for output in self._mark(changed):
+            if not await self._stands(output):
                 self._due.mark()
+
+    def _mark(self, changed: Changes) -> list[Output]:
+        """Mark what these directories make due, besides the outputs returned, for which they may mean something."""
+        self._health.wake(changed)
         if self._faults.directories & changed.keys():
             self._due.mark(faults=True)
         if self._configured & changed.keys():
             self._due.mark(reload=True)
         if entries := self._reconciler.scanner.concerned(changed):
             self._due.mark(scan=entries)
+        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.outputs)
+        return [each for each, directories in concerned if any(each.recheck(changed[where]) for where in directories)]
 
-    async def follow_devices(self, *, moved: bool) -> None:
-        """Find out in which directories devices may appear, where that may have changed."""
+    async def _stands(self, output: Output) -> bool:
+        """Whether nothing is to be settled; a disk may be slow."""
+        try:
+            async with self._clock.timeout(self._options.intervals.state_file):
+                return await output.stands()
+        except TimeoutError:
+            return False
+
+    async def follow(self, *, moved: bool) -> None:
+        """Find out which directories lead to files, and in which devices may appear, where that may have changed."""
         self._moved |= moved
         if self._moved:
             self._moved = not await self._steps.take("finding the directories of devices", self._find_directories)
+            await self._steps.take("finding the directories of files", self._find_files)
+
+    async def _find_files(self) -> None:
+        """Find out which directories lead to the files, where these are others or links may lead elsewhere."""
+        while (due := (self._links, self._files())) != self._led_to:
+            self._configured = await asyncio.to_thread(config_files.directories, due[1])
+            self._led_to = due
+
+    def _files(self) -> frozenset[Path]:
+        return frozenset({*self._options.files, *self._config.chooser.chosen.files, *self._config.files})
 
     async def _find_directories(self) -> None:
-        self._watched = frozenset(await asyncio.to_thread(self._reconciler.scanner.watched, self._reconciler.scan))
+        self._watched = await self._reconciler.scanner.watched(self._reconciler.scan)
 
     def arm(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters to configurations and probes.
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
-        of_outputs = {each for output in self._reconciler.outputs for each in output.directories}
-        wanted = {
-            *self._link.directories,
-            *self._configured,
-            *self._watched,
-            *self._health.directories,
-            *self._faults.directories,
-            *of_outputs,
-        }
-        for directory in watcher.paths - wanted:
-            watcher.unwatch(directory)
-        fresh = wanted - watcher.paths
-        contents = self._configured | self._health.contents | self._faults.directories | of_outputs
-        for directory in wanted:
-            watcher.watch(directory, content=directory in contents)
-        self._mark(dict.fromkeys(fresh, frozenset[str]()))
+        faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.outputs]
+        places = (self._link.directories, self._watched, self._health.directories)
+        files = (self._configured, self._health.contents, faults, *of_outputs)
+        if (*places, *files) != self._armed:
+            self._watch(watcher, frozenset().union(*places, *files), contents=frozenset().union(*files))
+            self._armed = (*places, *files)
         for limit in watcher.limits:
             if limit not in self._limits:
                 log.warning("file events are limited", reason=limit)
         self._limits = watcher.limits
+
+    def _watch(self, watcher: Watcher, wanted: frozenset[Path], *, contents: frozenset[Path]) -> None:
+        for directory in watcher.paths - wanted:
+            watcher.unwatch(directory)
+        fresh = wanted - watcher.paths
+        for directory in wanted:
+            watcher.watch(directory, content=directory in contents)
+        if self._mark(dict.fromkeys(fresh, frozenset[str]())):
+            self._due.mark()
 
     async def look_again(self) -> None:
         """Look at everything now and then, for what sends no events."""

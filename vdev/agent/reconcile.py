@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _DECIDING = "deciding what to list"
+_ENTRY = 10  # as many devices as looking at an entry of which nothing changed takes
 _ROUNDS = 10  # of deciding and preparing, for one plan
 
 LastGoodReader = Callable[[], Awaitable[Kept | None]]
@@ -227,7 +228,7 @@ class Reconciler:
         self._expect(self.spec)
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
-            base = await asyncio.to_thread(self._arrange, self.spec, scan)
+            base = await beside(self._size(scan), self._arrange, self.spec, scan)
             await beside(base.size, self._faults.engine.meet, base)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
@@ -251,6 +252,12 @@ class Reconciler:
         if inventory.size >= MANY:
             self._garbage.pause()
             self._garbage.keep()
+
+    def _size(self, scan: Scan) -> int:
+        """How many devices are looked at to arrange this, replicas and all, for the configuration in force."""
+        shared = self.spec.sharing.resources if self.spec.sharing else ()
+        most = scan.size * max((each.replicas for each in shared), default=1)
+        return max(most, self.base.size) + len(scan.found) * _ENTRY
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
         return self._decider.arrange(self.choices.in_force(spec), self._options.node, scan.devices)

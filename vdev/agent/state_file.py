@@ -80,11 +80,12 @@ class StateFile:
         self._clock = clock
         self._stamp: _Stamp | None = None  # of the file as it was last read or written; None: there is none
         self._look = False  # whether to compare with the disk
+        self._watched = frozenset({self.path.parent})
 
     @property
     def directories(self) -> frozenset[Path]:
         """The directory, while there is anything of ours in it."""
-        return frozenset({self.path.parent}) if self._stamp else frozenset()
+        return self._watched if self._stamp else frozenset()
 
     def recheck(self, changed: frozenset[str]) -> bool:
         """Let the next `stands` look at the disk; False when changes of these names say nothing of this file."""
@@ -94,11 +95,17 @@ class StateFile:
         return True
 
     async def stands(self) -> bool:
-        """Whether the file is the one last read or written; looks at the disk only after a `recheck`."""
+        """Whether the file is the one last read or written; looks at the disk only after a `recheck`.
+
+        What is written while it looks stands.
+        """
         look, self._look = self._look, False
-        if look and self._stamp is not None and await asyncio.to_thread(_stamp, self.path) != self._stamp:
-            self._stamp = None
-            log.warning("deleted or changed by something else; writing it again", file=str(self.path))
+        known = self._stamp
+        if look and known is not None:
+            found = await asyncio.to_thread(_stamp, self.path)
+            if found != known and self._stamp is known:
+                self._stamp = None
+                log.warning("deleted or changed by something else; writing it again", file=str(self.path))
         return self._stamp is not None
 
     async def read(self, *, alone: bool = False) -> dict[str, Any] | None:

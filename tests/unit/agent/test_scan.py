@@ -22,7 +22,7 @@ async def test_a_loop_of_links_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "dir/loop").symlink_to("loop")
     scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), spec("/dir/*/z"))
-    assert {tmp_path / "dir", tmp_path / "dir/real"} == scanner.watched(scan).keys()
+    assert {tmp_path / "dir", tmp_path / "dir/real"} == await scanner.watched(scan)
 
 
 async def test_a_loop_of_links_on_the_way_to_the_pattern(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ async def test_a_loop_of_links_on_the_way_to_the_pattern(tmp_path: Path) -> None
     (tmp_path / "loop").symlink_to("loop")
     scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), spec("/loop/below/tty*"))
-    assert {tmp_path} == scanner.watched(scan).keys()
+    assert {tmp_path} == await scanner.watched(scan)
 
 
 GLOBS = """devices:
@@ -50,7 +50,7 @@ async def test_a_change_concerns_the_entries_that_can_see_it(tmp_path: Path) -> 
     (tmp_path / "by-id/one").symlink_to("/dev/plain")
     scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), config.load_text(GLOBS).spec)
-    assert {tmp_path / "dev", tmp_path / "by-id"} == scanner.watched(scan).keys()
+    assert {tmp_path / "dev", tmp_path / "by-id"} == await scanner.watched(scan)
 
     def concerned(*names: str) -> set[str]:
         return set(scanner.concerned({tmp_path / "dev": frozenset(names)}))

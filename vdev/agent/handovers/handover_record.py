@@ -48,6 +48,10 @@ class HandoverRecord:
         """Compare with the disk at the next `write`; only the file itself says anything."""
         return self._file is not None and self._file.recheck(changed)
 
+    async def stands(self) -> bool:
+        """Whether the file is as it was left."""
+        return self._file is not None and await self._file.stands()
+
     async def read(self) -> Ledger:
         """What an earlier process knew; empty where that cannot be known."""
         if self._file is None:

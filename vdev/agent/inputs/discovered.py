@@ -1,6 +1,7 @@
 """What discovery found, per entry: a value, so that a new configuration can be tried before it is adopted."""
 
 import asyncio
+import functools
 import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from ...hostfs import HostRoot
 from ..steps import Steps
 
 _Before = tuple[EntrySpec, discovery.Found]
+_Asked = tuple[EntrySpec, discovery.Numbering, _Before | None]
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class Scan:
     def found_for(self, entry: str) -> _Before | None:
         """The entry of that name, and what was found for it."""
         return (self.entries[entry], self.found[entry]) if entry in self.found and entry in self.entries else None
+
+    @property
+    def size(self) -> int:
+        """How many devices were found."""
+        return sum(len(found.devices) for found in self.found.values())
 
     @property
     def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
@@ -58,6 +65,7 @@ class Scanner:
         self._smi_dir = str(smi_dir)
         self._steps = steps or Steps()
         self._numberings: dict[str, discovery.Numbering] = {}
+        self._looked: dict[str, _Places] = {}  # by entry, as it was looked for last
         self._places: dict[str, _Places] = {}  # what is watched, by entry
 
     async def scan(self, before: Scan, spec: Spec, *, again: Iterable[str] = ()) -> Scan:
@@ -68,33 +76,47 @@ class Scanner:
         entries = {entry.name: entry for entry in spec.on_node(self._node)}
         again = frozenset(again)
         due = [name for name, entry in entries.items() if before.entries.get(name) != entry or name in again]
-        # One after the other: several threads that look would keep each other, and every request, from the interpreter.
-        fresh = {name: await self._one(entries[name], before.found_for(name)) for name in due}
+        fresh = await self._fresh({name: entries[name] for name in due}, before)
         for name in self.failed - entries.keys():
             self._steps.forget(_step(name))
         self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
-        for name in due:  # links may lead elsewhere, though the result is the same
-            if name in self._places:
-                self._places[name] = (discovery.Found(), self._places[name][1])
         found = {name: fresh.get(name) or before.found.get(name) or discovery.Found() for name in entries}
         return Scan(entries, found)
 
-    async def _one(self, entry: EntrySpec, before: _Before | None) -> discovery.Found | None:
-        """What is found for the entry, of the objects found `before` where it says the same; None where looking fails.
+    async def _fresh(self, entries: Mapping[str, EntrySpec], before: Scan) -> Mapping[str, discovery.Found]:
+        """What is found for each of them, besides those for which looking fails, or failed lately.
+
+        All are looked for in one thread: several would keep each other, and every request, from the interpreter.
+        """
+        asked = [
+            (entry, self._numberings.setdefault(name, discovery.Numbering()), before.found_for(name))
+            for name, entry in entries.items()
+            if not self._steps.pause(_step(name))
+        ]
+        if not asked:
+            return {}
+        looked = await asyncio.to_thread(lambda: {each[0].name: self._attempt(each) for each in asked})
+        for name, attempt in looked.items():
+            self._steps.do(_step(name), functools.partial(self._note, name, attempt))
+        return {name: each[0] for name, each in looked.items() if not isinstance(each, Exception)}
+
+    def _note(self, name: str, attempt: "_Places | Exception") -> None:
+        if isinstance(attempt, Exception):
+            raise attempt
+        self._looked[name] = attempt
+
+    def _attempt(self, asked: _Asked) -> "_Places | Exception":
+        try:
+            found = self._look(*asked)
+        except Exception as failed:  # noqa: BLE001 - it is raised in the step of the entry
+            return failed
+        return found, self._resolved(found)
+
+    def _look(self, entry: EntrySpec, numbering: discovery.Numbering, before: _Before | None) -> discovery.Found:
+        """What is found for the entry, of the objects found `before` where it says the same.
 
         So what follows can see by identity what changed.
         """
-        numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
-        found: discovery.Found | None = None
-
-        async def look() -> None:
-            nonlocal found
-            found = await asyncio.to_thread(self._look, entry, numbering, before)
-
-        await self._steps.take(_step(entry.name), look)
-        return found
-
-    def _look(self, entry: EntrySpec, numbering: discovery.Numbering, before: _Before | None) -> discovery.Found:
         found = discovery.discover(
             entry,
             self._host,
@@ -121,23 +143,23 @@ class Scanner:
         for numbering in self._numberings.values():
             numbering.retain(known)
 
-    def watched(self, scan: Scan) -> Mapping[Path, frozenset[str]]:
-        """Directories whose changes can change a result, with the entries that they concern."""
-        watched: dict[Path, set[str]] = {}
-        self._places = {name: self._places_of(name, found) for name, found in scan.found.items()}
-        for name, (_, places) in self._places.items():
-            for place in places:
-                watched.setdefault(place, set()).add(name)
-        return {directory: frozenset(names) for directory, names in watched.items()}
+    async def watched(self, scan: Scan) -> frozenset[Path]:
+        """Directories whose changes can change a result, from now on those of this scan."""
+        places = {name: self._looked.get(name) for name in scan.found}
+        unknown = [name for name, known in places.items() if known is None or known[0] is not scan.found[name]]
+        if unknown:  # it was looked for since, for a configuration that was refused
+            self._looked |= await asyncio.to_thread(
+                lambda: {name: (scan.found[name], self._resolved(scan.found[name])) for name in unknown}
+            )
+        self._places = {name: self._looked[name] for name in scan.found}
+        self._looked = dict(self._places)
+        return frozenset(place for _, places in self._places.values() for place in places)
 
-    def _places_of(self, name: str, found: discovery.Found) -> _Places:
-        known = self._places.get(name)
-        if known is not None and known[0] is found:
-            return known
+    def _resolved(self, found: discovery.Found) -> Mapping[Path, Sequence[str]]:
         places: dict[Path, list[str]] = {}
         for directory in found.watch:
             places.setdefault(_place(self._host, directory), []).append(directory)
-        return found, places
+        return places
 
     def concerned(self, changed: Mapping[Path, Collection[str]]) -> frozenset[str]:
         """The entries that changes of watched directories concern; each comes with the names that changed, or none."""

@@ -50,6 +50,13 @@ class Output(ABC):
         del changed
         return False
 
+    async def stands(self) -> bool:
+        """After a `recheck` that said True: whether what is there is as `settle` left it, so that no turn is due.
+
+        So what an output writes itself makes no turn. Raises nothing; False where only `settle` can tell.
+        """
+        return False
+
     @property
     def undeliverable(self) -> Mapping[str, Health]:
         """The devices, by raw device id, that containers could not be given because of this output, and why."""

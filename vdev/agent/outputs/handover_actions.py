@@ -87,6 +87,10 @@ class HandoverActions(Output):
         """Compare the record with the disk at the next `settle`."""
         return self._record.recheck(changed)
 
+    async def stands(self) -> bool:
+        """Whether the record is as it was left."""
+        return await self._record.stands()
+
     async def settle(self, plan: Plan) -> None:
         """Begin releases whose devices are known by now; write the record again where it is gone."""
         self._inventories = (plan.inventory, plan.base)

@@ -85,6 +85,10 @@ class LastGood(Output):
         """Compare with the disk at the next `settle`; only the file itself says anything."""
         return self._file is not None and self._file.recheck(changed)
 
+    async def stands(self) -> bool:
+        """Whether the file is as it was left."""
+        return self._file is not None and await self._file.stands()
+
     async def read(self) -> Kept | None:
         """What an earlier process kept; None where there is nothing. Raises ConfigError where it is of no use."""
         if self._file is None:

@@ -58,6 +58,10 @@ class Record(Output):
         """Compare with the disk at the next `settle`; only the file itself says anything."""
         return self._file is not None and self._file.recheck(changed)
 
+    async def stands(self) -> bool:
+        """Whether the file is as it was left."""
+        return self._file is not None and await self._file.stands()
+
     async def read(self) -> Inventory:
         """What an earlier process listed; empty where that cannot be known. For the process that serves the node."""
         if self._file is None:

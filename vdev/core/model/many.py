@@ -20,7 +20,7 @@ _PIECE = 1000  # that are made in one go; the interpreter is held meanwhile
 def many(
     kind: type[_Value], count: int, *, each: Mapping[str, Sequence[object]], same: Mapping[str, object]
 ) -> list[_Value]:
-    """So many values of a frozen dataclass with slots and without `__post_init__`.
+    """So many values of a frozen dataclass with slots that checks nothing when it is made.
 
     `each` has fields of which every value has its own, `same` those that all have in common; others have their default.
     """

@@ -1,0 +1,51 @@
+"""A state file stands while nobody else touches it: what is written by us is no news, whenever one looks."""
+
+import asyncio
+
+import pytest
+
+from vdev.agent.state_file import Owner, StateFile
+
+NOBODY = frozenset[str]()
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file that was written once."""
+    made = StateFile(tmp_path, "kind", Owner("node", "/plugins"), version=1)
+    made.write({"number": "1"})
+    return made
+
+
+async def test_what_is_written_stands(file):
+    """Also when one looks at the disk."""
+    assert file.recheck(frozenset({file.path.name}))
+    assert await file.stands()
+
+
+@pytest.mark.parametrize("harm", ["gone", "other"])
+async def test_what_another_does_is_noticed_once(file, harm):
+    """Whoever asked for the look is told, and until it is written again there is nothing to look at."""
+    if harm == "gone":
+        file.path.unlink()
+    else:
+        file.path.write_text("x")
+    assert file.recheck(NOBODY)
+    assert not await file.stands()
+    assert not file.recheck(NOBODY)
+    file.write({"number": "2"})
+    assert await file.stands()
+
+
+async def test_what_is_written_during_a_look_is_not_taken_for_anothers(file, monkeypatch):
+    """The look may have seen the file of before."""
+    looks = asyncio.to_thread
+
+    async def slow(look, *given):
+        seen = await looks(look, *given)
+        await looks(file.write, {"number": "2"})
+        return seen
+
+    monkeypatch.setattr(asyncio, "to_thread", slow)
+    assert file.recheck(NOBODY)
+    assert await file.stands()
