@@ -234,6 +234,7 @@ async def test_pre_start_can_fail(start, kubelet, clock):
     assert "reset failed" in str(pod)
 
 
+@TIME_GOES_ON
 async def test_options_that_fail_refuse_the_registration(start, kubelet, shows, clock):
     """Without options there is no registration; it comes when the fault is over."""
     agent = await start("name: x, rpc: GetDevicePluginOptions, error: {}, for: 1m", wait=False)
@@ -265,6 +266,7 @@ async def test_late_registration(start, kubelet, shows, clock):
     await shows(NPU, 4, 4)
 
 
+@TIME_GOES_ON
 async def test_no_registration(start, kubelet, shows, clock):
     """Nothing is registered while the rule lasts."""
     agent = await start("name: x, register: {never: true}, for: 2m", wait=False)
@@ -273,6 +275,7 @@ async def test_no_registration(start, kubelet, shows, clock):
     await shows(NPU, 4, 4)
 
 
+@TIME_GOES_ON
 async def test_refused_version(start, kubelet, shows, clock):
     """The kubelet refuses another version; when the fault is over the plugin tries again."""
     agent = await start("name: x, register: {version: v1alpha1}, for: 1m", wait=False)
@@ -296,6 +299,7 @@ async def test_closed_stream(start, kubelet, shows, clock):
     await shows(NPU, 4, 4)
 
 
+@TIME_GOES_ON
 async def test_stream_closed_for_a_while(start, shows, clock):
     """With a duration the plugin stays away so long."""
     await start("name: x, stream: {close: true}, at: 1m, for: 2m")
