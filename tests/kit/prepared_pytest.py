@@ -41,7 +41,7 @@ def collect(*arguments: str) -> int:
         return pytest.main(["-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qqq", *arguments])
 
 
-def _main(descriptor, _program, executable):
+def _main(descriptor, program, executable):
     mother.wait(descriptor)
     with tempfile.TemporaryDirectory() as nothing:
         collect("--rootdir", nothing, nothing)
@@ -50,6 +50,8 @@ def _main(descriptor, _program, executable):
     sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *mother.serve(descriptor)]
     sys.path[:] = [str(Path.cwd()), *_path(), *system]
     sys.executable = executable
+    # At its end pytest removes what earlier runs left; that of others may be large, and one of them may be at it.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(Path(program).parent))
     mother.end_with(pytest.console_main)
 
 
