@@ -71,7 +71,9 @@ def runner():
 def deployed(target, runner):
     """The agent on the node, for all tests."""
     driver = ClusterDriver(target)
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # which cleans up
+    # SIGINT ends a run so that it cleans up. A shell that starts it in the background has it disregarded.
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         runner.run(driver.__aenter__())
         yield driver
@@ -80,7 +82,8 @@ def deployed(target, runner):
         raise
     finally:
         runner.run(driver.__aexit__(None, None, None))
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -133,15 +133,17 @@ def test_somebody_elses_namespace_is_left_alone(shell):
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_an_interrupted_run_takes_its_things_away(shell, number):
-    """A signal in the middle of the deployment ends the run, and the namespace goes."""
+    """A signal in the middle of the deployment ends the run, and the namespace goes, also of one in the background."""
     rollout = shell.directory / "rollout"
     os.mkfifo(rollout)
+    disregarded = signal.SIG_DFL if number is signal.SIGINT else signal.SIG_IGN  # which shells do in the background
     process = await asyncio.create_subprocess_exec(
         *shell.command("--context", "kind-vdev"),
         cwd=ROOT,
         env=shell.environ(STAND_IN_HANGS="1"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, disregarded),
     )
     async with asyncio.timeout(150):
         await asyncio.to_thread(rollout.read_text)  # until it begins
