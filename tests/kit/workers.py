@@ -10,7 +10,7 @@ import sys
 
 import execnet
 
-from tests.kit import mother, prepared_pytest
+from tests.kit import mother, prepared, prepared_pytest
 
 _EXECNET = "-u -c"  # how it starts Python; the code, which comes next, reads more code from the standard input
 
@@ -26,6 +26,7 @@ def _main(descriptor, program, *arguments):
     if arguments and prepared_pytest.collect(*arguments) != 0:
         # A module that could not be imported would be there all the same: nobody would see why, or that its tests lack.
         os.execv(sys.executable, [sys.executable, "-m", "tests.kit.workers", descriptor, program])
+    prepared.import_all()  # what tests import as they go
     code, *sys.argv[1:] = mother.serve(descriptor)
     sys.argv[0] = "-c"
     mother.end_with(lambda: exec(code, {"__name__": "__main__"}))
