@@ -10,7 +10,7 @@ import builtins
 import json
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,20 +39,32 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _SHORT = 2  # letters, permissions, variables of a formula
 
 
-def docstrings(tree: ast.Module) -> dict[int, ast.Constant]:
+class Module:
+    """A module's parts: the names in its `code`, its `docstrings`, its `classes`, and what it `imports`."""
+
+    def __init__(self, text: str) -> None:
+        nodes = [*ast.walk(ast.parse(text))]
+        prose = docstrings(nodes)
+        self.docstrings = [*prose.values()]
+        self.code = names_in_code(nodes, prose.keys())
+        self.classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+        imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+        self.imports = {each.asname or each.name for node in imports for each in node.names}
+
+
+def docstrings(nodes: Sequence[ast.AST]) -> dict[int, ast.Constant]:
     """Every string that stands as a statement, by identity: docstrings, and the lines below a constant or a field."""
     return {
         id(node.value): node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     }
 
 
-def names_in_code(tree: ast.Module) -> set[str]:
+def names_in_code(nodes: Sequence[ast.AST], prose: Collection[int]) -> set[str]:
     """Every identifier of a module outside its docstrings, and every word of its strings."""
-    prose = docstrings(tree)
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
                 found.add(name)
@@ -67,12 +79,9 @@ def names_in_code(tree: ast.Module) -> set[str]:
     return found
 
 
-def own_names(path: Path, code: set[str], tree: ast.Module) -> set[str]:
+def own_names(path: Path, code: set[str], module: Module) -> set[str]:
     """What a module gives to others: what it only imports is not its own, unless it is a package's face."""
-    if path.stem == "__init__":
-        return code
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    return code - {each.asname or each.name for node in imports for each in node.names}
+    return code if path.stem == "__init__" else code - module.imports
 
 
 def vocabulary(schema: object) -> Iterator[str]:
@@ -92,20 +101,19 @@ def vocabulary(schema: object) -> Iterator[str]:
 class Known:
     """What the code knows: `homes` are the names in each module, by its name and by those of its classes."""
 
-    def __init__(self, trees: Mapping[Path, ast.Module], words: frozenset[str]) -> None:
+    def __init__(self, modules: Mapping[Path, Module], words: frozenset[str]) -> None:
         self.words = words | set(dir(builtins)) | set(keyword.kwlist)
         self.homes: dict[str, set[str]] = {}
         self.classes: set[str] = set()
-        self.code = {path: names_in_code(tree) for path, tree in trees.items()}
+        self.code = {path: {*module.code} for path, module in modules.items()}
         for face in [path for path in self.code if path.stem == "__init__"]:  # it speaks of its whole room
             self.code[face].update(*(code for path, code in self.code.items() if path.parent == face.parent))
-        for path, tree in trees.items():
-            code = own_names(path, self.code[path], tree)
+        for path, module in modules.items():
+            code = own_names(path, self.code[path], module)
             for name in path.parts[:-1]:
                 self.homes.setdefault(name, set()).update([path.stem, *path.parts])
-            classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-            self.classes.update(classes)
-            for name in [path.parent.name if path.stem == "__init__" else path.stem, *classes]:
+            self.classes.update(module.classes)
+            for name in [path.parent.name if path.stem == "__init__" else path.stem, *module.classes]:
                 self.homes.setdefault(name, set()).update(code)
 
     def stale(self, path: Path, name: str) -> bool:
@@ -123,13 +131,13 @@ class Known:
         return {part for room in rooms for part in room} | {Path(other.parts[0]).stem for other in self.code}
 
 
-def stale_names(trees: Mapping[Path, ast.Module], words: frozenset[str]) -> list[str]:
+def stale_names(modules: Mapping[Path, Module], words: frozenset[str]) -> list[str]:
     """`path:line: name` for every stale name; paths are relative to the package."""
-    known = Known(trees, words)
+    known = Known(modules, words)
     return [
         f"{path}:{text.lineno}: {name}"
-        for path, tree in trees.items()
-        for text in docstrings(tree).values()
+        for path, module in modules.items()
+        for text in module.docstrings
         for name in _NAME.findall(str(text.value))
         if known.stale(path, name)
     ]
@@ -137,15 +145,15 @@ def stale_names(trees: Mapping[Path, ast.Module], words: frozenset[str]) -> list
 
 def test_docstrings_name_what_exists():
     """In every module that a person wrote."""
-    trees = {
-        path.relative_to(PACKAGE): ast.parse(path.read_text())
+    modules = {
+        path.relative_to(PACKAGE): Module(path.read_text())
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] != "pb"
     }
     words = set(vocabulary(json.loads((ROOT / "configs/vdev.schema.json").read_text())))
     for stub in PACKAGE.glob("pb/*.pyi"):
-        words |= names_in_code(ast.parse(stub.read_text()))
-    stale = stale_names(trees, OTHERS | words)
+        words |= Module(stub.read_text()).code
+    stale = stale_names(modules, OTHERS | words)
     assert not stale, "\n".join(["stale names in docstrings:", *stale])
 
 
@@ -162,8 +170,8 @@ def test_docstrings_name_what_exists():
 )
 def test_what_counts_as_stale(docstring, stale):
     """The check is sure of what it says."""
-    trees = {
-        Path("plugin/server.py"): ast.parse("class Server:\n    limit: int"),
-        Path("plugin/other.py"): ast.parse(f'from .server import Server\ndef limit():\n    """{docstring}"""'),
+    modules = {
+        Path("plugin/server.py"): Module("class Server:\n    limit: int"),
+        Path("plugin/other.py"): Module(f'from .server import Server\ndef limit():\n    """{docstring}"""'),
     }
-    assert stale == [each.rpartition(" ")[2] for each in stale_names(trees, frozenset({"devices"}))]
+    assert stale == [each.rpartition(" ")[2] for each in stale_names(modules, frozenset({"devices"}))]
