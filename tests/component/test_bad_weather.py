@@ -141,9 +141,9 @@ async def test_a_device_that_goes_before_its_directory_is_watched_is_missed(
     await asyncio.to_thread(host.node, "ttyUSB1")
     find = Scanner.watched
 
-    def watched(self, scan):
-        found = find(self, scan)
-        host.remove("/dev/ttyUSB1")
+    async def watched(self, scan):
+        found = await find(self, scan)
+        await asyncio.to_thread(host.remove, "/dev/ttyUSB1")
         monkeypatch.undo()
         return found
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from vdev.core.many import many
 from vdev.core.model.device import EMPTY, HEALTHY, Device, Health, RawDevice, Slot
-from vdev.core.model.many import many
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 2500])

@@ -4,8 +4,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..many import many
 from ..model.device import IdStyle, RawDevice
-from ..model.many import many
 from ..model.syntax import names
 from ..spec import EntrySpec, VirtualSource
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
+from ...many import many
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
-from ...model.many import many
 from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
 from ...partitions.placement import LayoutError, Placement, place, resource_suffix

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
+from ...many import many
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, Slot, replica_id
-from ...model.many import many
 from ...model.problem import Problem, did_you_mean, error, warning
 from ...spec import SharedResource, SharingKind, SharingSpec
 
