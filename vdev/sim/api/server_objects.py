@@ -19,7 +19,10 @@ _GONE = 404
 
 
 class ServerObjects:
-    """The objects of one store, by the names of their kinds; what fails there with HTTP does not fail here."""
+    """The objects of one store, by the names of their kinds; what fails there with HTTP does not fail here.
+
+    What is returned is what is stored: it is never changed, only replaced, and nobody may change it.
+    """
 
     def __init__(self, objects: Objects, *, kinds: Iterable[ApiKind] = KINDS) -> None:
         self.store = objects
@@ -33,13 +36,13 @@ class ServerObjects:
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind."""
         self._reachable()
-        return [copy.deepcopy(each) for each in self.store.all(self._kinds[kind])]
+        return list(self.store.all(self._kinds[kind]))
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
         """An object, None if there is none."""
         self._reachable()
         try:
-            return copy.deepcopy(self.store.get(self._kinds[kind], self._home(kind, namespace), name))
+            return self.store.get(self._kinds[kind], self._home(kind, namespace), name)
         except Refused:
             return None
 
@@ -57,7 +60,7 @@ class ServerObjects:
         except Refused as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()
-        return copy.deepcopy(found)
+        return found
 
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
@@ -77,7 +80,7 @@ class ServerObjects:
         except Refused as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()
-        return copy.deepcopy(found)
+        return found
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; no effect if it is gone."""

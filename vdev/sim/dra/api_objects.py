@@ -50,7 +50,7 @@ class ApiObjects(Protocol):
 
 
 class MemoryObjects:
-    """Objects in memory."""
+    """Objects in memory. What is stored is never changed, only replaced, and handed out as it is."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], dict[str, Any]] = {}
@@ -59,13 +59,11 @@ class MemoryObjects:
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, by namespace and name."""
-        return [
-            copy.deepcopy(each) for key, each in sorted(self._found.items(), key=lambda row: row[0]) if key[0] == kind
-        ]
+        return [self._found[key] for key in sorted(key for key in self._found if key[0] == kind)]
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
-        """A copy of an object, None if there is none."""
-        return copy.deepcopy(self._found.get((kind, _home(kind, namespace), name)))
+        """An object, None if there is none."""
+        return self._found.get((kind, _home(kind, namespace), name))
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object. Raises ApiObjectError if there is one of that name."""
@@ -83,7 +81,7 @@ class MemoryObjects:
         meta["resourceVersion"] = str(serial)
         self._found[key] = new
         self._tell()
-        return copy.deepcopy(new)
+        return new
 
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
@@ -98,7 +96,7 @@ class MemoryObjects:
             new["metadata"]["resourceVersion"] = str(next(self._serial))
             self._found[kind, _home(kind, namespace), name] = new
             self._tell()
-        return copy.deepcopy(new)
+        return new
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; no effect if it is gone."""

@@ -5,6 +5,7 @@ Both undo that when a pod has ended or is gone.
 """
 
 import asyncio
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,7 +17,7 @@ from ...objects.pods import ExtendedClaim, Kind, PodSpec
 from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
 from . import cel_selectors, slice_lint
 from .allocator import Allocator, UnschedulableError, in_use
-from .pools import gather
+from .pools import Pool, gather
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -45,6 +46,10 @@ class Cluster:
         self._node = node
         self._journal = journal
         self._lock = asyncio.Lock()
+        self._slices: list[Document] = []  # as last seen: an object that is the same was not changed
+        self._pools: list[Pool] = []
+        self._mistakes: list[Finding] = []
+        self._lasting: list[Finding] = []
 
     async def claims(self, pod: PodSpec) -> dict[str, str]:
         """A pod's claims by the name in the pod; those of templates are made. Raises UnschedulableError."""
@@ -115,8 +120,8 @@ class Cluster:
         hidden = [_hidden(pod, asked)] if asked else []
         if not claims and not hidden:
             return None
-        slices = await self._objects.list(SLICE)
-        pools = gather(slices, self._node, {"kubernetes.io/hostname": self._node})
+        await self._see_slices()
+        pools = self._pools
         used = in_use(await self._objects.list(CLAIM), pools)
         admins = {
             each["metadata"]["name"]
@@ -183,9 +188,18 @@ class Cluster:
 
     async def look(self) -> list[Finding]:
         """Report mistakes in slices; returns what is one only if it stays so."""
+        await self._see_slices()
+        self._journal.find(self._mistakes)
+        return self._lasting
+
+    async def _see_slices(self) -> None:
+        """Put the slices together and judge them, where they are others than the last time."""
         slices = await self._objects.list(SLICE)
-        self._journal.find(slice_lint.slices(slices))
-        return list(slice_lint.lasting(slices))
+        if len(slices) != len(self._slices) or any(map(operator.is_not, slices, self._slices)):
+            self._slices = slices
+            self._pools = gather(slices, self._node, {"kubernetes.io/hostname": self._node})
+            self._mistakes = list(slice_lint.slices(slices))
+            self._lasting = list(slice_lint.lasting(slices))
 
 
 def _for(claim: Document, pod: PodSpec) -> str:
