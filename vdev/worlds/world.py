@@ -25,8 +25,9 @@ from .claims import claim_rules
 from .events import Event
 from .happenings import Happenings
 from .invariants import Broken, Grants
+from .machine.rounds import StandsStillError
 from .machine.stand_ins import installed
-from .machine.virtual_time import START, KubeletClock, StandsStillError
+from .machine.virtual_time import START, KubeletClock
 from .memory_calls import Answering
 from .stage import Stage
 

@@ -10,22 +10,17 @@ import contextvars
 import functools
 import itertools
 import random
-import selectors
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from ...aio.clock import Clock
-from .memory_tcp import MemoryTcp
+from .rounds import Rounds
 
 START = 1_000.0  # seconds that this machine has been up
 WALL = 1_767_225_600.0  # the wall's time at the machine's start: 2026-01-01
 
 PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
 """The simulated process that runs; None for the world itself."""
-
-
-class StandsStillError(Exception):
-    """Everybody waits, and for nothing that could ever come."""
 
 
 class Process:
@@ -49,12 +44,12 @@ class Process:
 class _Task(asyncio.Task[Any]):
     """A task whose place in a set follows from when it was made, and not from where in memory it is."""
 
-    _numbers = itertools.count()
-
-    def __init__(self, work: Coroutine[Any, Any, Any], context: contextvars.Context | None, **named: Any) -> None:
-        self._number = next(self._numbers)
+    def __init__(
+        self, work: Coroutine[Any, Any, Any], context: contextvars.Context | None, *, loop: "WorldLoop", **named: Any
+    ) -> None:
+        self._number = next(loop.tasks)
         self.process = PROCESS.get() if context is None else context.get(PROCESS)
-        super().__init__(work, context=context, **named)
+        super().__init__(work, loop=loop, context=context, **named)
 
     def __hash__(self) -> int:
         return self._number
@@ -63,44 +58,18 @@ class _Task(asyncio.Task[Any]):
         return self is other
 
 
-class _Selector(selectors.DefaultSelector):
-    """Looks at files, and puts the time forward instead of waiting for them."""
-
-    def __init__(self, forward: Callable[[float | None], None]) -> None:
-        super().__init__()
-        self._forward = forward
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready now; where nothing is, time passes until the next timer."""
-        if timeout == 0:  # there is something to do first
-            return []
-        ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
-        if not ready:
-            self._forward(timeout)
-        return ready
-
-
-class WorldLoop(MemoryTcp):
+class WorldLoop(Rounds):
     """The loop of a world. `dice` draw how long the machine takes for what is done in threads."""
 
     def __init__(self, dice: random.Random) -> None:
-        self._now = START
         self.readers: dict[int, Callable[[], Any]] = {}
-        super().__init__(_Selector(self._pass))
+        super().__init__(START)
         self._dice = dice
+        self.tasks = itertools.count()  # numbers of tasks
         self._graveyard: list[Any] = []  # kept: what is thrown away would run its `finally`
         self.on_death: Callable[[Process], None] = self.kill
         self.sluggish = 0.0  # how likely a call in a thread takes long
         self.set_task_factory(_task)
-
-    def time(self) -> float:
-        """Seconds since some moment before the start of the world."""
-        return self._now
-
-    def _pass(self, seconds: float | None) -> None:
-        if seconds is None:
-            raise StandsStillError
-        self._now += seconds
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -113,23 +82,27 @@ class WorldLoop(MemoryTcp):
         process = context.get(PROCESS)
         if process is not None:
             if process.dead:
-                handle = asyncio.Handle(callback, args, self, context)
-                handle.cancel()
-                return handle
+                return _undone(asyncio.Handle(callback, args, self, context))
             process.steps += 1
             if process.steps == process.dies_after:
-                super().call_soon(self.on_death, process, context=contextvars.Context())
-        return super().call_soon(callback, *args, context=context)
+                self.soon(self.on_death, (process,), contextvars.Context())
+        return self.soon(callback, args, context)
 
     def call_at(  # type: ignore[override]  # without its type variables
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Call it at that time, unless its process is dead by now or then."""
-        handle = super().call_at(when, callback, *args, context=context)
-        process = PROCESS.get() if context is None else context.get(PROCESS)
-        if process is not None and process.dead:
-            handle.cancel()
-        return handle
+        if context is None:
+            context = contextvars.copy_context()
+        process = context.get(PROCESS)
+        timer = self.at(when, callback, args, context)
+        return timer if process is None or not process.dead else _undone(timer)
+
+    def call_later(  # type: ignore[override]  # without its type variables
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call it after so many seconds, unless its process is dead by now or then."""
+        return self.call_at(self.now + delay, callback, *args, context=context)
 
     def call_soon_threadsafe(  # type: ignore[override]  # without its type variables
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
@@ -142,8 +115,7 @@ class WorldLoop(MemoryTcp):
         if process.dead:
             return
         process.dead = True
-        mine: Any = self
-        handles: Iterable[Any] = [*mine._ready, *mine._scheduled]  # noqa: SLF001 - all that is to be done
+        handles: Iterable[Any] = self.handles
         for handle in handles:
             context = handle._context  # noqa: SLF001 - whose it is says nothing else
             if context is not None and context.get(PROCESS) is process:
@@ -196,6 +168,14 @@ class WorldLoop(MemoryTcp):
             _settle(answer, result, error)
 
 
+_Undone = TypeVar("_Undone", bound=asyncio.Handle)
+
+
+def _undone(handle: _Undone) -> _Undone:
+    handle.cancel()
+    return handle
+
+
 def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
     if answer.done():
         return
@@ -206,6 +186,7 @@ def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None)
 
 
 def _task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
+    assert isinstance(loop, WorldLoop)
     return _Task(work, options.get("context"), loop=loop)
 
 
