@@ -4,16 +4,11 @@ A line for each: `{"seed", "seconds", "events", "mutant"}`; its outcome is a lin
 that stands for Python and has this one ready (see `mother`), for all processes of a run.
 """
 
-import contextlib
-import fcntl
 import functools
 import json
 import os
 import subprocess
 import sys
-import zlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tests.kit import mother
@@ -48,21 +43,12 @@ def played(*worlds: dict[str, Any], program: str = "") -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Let no other process use this directory meanwhile: worlds of one seed have the same, whoever plays them."""
-    with directory.with_name("vdev-world.lock").open("w") as locks:
-        fcntl.lockf(locks, fcntl.LOCK_EX, 1, zlib.crc32(bytes(directory)))
-        yield
-
-
 def _main(descriptor: str = "", *_: str) -> None:
     if descriptor:
         mother.wait(descriptor)
     from vdev.worlds import campaign
 
-    with _alone(campaign.WARM_UP_DIRECTORY):
-        campaign.prepare()
+    campaign.prepare()
     if descriptor:
         mother.serve(descriptor)
     mother.end_with(_play)
@@ -73,8 +59,7 @@ def _play() -> None:
 
     for line in sys.stdin.read().splitlines():
         plan = _plan(**json.loads(line))
-        with _alone(plan.directory):
-            outcome = play_one(plan)
+        outcome = play_one(plan)
         told = {"rule": outcome.rule, "failure": outcome.failure, "digest": outcome.digest, "told": outcome.told}
         sys.stdout.write(json.dumps(told | {"messages": outcome.messages}) + "\n")
 

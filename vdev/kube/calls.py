@@ -87,7 +87,7 @@ class ApiCalls:
         self._connection: Connection | None = None
         self._token: str | None = None  # not read yet
         self._token_at = 0.0
-        self._watches: set[Interruption] = set()
+        self._watches: dict[Interruption, None] = {}  # in the order in which they began
         self.writes = 0
         self._broken = 0  # how many times all watches were
 
@@ -136,7 +136,7 @@ class ApiCalls:
     ) -> AsyncIterator[bytes]:
         """The same lines; each is waited for in a scope of its own, since whoever takes them may wait as well."""
         interruption = Interruption()
-        self._watches.add(interruption)
+        self._watches[interruption] = None
         try:
             while True:
                 if begun != self._broken:
@@ -150,7 +150,7 @@ class ApiCalls:
                     return
                 yield line
         finally:
-            self._watches.discard(interruption)
+            self._watches.pop(interruption, None)
 
     # --- one request --------------------------------------------------------------------------------------------------
 

@@ -5,11 +5,13 @@ course depends on nothing but its seed and its events.
 """
 
 import contextlib
+import fcntl
 import gc
 import os
 import pickle
 import random
 import select
+import shutil
 import signal
 import time
 import traceback
@@ -46,10 +48,9 @@ class Plan:
         return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))  # noqa: S311 - it repeats on purpose
 
     @property
-    def directory(self) -> Path:
-        """Where it happens; that of a mutant's world is not that of others of the same seed."""
-        mark = f"-{zlib.crc32(self.mutant.encode()):08x}" if self.mutant else ""
-        return home() / f"vdev-world-{self.seed}{mark}"
+    def name(self) -> str:
+        """What it is called; a mutant's is not called as others of the same seed."""
+        return f"{self.seed}-{zlib.crc32(self.mutant.encode()):08x}" if self.mutant else str(self.seed)
 
 
 @dataclass(slots=True)
@@ -76,17 +77,40 @@ class Total:
             self.failures.append((plan, outcome))
 
 
-def home() -> Path:
-    """Where worlds have their directories: the same path in each run, for the order of sets of paths depends on it."""
+def _home() -> Path:
     return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")  # noqa: S108 - as above
 
 
-WARM_UP_DIRECTORY = home() / "vdev-world-warm"
+@contextlib.contextmanager
+def place(name: str) -> Iterator[Path]:
+    """Where a world of this name has its directory; whoever plays one of the same name elsewhere waits meanwhile.
+
+    Its path is the same in each run, for paths are in messages, and the order of sets of paths depends on them.
+    """
+    path = _home() / f"vdev-worlds-{name}"
+    with contextlib.ExitStack() as stack:
+        while not _locked(path, stack):
+            stack.close()
+        stack.callback(shutil.rmtree, path, ignore_errors=True)
+        yield path / "node"
+
+
+def _locked(path: Path, stack: contextlib.ExitStack) -> bool:
+    """Whether the directory that is there now is ours. It is not where its last owner has removed it meanwhile."""
+    path.mkdir(exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        stack.callback(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def prepare() -> None:
     """Play a quiet minute here, so that everything is imported and remembered that each world needs."""
-    World(0, (), _WARM_UP, WARM_UP_DIRECTORY).run()
+    with place("warm") as root:
+        World(0, (), _WARM_UP, root).run()
     gc.collect()
     gc.freeze()
 
@@ -148,8 +172,8 @@ def _begin(plan: Plan) -> tuple[int, int]:
 
 def _played(plan: Plan) -> Outcome:
     try:
-        with mutants.applied(plan.mutant) if plan.mutant else contextlib.nullcontext():
-            return World(plan.seed, plan.happenings, plan.seconds, plan.directory).run()
+        with mutants.applied(plan.mutant) if plan.mutant else contextlib.nullcontext(), place(plan.name) as root:
+            return World(plan.seed, plan.happenings, plan.seconds, root).run()
     except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
         return Outcome(plan.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
 

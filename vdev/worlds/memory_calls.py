@@ -2,13 +2,20 @@
 
 import asyncio
 import contextvars
+import functools
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 _MARGIN = 1e-6  # seconds between two messages of a call, so that they come in their order
+
+
+def serialized(message: Any, *, by: Callable[[Any], bytes]) -> bytes:
+    """A message as bytes, the same in each process: maps are in order."""
+    return message.SerializeToString(deterministic=True) if isinstance(message, Message) else by(message)
 
 
 class Wire(Protocol):
@@ -238,7 +245,7 @@ class Answering:
         context, request = _Context(), self.request
         try:
             asked = handler.request_deserializer(request) if handler.request_deserializer else request
-            serialize = handler.response_serializer or bytes
+            serialize = functools.partial(serialized, by=handler.response_serializer or bytes)
             if handler.unary_stream is not None:
                 async for each in handler.unary_stream(asked, context):
                     self._send(serialize(each))

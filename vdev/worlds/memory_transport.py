@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 
 from ..transport import Parameters, address
-from .memory_calls import Answering, Calling, Ending, Streaming
+from .memory_calls import Answering, Calling, Ending, Streaming, serialized
 
 _State = grpc.ChannelConnectivity
 _BACKLOG = 4096  # nobody accepts: who connects for real only wants to know whether somebody listens
@@ -362,7 +362,7 @@ class MemoryChannel(grpc.aio.Channel):
                 raise grpc.aio.UsageError("Channel is closed.")
             calling = kind(self.network, deserialize, limit=self.limit, over=self._over)
             calling.expire_after(timeout)
-            self._begin(calling, method, serialize(request))
+            self._begin(calling, method, serialized(request, by=serialize))
             return calling
 
         return call

@@ -94,9 +94,10 @@ def _ran() -> list[types.CodeType]:
     try:
         for seed in (1, 2, 3):
             plan = Plan(seed, seconds=_SOME)
-            world = World(seed, plan.happenings, _SOME, campaign.home() / "vdev-world-profile")
-            _KEPT.append(world)
-            world.run()
+            with campaign.place(f"profile-{seed}") as root:
+                world = World(seed, plan.happenings, _SOME, root)
+                _KEPT.append(world)
+                world.run()
     finally:
         sys.setprofile(None)
         gc.freeze()

@@ -1,5 +1,6 @@
 """Worlds repeat, hold, and notice what is wrong: each in a process that has nothing but them."""
 
+import concurrent.futures
 import sys
 
 import pytest
@@ -86,6 +87,29 @@ def test_a_seed_repeats_message_for_message():
     (first,), (second,) = (played({"seed": 3, "seconds": 600.0}, program=each) for each in ("", sys.executable))
     assert not first["failure"], "\n".join(first["told"])
     assert first["messages"] > 100
+    assert (first["digest"], first["messages"]) == (second["digest"], second["messages"])
+
+
+ORDERS = [  # of what the system, the interpreter and protobuf keep in another order in each process
+    *([30 + number, "claim pod", 0, 3, 1] for number in range(3)),
+    [60, "agent updated", 19, 0, 0],  # two agents see the same file events
+    *([62 + number, "edit", 10, number, 0] for number in range(8)),
+    [100, "API away", 9, 0, 0],
+    [130, "API watches end", 0, 0, 0],
+    [140, "claim pod", 0, 3, 1],
+    [160, "API away", 9, 0, 0],
+    [190, "delete", 0, 1, 0],
+]
+
+
+def test_a_seed_repeats_beside_itself_and_after_others():
+    """It is played alone, and at the same time after another world, which takes what the system has numbered."""
+    same, other = world(ORDERS, seed=3), world([[30, "pod", 1, 0, 0]], seed=4)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        alone = threads.submit(played, same)
+        after = threads.submit(played, other, same)
+    ((first,), (_, second)) = alone.result(), after.result()
+    assert not first["failure"], "\n".join(first["told"])
     assert (first["digest"], first["messages"]) == (second["digest"], second["messages"])
 
 

@@ -71,7 +71,7 @@ class ApiServer:
         self._tls = tls
         self._lists = Lists(self.objects)
         self._listener: asyncio.Server | None = None
-        self._clients: set[Client] = set()
+        self._clients: dict[Client, None] = {}  # in the order in which they came
 
     async def __aenter__(self) -> Self:
         await self.up()
@@ -141,7 +141,7 @@ class ApiServer:
         assert task is not None
         self.connections += 1
         client = Client(reader, writer, task)
-        self._clients.add(client)
+        self._clients[client] = None
         try:
             with contextlib.suppress(
                 ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError
@@ -149,7 +149,7 @@ class ApiServer:
                 while await self._respond(client):
                     pass
         finally:
-            self._clients.discard(client)
+            self._clients.pop(client, None)
             writer.close()
 
     async def _respond(self, client: Client) -> bool:

@@ -73,7 +73,7 @@ def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edi
             conflicts.append(f"{kind} {key}: {resource} gives {value!r}, but {table[key]!r} was there first")
 
     for resource, response in responses:
-        for name, text in response.envs.items():
+        for name, text in sorted(response.envs.items()):
             put("environment variable", envs, name, text, resource)
         for spec in response.devices:
             node = DeviceNode(spec.host_path, spec.container_path, spec.permissions)
@@ -81,7 +81,7 @@ def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edi
         for item in response.mounts:
             mount = Mount(item.host_path, item.container_path, item.read_only)
             put("mount", mounts, item.container_path, mount, resource)
-        for name, text in response.annotations.items():
+        for name, text in sorted(response.annotations.items()):
             put("annotation", annotations, name, text, resource)
         cdi.update(dict.fromkeys(device.name for device in response.cdi_devices))
     return Edits(

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from unittest import mock
 
+from httpcore2._async import http11
+
 from ...agent.optional import dra_side
 from ...api_server import ApiServerAddress
 from ...sim import Finding
@@ -79,6 +81,8 @@ class Cluster:
             stack.enter_context(mock.patch.object(store, "_now", now))
             stack.enter_context(mock.patch.object(dra_side, "os", SimpleNamespace(environ=_Environment())))
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
+            # By which the client's pool tells how long a connection was idle.
+            stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._stage.loop.time)))
             yield
 
     async def start(self) -> None:

@@ -54,7 +54,7 @@ def judge_answer(call: "Answering", message: bytes, stage: "Stage") -> None:
     """A driver answers; each claim here is one driver's. Raises Broken."""
     known = {uid for _, uid in recorded(stage.kubelet.root)}
     if call.method.endswith("/NodePrepareResources"):
-        for uid, answer in pb.NodePrepareResourcesResponse.FromString(message).claims.items():
+        for uid, answer in _by_uid(pb.NodePrepareResourcesResponse.FromString(message).claims):
             if answer.error:
                 stage.tell(f"claim {uid} is not prepared: {answer.error}")
             elif uid not in known:
@@ -63,12 +63,17 @@ def judge_answer(call: "Answering", message: bytes, stage: "Stage") -> None:
                 _resolve({name for device in answer.devices for name in device.cdi_device_ids}, stage)
     elif call.method.endswith("/NodeUnprepareResources"):
         left = known | {uid for _, uid in files(stage.root / "cdi")}
-        for uid, gone in pb.NodeUnprepareResourcesResponse.FromString(message).claims.items():
+        for uid, gone in _by_uid(pb.NodeUnprepareResourcesResponse.FromString(message).claims):
             if gone.error:
                 stage.tell(f"claim {uid} is not unprepared: {gone.error}")
             elif uid in left:
                 where = "in the record" if uid in known else "in a CDI file"
                 raise Broken("what is unprepared is gone", f"claim {uid} was unprepared, and is still {where}")
+
+
+def _by_uid(claims: Any) -> list[tuple[str, Any]]:
+    """The entries of a message's map, which come in another order in each process."""
+    return sorted(claims.items(), key=lambda row: row[0])
 
 
 def _resolve(names: set[str], stage: "Stage") -> None:

@@ -109,7 +109,8 @@ class DriverClient:
             call = self._v1beta1.NodePrepareResources
         response = await self._call("NodePrepareResources", call, request)
         return {
-            uid: Answer(tuple(_device(d) for d in each.devices), each.error) for uid, each in response.claims.items()
+            uid: Answer(tuple(_device(d) for d in each.devices), each.error)
+            for uid, each in sorted(response.claims.items(), key=_uid)
         }
 
     async def unprepare(self, claims: Iterable[Asked]) -> dict[str, Answer]:
@@ -122,7 +123,7 @@ class DriverClient:
             request = v1beta1.NodeUnprepareResourcesRequest(claims=[_v1beta1(each) for each in asked])
             call = self._v1beta1.NodeUnprepareResources
         response = await self._call("NodeUnprepareResources", call, request)
-        return {uid: Answer(error=each.error) for uid, each in response.claims.items()}
+        return {uid: Answer(error=each.error) for uid, each in sorted(response.claims.items(), key=_uid)}
 
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
         """The messages of the health stream until it ends. Raises CallError."""
@@ -159,6 +160,11 @@ def _v1(claim: Asked) -> v1.Claim:
 
 def _v1beta1(claim: Asked) -> v1beta1.Claim:
     return v1beta1.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
+
+
+def _uid(row: tuple[str, Any]) -> str:
+    """What maps of messages are put in order by: they come in another one in each process."""
+    return row[0]
 
 
 def _device(device: Any) -> PreparedDevice:
