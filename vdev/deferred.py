@@ -6,24 +6,65 @@ is in docs/performance.md, by name.
 """
 
 import importlib
+import os
 import sys
+from _thread import RLock
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+_SETTINGS = "pydantic_settings.sources.providers"
+
 DEFERRED: Mapping[str, tuple[str, ...]] = {
     "ssl": (),  # asyncio; TLS alone uses it, and 3 MiB of libraries come with it
     "asyncio.sslproto": (),
     "importlib.metadata": ("entry_points",),  # pydantic, for plugins; email and zipfile come with it
+    "google.protobuf.internal.python_message": (),  # messages where the library of compiled code is missing
+    "calendar": (),  # protobuf, for timestamps
+    "zoneinfo": ("ZoneInfo", "ZoneInfoNotFoundError"),  # pydantic, for fields of that type; so the next two
+    "ipaddress": ("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"),
+    "decimal": ("Decimal", "InvalidOperation"),
+    f"{_SETTINGS}.cli": (  # vdev makes its command line itself, and reads no settings from what follows
+        "CLI_SUPPRESS",
+        "CliDualFlag",
+        "CliExplicitFlag",
+        "CliImplicitFlag",
+        "CliMutuallyExclusiveGroup",
+        "CliPositionalArg",
+        "CliSettingsSource",
+        "CliSubCommand",
+        "CliSuppress",
+        "CliToggleFlag",
+        "CliUnknownArgs",
+        "CliVariadicArg",
+    ),
+    f"{_SETTINGS}.aws": ("AWSSecretsManagerSettingsSource", "AWSSystemsManagerSettingsSource"),
+    f"{_SETTINGS}.azure": ("AzureKeyVaultSettingsSource",),
+    f"{_SETTINGS}.gcp": ("GoogleSecretManagerSettingsSource",),
+    f"{_SETTINGS}.json": ("JsonConfigSettingsSource",),
+    f"{_SETTINGS}.nested_secrets": ("NestedSecretsSettingsSource",),
+    f"{_SETTINGS}.pyproject": ("PyprojectTomlConfigSettingsSource",),
+    f"{_SETTINGS}.toml": ("TomlConfigSettingsSource",),
+    f"{_SETTINGS}.yaml": ("YamlConfigSettingsSource",),
+    "lightkube.core.async_client": ("AsyncClient",),  # lightkube's requests; vdev makes its own
+    "lightkube.core.client": ("Client",),
+    "lightkube.core.generic_client": ("ALL_NS",),
+    "lightkube.core.internal_models": ("meta_v1",),
+    "lightkube.core.sort_objects": ("sort_objects",),
+    "msgspec._json_schema": ("schema", "schema_components"),
+    "msgspec.inspect": (),
+    "gettext": (),  # argparse, for translations, which Python has none of; locale comes with it
+    "pickle": ("PicklingError",),  # structlog, for loggers that are pickled
     "tokenize": (),  # linecache, for tracebacks
     "bz2": (),  # shutil, for archives
     "lzma": (),
 }
-"""Each with the functions of it that a library imports by name, and which stand for themselves as well."""
+"""Each with the functions and classes of it that a library imports by name, and which stand for themselves as well."""
 
 WITHOUT = (
     "rich",  # structlog would show tracebacks in colours with it: 4 MiB that nobody looks at
+    "h2",  # httpx would speak HTTP/2 with it, and is not asked to
     "_hashlib",  # OpenSSL's hashes; hashlib has its own of each that is used
 )
 """What libraries import if it is there and do without otherwise."""
@@ -62,29 +103,84 @@ class _StandIn(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        vars(self).update((each, self._calling(each)) for each in DEFERRED[name])
-        if name == "ssl":
-            self.SSLSocket = _NoSocket
+        self._lock = RLock()
+        vars(self).update((each, _Named(self, each)) for each in DEFERRED[name])
+        vars(self).update(_INSTEAD.get(name, {}))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system looks for these
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}, for it is not imported yet")
+        return getattr(self.real(), name)
+
+    def is_imported(self) -> bool:
+        """Whether the module itself has taken the place of this one."""
+        return sys.modules.get(self.__name__) is not self
+
+    def real(self) -> ModuleType:
+        """The module itself, which takes its place for all who import it from now on."""
+        with self._lock:
+            if not self.is_imported():
+                del sys.modules[self.__name__]
+                module = importlib.import_module(self.__name__)
+                vars(self).update((name, value) for name, value in vars(module).items() if not name.startswith("__"))
+            return importlib.import_module(self.__name__)
+
+
+class _Named:
+    """A function or a class that was imported by name: whatever is done with it is done with the real one.
+
+    Only to be listed among others or to be asked of what it is an instance imports nothing.
+    """
+
+    def __init__(self, of: _StandIn, name: str) -> None:
+        self._of = of
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._real()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return getattr(self._real(), name)
 
-    def _calling(self, name: str) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return getattr(self._real(), name)(*args, **kwargs)
+    def __instancecheck__(self, instance: object) -> bool:
+        return self._of.is_imported() and isinstance(instance, self._real())
 
-        return call
+    def __mro_entries__(self, _bases: object) -> tuple[Any, ...]:
+        return (self._real(),)
 
-    def _real(self) -> ModuleType:
-        """The module itself, which takes its place for all who import it from now on."""
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        module = importlib.import_module(self.__name__)
-        vars(self).update((name, value) for name, value in vars(module).items() if not name.startswith("__"))
-        return module
+    def __or__(self, _other: object) -> Any:
+        return self  # for whoever reads annotations
+
+    __ror__ = __or__
+
+    def _real(self) -> Any:
+        return getattr(self._of.real(), self.__name__)
 
 
 class _NoSocket:
     """What asyncio compares each socket with, to refuse those of ssl: while that is not imported, there are none."""
+
+
+def _version(distribution: str) -> str:
+    """As `importlib.metadata` has it, from the name of the directory alone."""
+    begin, end = f"{distribution.lower().replace('-', '_')}-", ".dist-info"
+    for directory in sys.path:
+        try:
+            with os.scandir(directory or ".") as found:
+                for each in found:
+                    if each.name.lower().startswith(begin) and each.name.endswith(end):
+                        return each.name[len(begin) : -len(end)]
+        except OSError:  # no directory, an archive for example
+            continue
+    version: str = importlib.import_module("importlib.metadata").distribution(distribution).version
+    return version
+
+
+_INSTEAD: Mapping[str, Mapping[str, object]] = {
+    "ssl": {"SSLSocket": _NoSocket},
+    "importlib.metadata": {"version": _version},  # httpx says its own
+    "gettext": {"gettext": lambda text: text, "ngettext": lambda one, many, count: one if count == 1 else many},
+}
+"""What is used of modules though they are not imported."""

@@ -1,5 +1,6 @@
 """What is imported when it is used: until then nothing of it is there, and then all of it is."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -81,6 +82,100 @@ same = sorted(each.name for each in importlib.metadata.entry_points(group="conso
 print(json.dumps([had, names == same, bool(names)]))
 """
     assert [False, True, True] == said(program)
+
+
+@pytest.mark.parametrize("name", sorted(DEFERRED))
+def test_every_name_is_one_of_the_module(name):
+    """Another version of a library may have others: what stands for nothing is taken away."""
+    module = importlib.import_module(name)
+    assert not [each for each in DEFERRED[name] if not hasattr(module, each)]
+
+
+def test_versions_are_those_of_the_packages():
+    """Found without what reads all that a package says of itself."""
+    program = """
+from importlib.metadata import version
+found = {name: version(name) for name in ("httpx2", "pydantic-core", "PyYAML")}
+had = "email" in sys.modules
+import importlib.metadata, json
+try:
+    version("no-such-package")
+except importlib.metadata.PackageNotFoundError:
+    missed = True
+print(json.dumps([had, missed, found == {name: importlib.metadata.distribution(name).version for name in found}]))
+"""
+    assert [False, True, True] == said(program)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "assert isinstance(Decimal('1.5'), Decimal) and not isinstance(1, Decimal)",
+        "import decimal; assert Decimal('0.1') + 1 == decimal.Decimal('1.1')",
+        "assert Decimal.from_float(0.5) == 0.5",
+        "exec('class Own(Decimal): pass'); assert Own('2') == 2 and isinstance(Own('2'), Decimal)",
+        "from typing import Optional; Optional[Decimal]; Decimal | None; int | Decimal",
+    ],
+)
+def test_a_class_that_was_imported_by_name_is_as_good_as_the_real_one(use):
+    """Made, asked for what it has, extended, and named in annotations."""
+    assert [] == said(f"from decimal import Decimal; {use}; print('[]')")
+
+
+def test_threads_get_the_same_module():
+    """Though each may be the first to use it."""
+    program = """
+import threading, zoneinfo, json
+found = []
+threads = [threading.Thread(target=lambda: found.append(zoneinfo.ZoneInfo("UTC"))) for _ in range(8)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+print(json.dumps([len(found), len({id(type(each)) for each in found})]))
+"""
+    assert [8, 1] == said(program)
+
+
+LEFT = """
+import json
+real = [name for name in deferred.DEFERRED if name in sys.modules and not hasattr(sys.modules[name], "is_imported")]
+print(json.dumps(real))
+"""
+
+
+def test_an_agent_imports_nothing_of_it(tmp_path):
+    """All modules of `vdev run`, its options read, a configuration checked."""
+    (tmp_path / "vdev.yaml").write_text("version: v1\ndevices: [{name: d, resource: a.dev/d, virtual: {count: 1}}]")
+    program = f"""
+import os
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+from vdev import cli
+from vdev.cli import options
+from vdev.cli.processes import run
+from vdev.agent import Agent
+from vdev.observe.metrics import Metrics
+args = cli.parsed(["run", {str(tmp_path / "vdev.yaml")!r}])
+args.config_files = args.files
+made = run.agent_options(options.read(args))
+assert made.load(made.files).spec.entries
+Agent(made, Metrics(shown=False))
+"""
+    assert [] == said(program + LEFT)
+
+
+def test_who_speaks_with_an_api_server_imports_little_of_it(tmp_path):
+    """Of lightkube the part that reads kubeconfig files."""
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],"
+        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
+    )
+    program = f"""
+from pathlib import Path
+from vdev.api_server import find_server
+from vdev.kube.connection import Connection
+Connection.open(find_server(kubeconfig=Path({str(kubeconfig)!r})))
+"""
+    assert {"calendar", "ipaddress", "ssl", "tokenize"} >= set(said(program + LEFT))
 
 
 def test_an_attribute_that_there_is_not_is_missed_as_ever():
