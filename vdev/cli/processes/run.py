@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import contextlib
+import ctypes
 import functools
 import gc
 import os
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from ...agent import Options
     from ...settings import Settings
 
+_ARENA_MAX = -8  # of mallopt(3)
 _TURN = 0.0002  # seconds for which a thread keeps the interpreter while another one waits; Python's own is 5 ms
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
@@ -45,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
             "no configuration file: give its path, or set CONFIG_FILE; configs/quickstart.yaml is an example"
         )
     raise_open_files()
+    _share_one_heap()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
     from ...agent import Agent  # not needed for --help, nor to refuse wrong options
     from ...observe import log
@@ -62,6 +66,12 @@ def run(args: argparse.Namespace) -> int:
 
     asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")
+
+
+def _share_one_heap() -> None:
+    """Let all threads take memory from one heap, where glibc has several: what one returns another can use."""
+    with contextlib.suppress(AttributeError):  # another library
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
 def agent_options(chosen: "Settings") -> "Options":
