@@ -20,6 +20,7 @@ from typing import Any, Self
 import yaml
 
 from tests.e2e import claims, leftovers
+from tests.kit.manifests import loaded
 from vdev.core.model.syntax.names import visible_devices_env
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.node_devices import Capacity
@@ -200,7 +201,7 @@ class ClusterDriver:
     async def _objects(self) -> list[dict[str, Any]]:
         """What is deployed, on this node alone and in this namespace; the file decides on the strategy."""
         directory = DEPLOY / "overlays" / "cdi" if self.no_claims else Path(__file__).parent / "with-claims"
-        rendered = yaml.safe_load_all(await self.kubectl("kustomize", str(directory)))
+        rendered = loaded(await self.kubectl("kustomize", str(directory)))
         return [placed(each, self) for each in rendered if each["kind"] != "Namespace"]
 
     async def reset(self, *, patience: float = PATIENCE) -> None:

@@ -11,11 +11,10 @@ import json
 import os
 import uuid
 
-import yaml
-
 from tests.e2e.cluster import Kubectl, KubectlError, Target
 from tests.kit import api_schemas, quick
 from tests.kit.agent_here import AgentHere
+from tests.kit.manifests import kustomized, loaded
 from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
@@ -128,8 +127,8 @@ class EmbeddedKubectl(Kubectl):
 
     async def _do(self, words, flags, namespace, stdin, patience, arguments):  # noqa: C901, PLR0911, PLR0912  # a table
         match words:
-            case ["kustomize", _]:
-                return await super().__call__(*arguments)
+            case ["kustomize", directory]:
+                return await asyncio.to_thread(kustomized, directory)
             case ["get", path] if path.endswith("/proxy/metrics"):
                 return self._metrics()
             case ["get", path] if "raw" in flags:
@@ -142,7 +141,7 @@ class EmbeddedKubectl(Kubectl):
             case ["get", kind, name]:
                 return json.dumps(self.objects.get(self._kind(kind), self._home(kind, namespace), name))
             case ["create"] | ["apply"]:
-                for document in yaml.safe_load_all(stdin):
+                for document in loaded(stdin):
                     await self._write("create" if words == ["create"] else "patch", document, namespace)
                 return ""
             case ["patch" | "label" | "annotate" as verb, kind, name, *pairs]:

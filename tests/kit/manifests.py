@@ -32,13 +32,19 @@ helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reaso
 
 @functools.cache
 def _rendered(directory):
+    return loaded(kustomized(directory))
+
+
+@functools.cache
+def kustomized(directory):
+    """What `kubectl kustomize` prints for a directory, which stays as it is."""
     return once(f"kustomize {directory}", functools.partial(_kustomized, directory))
 
 
 def _kustomized(directory):
     done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    return _objects(done.stdout)
+    return done.stdout
 
 
 def rendered(directory):
@@ -59,11 +65,11 @@ def _charted(text, release):
     with Chart.load(CHART) as chart:
         chart.validate_schema(chart.merge_values(values))
         output = chart.render(values, name=release, namespace="vdev-system")
-    return [each for name, text in output.items() if name.endswith(".yaml") for each in _objects(text)]
+    return [each for name, text in output.items() if name.endswith(".yaml") for each in loaded(text)]
 
 
-def _objects(text):
-    """By libyaml where it is there: it takes a tenth of the time."""
+def loaded(text):
+    """The objects of a text; by libyaml where it is there: it takes a tenth of the time."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [each for each in yaml.load_all(text, loader) if each]
 
@@ -190,7 +196,7 @@ def _composed(namespace, *components):
             _kustomization(overlay, resources=[layer], components=used)
             return _kustomized(overlay)
 
-    return once(" ".join(["kustomize base in", namespace, "with", *components]), make)
+    return loaded(once(" ".join(["kustomize base in", namespace, "with", *components]), make))
 
 
 def _kustomization(place, **fields):

@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
+from tests.kit import prepared_plugin
 from tests.kit.foreign_plugin import DEFECTS
 from vdev.cli import main
 from vdev.errors import HostError, UsageError
@@ -25,7 +26,8 @@ from vdev.sim.scenarios import library
 from vdev.sim.scenarios.command_node import NodeOptions
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = f"{sys.executable} {ROOT}/tests/kit/foreign_plugin.py --socket-dir {{plugin_dir}} --state {{dir}}"
+PLUGIN = f"PYTHON {prepared_plugin.FILE} --socket-dir {{plugin_dir}} --state {{dir}}"
+WITH_CHILD = f"{sys.executable}{PLUGIN.removeprefix('PYTHON')} --defect child"  # a group of processes
 HOOKS = {"fail": "touch {dir}/0.broken", "heal": "rm {dir}/0.broken"}
 READY = {"node": {"{resource}": {"capacity": {"atLeast": 1}, "allocatable": {"atLeast": 1}}}}
 
@@ -65,7 +67,7 @@ async def played(*scenarios, command=PLUGIN, **options):
     """The exit code, and what was printed."""
     run = {name: options.pop(name) for name in ("junit", "logs", "as_json") if name in options}
     out = io.StringIO()
-    node = NodeOptions(command=command, **{"timeout": 30, **options})
+    node = NodeOptions(command=command.replace("PYTHON", prepared_plugin.python()), **{"timeout": 30, **options})
     with tempfile.TemporaryDirectory() as logs:
         run = {"logs": Path(logs), **run}
         code = await scenario_run.run(RunOptions(node=node, scenarios=tuple(map(str, scenarios)), **run), out)
@@ -113,9 +115,7 @@ async def test_what_the_plugin_started_ends_with_it(tmp_path):
     """A program that it leaves behind is killed, whatever it does about signals."""
     step = {"hook": "copy"}
     hooks = {"copy": f"sh -c 'cp {{dir}}/child {tmp_path}/pid'"}
-    code, text = await played(
-        scenario(tmp_path, {"expect": READY}, step), command=f"{PLUGIN} --defect child", hooks=hooks
-    )
+    code, text = await played(scenario(tmp_path, {"expect": READY}, step), command=WITH_CHILD, hooks=hooks)
     assert 0 == code, text
     assert await ended(int((tmp_path / "pid").read_text()))
 
@@ -135,7 +135,7 @@ async def ended(pid):
 
 async def test_sigterm_ends_everything(tmp_path):
     """Of the command and of the plugin's group nothing is left, and it says that it was not done."""
-    command = [sys.executable, "-m", "vdev", "sim", "--exec", f"{PLUGIN} --defect child", "--timeout", "60"]
+    command = [sys.executable, "-m", "vdev", "sim", "--exec", WITH_CHILD, "--timeout", "60"]
     os.mkfifo(tmp_path / "begun")
     waits = scenario(tmp_path, {"expect": READY}, {"hook": "wait"})
     (tmp_path / "hook").write_text(f"#!/bin/sh\ncp $1/child {tmp_path}/pid; : >{tmp_path}/begun; sleep 60\n")
