@@ -270,9 +270,11 @@ class Agent:
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
         sys = await asyncio.to_thread(self.options.host.path, "/sys")
-        return stack.enter_context(
-            Watcher(poll_interval=self.options.intervals.look_at_files, settle=self.options.intervals.burst, sys=sys)
+        intervals = self.options.intervals
+        watcher = Watcher(
+            poll_interval=intervals.look_at_files, settle=intervals.burst, alone=intervals.burst_of_nodes, sys=sys
         )
+        return stack.enter_context(watcher)
 
     async def _work(self, watcher: Watcher) -> None:
         """Keep everything current, serve the node as soon as no other agent does, and end what was begun."""

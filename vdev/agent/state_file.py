@@ -77,6 +77,8 @@ class StateFile:
         self.path = path_of(directory, kind, owner)
         self._version = version
         self._patience = intervals.state_file
+        self._pause = intervals.sync_state_file
+        self._syncs = False  # whether it will soon
         self._clock = clock
         self._stamp: _Stamp | None = None  # of the file as it was last read or written; None: there is none
         self._look = False  # whether to compare with the disk
@@ -143,8 +145,17 @@ class StateFile:
         except HostError as failed:
             raise HostError(f"{failed}; {_HINT}") from failed
 
-    def sync(self) -> None:
-        """Bring the file to the disk itself, so that it survives a power cut. Blocks."""
+    def sync_soon(self) -> None:
+        """Bring the file to the disk itself a moment later, once for all writes until then: nobody waits for it."""
+        if not self._syncs:
+            self._syncs = True
+            self._clock.call_later(self._pause, self._sync)
+
+    def _sync(self) -> None:
+        self._syncs = False
+        asyncio.get_running_loop().run_in_executor(None, self._bring_to_disk)
+
+    def _bring_to_disk(self) -> None:
         for each in (self.path, self.path.parent):
             with contextlib.suppress(OSError):
                 handle = os.open(each, os.O_RDONLY | os.O_CLOEXEC)

@@ -11,9 +11,9 @@ the agent. Whoever takes a step keeps in mind what it was to do until it is done
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import structlog
 
@@ -98,17 +98,21 @@ class Steps:
         """Do the work unless it failed lately; whether it is done."""
         if self.pause(name):
             return False
-        with self._attempt(name):
+        try:
             await work()
-        return not self.failed(name)
+        except Exception as failed:  # noqa: BLE001 - it is a problem of this step
+            return self._fail(name, failed)
+        return self._succeed(name)
 
     def do(self, name: str, work: Callable[[], object]) -> bool:
         """`take` for work that does not wait."""
         if self.pause(name):
             return False
-        with self._attempt(name):
+        try:
             work()
-        return not self.failed(name)
+        except Exception as failed:  # noqa: BLE001 - it is a problem of this step
+            return self._fail(name, failed)
+        return self._succeed(name)
 
     async def repeat(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do the work again and again, for ever."""
@@ -120,7 +124,7 @@ class Steps:
     async def keep(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do work that goes on and on until it ends by itself; what has run for a while counts as a success."""
         while True:
-            cancel = self._clock.call_later(self._steady, functools.partial(self._succeeded, name))
+            cancel = self._clock.call_later(self._steady, functools.partial(self._succeed, name))
             try:
                 if await self.take(name, work):
                     return
@@ -134,19 +138,11 @@ class Steps:
             async with self._clock.timeout(self.pause(name)):
                 await self._hurried.wait()
 
-    @contextmanager
-    def _attempt(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as failed:
-            if broken_in(failed) is not None:
-                raise
-            raise_if_cancelled()
-            self._fail(name, failed)
-        else:
-            self._succeeded(name)
-
-    def _fail(self, name: str, failed: Exception) -> None:
+    def _fail(self, name: str, failed: Exception) -> Literal[False]:
+        """What went wrong is a problem, besides what ends the agent or cancels the step."""
+        if broken_in(failed) is not None:
+            raise failed
+        raise_if_cancelled()
         before = self._failing.get(name)
         attempts = before.attempts + 1 if before else 0
         again_at = self._clock.now() + self._backoff.pause(attempts)
@@ -156,11 +152,13 @@ class Steps:
         if before is None or before.problem != problem:
             log.error("step failed; trying again", step=name, reason=_reason(failed), hint=problem.hint)
             self._on_change()
+        return False
 
-    def _succeeded(self, name: str) -> None:
+    def _succeed(self, name: str) -> Literal[True]:
         if name in self._failing:
             log.info("step succeeds again", step=name)
             self.forget(name)
+        return True
 
 
 def broken_in(failed: Exception) -> InvariantBroken | None:

@@ -86,6 +86,7 @@ class Intervals:
 
     # What others are given time for.
     state_file: float = 1.0  # a disk, to give what an earlier process left: no list must wait for a dead file server
+    sync_state_file: float = 1.0  # bringing what was written to the disk itself
     api_answer: float = 10.0  # the API server, for one answer
     api_watch: float = 240.0  # it, to end a watch: between this and one and a half times as much
     api_patience: float = 30.0  # a request that the API server asks to wait, at most
@@ -94,6 +95,7 @@ class Intervals:
     server: float = 5.0  # gRPC, to start or to stop a server
     last_requests: float = 2.0  # what is in flight when a server stops
     burst: float = 0.005  # the rest of a burst of file events after its first
+    burst_of_nodes: float = 0.001  # the next device node of a burst after the one before
     serial_line: float = 0.01  # a program at a virtual serial line, after each piece
 
     # Of what is told to the service manager.

@@ -8,6 +8,7 @@ result; with a new one everything is made.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from operator import is_
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -40,7 +41,7 @@ class Memory:
         `make` is given the part's last result, None when there is none, so that it can use pieces of it again.
         """
         known = self._before.get((kind, key))
-        if known is not None and len(known[0]) == len(of) and all(a is b for a, b in zip(known[0], of, strict=True)):
+        if known is not None and len(known[0]) == len(of) and all(map(is_, known[0], of)):
             self._now[kind, key] = known
             result: _Result = known[1]
             return result

@@ -80,7 +80,7 @@ class HandoverRecord:
         except HostError as failed:
             self._doubt(f"who holds devices is not recorded: {failed}", _MISSED)
         else:
-            asyncio.get_running_loop().run_in_executor(None, self._file.sync)  # nobody waits for a power cut
+            self._file.sync_soon()  # so that it survives a power cut
 
     def _doubt(self, what: str, hint: str) -> None:
         assert self._file is not None

@@ -116,15 +116,15 @@ class PodHolders:
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
-        asked, kubelet = self._clock.now(), (self._generation(), await asyncio.to_thread(_identity, self._socket))
-        within = self._intervals.pod_resources_answer
+        asked, socket = self._clock.now(), await asyncio.to_thread(_identity, self._socket)
+        kubelet, within = (self._generation(), socket), self._intervals.pod_resources_answer
         answer = (
             None
-            if self._is_down()
+            if socket is None or self._is_down()
             else await podresources_client.holders(self._socket, within=within, transport=self._transport)
         )
-        checkpoint = await asyncio.to_thread(self._checkpoint.read)
-        if kubelet != (self._generation(), await asyncio.to_thread(_identity, self._socket)):
+        checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), _identity(self._socket)))
+        if kubelet != (self._generation(), socket):
             answer = None
         return HoldersReading(asked, answer, checkpoint, kubelet)
 

@@ -108,7 +108,7 @@ class LastGood(Output):
         written = await asyncio.to_thread(self._write, self._file, texts)
         self._kept = texts
         if written:
-            asyncio.get_running_loop().run_in_executor(None, self._file.sync)  # nobody waits for a power cut
+            self._file.sync_soon()  # so that it survives a power cut
 
     def _write(self, file: StateFile, texts: Texts) -> bool:
         """Whether it had to be written."""

@@ -97,7 +97,7 @@ class Record(Output):
         self._recorded = None
         await asyncio.to_thread(self._write, self._file, plan, subjects)
         self.problem, self._recorded = None, wanted
-        asyncio.get_running_loop().run_in_executor(None, self._file.sync)  # nobody waits for a power cut
+        self._file.sync_soon()  # so that it survives a power cut
 
     def _is(self, wanted: "_Recorded") -> bool:
         return wanted == self._recorded

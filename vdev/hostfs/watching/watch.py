@@ -51,24 +51,27 @@ class _Target:
 
 @dataclass(slots=True)
 class _Pending:
-    """What the next `changes()` answers."""
+    """What the next `changes()` answers. `reports` counts what it is made of; `goes_on`: more may belong to it."""
 
     names: dict[Path, set[str]] = field(default_factory=dict)
     anything: set[Path] = field(default_factory=set)
+    reports: int = 0
+    goes_on: bool = False
 
     def take(self) -> Changes:
         changes = {path: frozenset(names) for path, names in self.names.items()}
         changes |= dict.fromkeys(self.anything, frozenset[str]())
-        self.names, self.anything = {}, set()
+        self.names, self.anything, self.goes_on = {}, set(), False
         return changes
 
 
 class Watcher:
     """Watches directories on the running event loop.
 
-    `settle` is how long (seconds) a burst is gathered after its first event; `poll_interval` is the pace of the poll
-    behind the events. `sys` is where the host's sysfs is seen: kernel uevents count as changes of every watched
-    directory below it. `inotify=False` leaves the poll alone.
+    `settle` is how long (seconds) a burst is gathered after its first event, since a file is written in several steps.
+    A device node is made in one: where only entries changed in directories without `content`, the burst is over when
+    none follows for `alone`. `poll_interval` is the pace of the poll behind the events. `sys` is where the host's sysfs
+    is seen: kernel uevents count as changes of every watched directory below it. `inotify=False` leaves the poll alone.
     """
 
     def __init__(
@@ -76,11 +79,13 @@ class Watcher:
         *,
         poll_interval: float = PRODUCTION.look_at_files,
         settle: float = PRODUCTION.burst,
+        alone: float = PRODUCTION.burst_of_nodes,
         sys: Path | None = None,
         inotify: bool = True,
     ) -> None:
         self._poll_interval = poll_interval
         self._settle = settle
+        self._alone = alone
         self._sys = sys
         self._targets: dict[Path, _Target] = {}
         self._users: dict[int, set[Path]] = {}
@@ -160,9 +165,33 @@ class Watcher:
                 self._wake.clear()
                 await self._compare()
             if self._has_news():
-                await asyncio.sleep(self._settle)
+                await self._gather()
                 self._wake.clear()
                 return self._pending.take()
+
+    async def _gather(self) -> None:
+        """Wait for the rest of a burst."""
+        left, pending = self._settle, self._pending
+        while left > 0:
+            pause, known = left if pending.goes_on else min(left, self._alone), pending.reports
+            await self._pause(pause)
+            left -= pause
+            if pending.reports == known and not pending.goes_on:
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, and read the events of that time together: to be woken by each takes longer than to read it."""
+        if self._inotify is None:
+            await asyncio.sleep(seconds)
+            return
+        self._loop.remove_reader(self._inotify.fileno())
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            if self._inotify is not None:
+                self._loop.add_reader(self._inotify.fileno(), self._on_inotify)
+        if self._inotify is not None:
+            self._on_inotify()
 
     def __aiter__(self) -> AsyncIterator[Changes]:
         return self._forever()
@@ -199,6 +228,8 @@ class Watcher:
             self._pending.names.setdefault(path, set()).add(name)
         else:
             self._pending.anything.add(path)
+        self._pending.reports += 1
+        self._pending.goes_on |= not name or self._targets[path].content
         self._wake.set()
 
     def _on_uevent(self) -> None:
