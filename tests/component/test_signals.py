@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import random
 import re
 import signal
@@ -57,6 +58,60 @@ async def test_sigterm_at_any_moment_of_the_start(directory):
             _, said = await asyncio.wait_for(process.communicate(), 20)
             assert 0 == process.returncode, (moment, said)
             assert b"Traceback" not in said, (moment, said)
+
+
+MEDDLER = """
+import os, signal, sys
+
+
+class Meddler:
+    def find_spec(self, name, *_):
+        if name == os.environ["MEDDLE_AT"]:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            except BaseException:
+                pass  # as the import system does it with what a callback of it raises
+
+
+sys.meta_path.insert(0, Meddler())
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        ("run", "vdev.deferred"),
+        ("run", "vdev.cli"),
+        ("run", "vdev.agent.agent"),
+        ("fleet", "vdev.cli"),
+        ("fleet", "vdev.fleet.controller"),
+    ],
+)
+async def test_sigterm_inside_an_import_that_loses_exceptions(tmp_path, command, module):
+    """It ends the process there and then: nothing that is raised could be swallowed, and nobody asks again."""
+    (tmp_path / "sitecustomize.py").write_text(MEDDLER)
+    file = tmp_path / "vdev.yaml"
+    file.write_text("devices: [{name: a, resource: a.b/c, virtual: {}}]\nfleet: {nodes: [{name: n-0}]}\n")
+    (tmp_path / "kubeconfig").write_text(
+        "contexts: [{name: x, context: {cluster: x, user: x}}]\ncurrent-context: x\n"
+        "clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: x, user: {}}]\n"
+    )
+    places = [f"--{each}-dir={tmp_path}" for each in ("kubelet", "cdi", "device", "state")] if command == "run" else []
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "vdev", command, str(file), "--run-dir", str(tmp_path), *places),
+        *("--kubeconfig", str(tmp_path / "kubeconfig")),
+        env=os.environ | {"PYTHONPATH": path, "MEDDLE_AT": module},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, said = await asyncio.wait_for(process.communicate(), 20)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (0, b"") == (process.returncode, said)
 
 
 @pytest.mark.timeout(60)

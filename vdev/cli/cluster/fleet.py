@@ -71,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal, or print the objects."""
+    if args.dry_run:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # half an answer is no success
     chosen = options.read(args)
     load = functools.partial(_load, args.files, chosen)
     loaded = load()
