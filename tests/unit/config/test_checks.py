@@ -43,6 +43,10 @@ def errors(text: str) -> list[str]:
         ),
         ('    usb: {vendor: "1050", containerPath: /c/*}', "devices[0].usb.containerPath: '/c/*' has a '*'"),
         (
+            '    glob: [{path: /dev/a?, containerPath: "/c/a?"}]',
+            "containerPath: '/c/a?' has a '?', which would be part of",
+        ),
+        (
             "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/tty*}]}",
             "deviceNodes[0].hostPath: '/dev/tty*' has a '*'",
         ),

@@ -146,9 +146,9 @@ def _file_problem(value: str) -> str:
 
 
 def _no_wildcard(value: str) -> None:
-    if "*" in value:
+    if found := next((each for each in value if each in "*?"), ""):
         hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
-        refuse(f"{value!r} has a '*', which would be part of the name here", hint)
+        refuse(f"{value!r} has a {found!r}, which would be part of the name here", hint)
 
 
 def _permissions_problem(value: str) -> str:
@@ -210,7 +210,7 @@ AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
 """The key of an annotation, as Kubernetes takes it."""
 
 PathTemplate = Annotated[
-    TemplateText, without_problem(_path_problem, pattern="^/"), Constraint(_no_wildcard, (("pattern", "^/[^*]*$"),))
+    TemplateText, without_problem(_path_problem, pattern="^/"), Constraint(_no_wildcard, (("pattern", "^/[^*?]*$"),))
 ]
 """An absolute path with placeholders."""
 
