@@ -8,6 +8,7 @@ from vdev.agent.reports.status import status
 from vdev.aio.clock import ManualClock
 
 NPU = "acme.dev/npu"
+NO_LOOKS = {"look_at_devices": 3600.0}  # when files are looked at as well, whether or not something happened
 DEVICES = """version: v1
 devices:
   - {name: acme, resource: acme.dev/npu, virtual: {count: 4}}
@@ -39,13 +40,13 @@ def unseen(directory):
 
 async def test_the_file_is_there_at_the_start(start_agent, shows, flag):
     """The fault begins with the agent."""
-    await start_agent(config(flag))
+    await start_agent(config(flag), **NO_LOOKS)
     await shows(NPU, 4, 3)
 
 
 async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
     """The fault begins when a new configuration brings the rule, though nothing happens to the file."""
-    agent = await start_agent(DEVICES)
+    agent = await start_agent(DEVICES, **NO_LOOKS)
     await shows(NPU, 4, 4)
     agent.edit(config(flag))
     await shows(NPU, 4, 3)
@@ -53,7 +54,7 @@ async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
 
 async def test_the_rule_turns_to_a_file_that_is_there(start_agent, shows, flag):
     """The same rule with another file of a directory that is watched already."""
-    agent = await start_agent(config(flag.with_name("absent")))
+    agent = await start_agent(config(flag.with_name("absent")), **NO_LOOKS)
     await shows(NPU, 4, 4)
     agent.edit(config(flag))
     await shows(NPU, 4, 3)
@@ -61,7 +62,7 @@ async def test_the_rule_turns_to_a_file_that_is_there(start_agent, shows, flag):
 
 async def test_a_rule_of_a_person_sees_the_file(start_agent, shows, flag):
     """A rule that is added by hand begins at once."""
-    agent = await start_agent(DEVICES, fault_injection=True)
+    agent = await start_agent(DEVICES, fault_injection=True, **NO_LOOKS)
     text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
     await agent.agent.faults.commands["fault-add"]({"rules": text})
     await shows(NPU, 4, 3)

@@ -18,7 +18,7 @@ from tests.kit.manifests import kustomized, loaded
 from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
-from vdev.sim.api import discovery, requests
+from vdev.sim.api import discovery, requests, rules
 from vdev.sim.api.kinds import KINDS, ApiKind, Refused
 from vdev.sim.api.selectors import selection
 from vdev.sim.api.server import ApiServer
@@ -38,13 +38,20 @@ MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _TEMPLATE = "vdev.test/template"  # the annotation of an agent's pod that says what it was made of
 
 
+def _causes(document):
+    """What is wrong with an object by its schema, and with the labels by which a DaemonSet chooses its nodes."""
+    yield from api_schemas.causes(document)
+    template = (document.get("spec") or {}).get("template") or {}
+    yield from rules.labels("spec.template.spec.nodeSelector", (template.get("spec") or {}).get("nodeSelector") or {})
+
+
 class EmbeddedKubectl(Kubectl):
     """kubectl of that cluster. As an async context manager it runs it, below a directory."""
 
     def __init__(self, root):
         super().__init__(Target())
         self.root = root
-        self.objects = Objects(more=api_schemas.causes)
+        self.objects = Objects(more=_causes)
         self.api = ApiServer(self.objects, kinds=(*KINDS, *OTHERS))
         self.clock = LeapClock()
         self.kubelet = Kubelet(

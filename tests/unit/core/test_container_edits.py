@@ -40,14 +40,12 @@ def test_envvar_by_index(build):
 @pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
 def test_features_are_asked_for_under_every_strategy(build, strategies):
     """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
-    flags = {"gds_enabled": True, "mofed_enabled": True, "device_list_strategies": strategies}
+    flags = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True, "device_list_strategies": strategies}
     got = edits(build.inventory(build.entry(), **flags), GPU, A).env
     got.pop("NVIDIA_VISIBLE_DEVICES", None)
-    assert {"NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
+    assert {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
     other = build.entry("npu", "acme.dev/npu", nvidia=False)
-    assert (
-        not {"NVIDIA_GDS", "NVIDIA_MOFED"} & edits(build.inventory(other, **flags), "acme.dev/npu", "npu-0").env.keys()
-    )
+    assert "enabled" not in edits(build.inventory(other, **flags), "acme.dev/npu", "npu-0").env.values()
     assert "enabled" not in edits(build.inventory(build.entry()), GPU, A).env.values()
 
 

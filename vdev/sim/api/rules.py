@@ -77,7 +77,7 @@ def _without_empty(document: dict[str, Any], names: Iterable[str]) -> None:
 def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[str, str]]:
     """What is wrong with an object: field and message each."""
     metadata = new.get("metadata") or {}
-    yield from _labels("metadata.labels", metadata.get("labels") or {})
+    yield from labels("metadata.labels", metadata.get("labels") or {})
     for key in metadata.get("annotations") or {}:
         yield from (("metadata.annotations", text) for text in _key(key, key))
     name = metadata.get("name", "")
@@ -99,8 +99,9 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
             yield from _class(new.get("spec") or {})
 
 
-def _labels(field: str, labels: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in labels.items():
+def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the labels that stand in a field: field and message each."""
+    for key, value in written.items():
         yield from ((field, text) for text in _key(key, key))
         if not isinstance(value, str):
             yield field, f"Invalid value: {json.dumps(value)}: must be a string"
