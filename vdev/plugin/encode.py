@@ -1,7 +1,8 @@
 """From the core's values to the kubelet's messages.
 
 A protobuf message may be written in parts, one after the other. So each device of a list is encoded once, and its bytes
-are kept: a list of tens of thousands of devices in which one changed costs one new part and a join.
+are kept: a list of tens of thousands of devices in which one changed costs one new part and a join. An answer to
+Allocate is a part for each container.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,23 +67,26 @@ class ListEncoder:
         return self._last.whole
 
 
-def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateResponse:
-    """The answer for some containers. It is filled in place: a message that is made first would be copied into it."""
+def allocate_response(containers: Iterable[ContainerEdits]) -> bytes:
+    """An `AllocateResponse` for some containers. Edits that are kept for the next request are encoded once."""
+    return b"".join([edits.encoded or _encoded(edits) for edits in containers])
+
+
+def _encoded(edits: ContainerEdits) -> bytes:
+    """A part of the answer, which is filled in place: a message that is made first would be copied into it."""
     response = pb.AllocateResponse()
-    for edits in containers:
-        container = response.container_responses.add()
-        for key, value in edits.env.items():
-            container.envs[key] = value
-        for key, value in edits.annotations.items():
-            container.annotations[key] = value
-        for mount in edits.mounts.values():
-            container.mounts.add(
-                container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only
-            )
-        for node in edits.nodes.values():
-            container.devices.add(
-                container_path=node.container_path, host_path=node.host_path, permissions=node.permissions
-            )
-        for name in edits.cdi_devices:
-            container.cdi_devices.add(name=name)
-    return response
+    container = response.container_responses.add()
+    for key, value in edits.env.items():
+        container.envs[key] = value
+    for key, value in edits.annotations.items():
+        container.annotations[key] = value
+    for mount in edits.mounts.values():
+        container.mounts.add(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+    for node in edits.nodes.values():
+        container.devices.add(
+            container_path=node.container_path, host_path=node.host_path, permissions=node.permissions
+        )
+    for name in edits.cdi_devices:
+        container.cdi_devices.add(name=name)
+    edits.encoded = response.SerializeToString()
+    return edits.encoded

@@ -1,7 +1,7 @@
 """Answers that are wrong on purpose: what a broken plugin might send."""
 
 from collections.abc import Sequence
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.model.device import Slot
@@ -9,16 +9,15 @@ from ..core.model.faults.fault_effects import FaultyAnswer, StreamFault
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
-_Answer = TypeVar("_Answer")
 
 
-def answer(wrong: FaultyAnswer, request: object, right: _Answer) -> _Answer:
+def answer(wrong: FaultyAnswer, request: object, right: bytes) -> bytes:
     """The answer that is sent instead of the right one to Allocate or GetPreferredAllocation."""
-    match request, right:
-        case pb.AllocateRequest(), pb.AllocateResponse():
-            return _allocate(wrong, request, right)  # type: ignore[return-value]  # narrowed by the pattern
-        case pb.PreferredAllocationRequest(), pb.PreferredAllocationResponse():
-            return _preferred(wrong, request)  # type: ignore[return-value]
+    match request:
+        case pb.AllocateRequest():
+            return _allocate(wrong, request, pb.AllocateResponse.FromString(right)).SerializeToString()
+        case pb.PreferredAllocationRequest():
+            return _preferred(wrong, request).SerializeToString()
     return right
 
 

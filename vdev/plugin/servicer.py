@@ -5,10 +5,9 @@ is sent to every open stream. Sockets are the business of `sockets.server`, regi
 """
 
 import asyncio
-import operator
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import grpc
 import structlog
@@ -31,8 +30,8 @@ log = structlog.get_logger(__name__)
 
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
-_Answer = TypeVar("_Answer")
-_serialized = operator.methodcaller("SerializeToString")
+_Handler = Callable[[Any], Coroutine[Any, Any, bytes]]
+"""Answers a request with the bytes of a message."""
 
 
 class RequestHandler(Protocol):
@@ -77,8 +76,9 @@ def _ids(request: object) -> Sequence[str] | None:
     return ()
 
 
-async def _no_answer(_request: object) -> None:
+async def _no_answer(_request: object) -> bytes:
     """A stream has begun; there is nothing to send yet."""
+    return b""
 
 
 class Servicer:
@@ -175,18 +175,16 @@ class Servicer:
         }
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
-    def _unary(
-        self, rpc: Rpc, handler: Callable[[Any], Coroutine[Any, Any, Any]], request: Any, deadline: float
-    ) -> Any:
-        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler, deadline), request.FromString, _serialized)
+    def _unary(self, rpc: Rpc, handler: _Handler, request: Any, deadline: float) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler, deadline), request.FromString, None)
 
     def _guard(
-        self, rpc: Rpc, handler: Callable[[Any], Coroutine[Any, Any, _Answer]], deadline: float
-    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, _Answer]]:
+        self, rpc: Rpc, handler: _Handler, deadline: float
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, bytes]]:
         """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
         clock, name = self._clock, rpc.value
 
-        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> _Answer:
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
             begun, code = clock.now(), "OK"
             fault = self._faults.on_call(rpc, self.resource.name)
             try:
@@ -222,9 +220,7 @@ class Servicer:
 
         return guarded
 
-    async def _with_fault(
-        self, fault: CallFault, request: Any, handler: Callable[[Any], Coroutine[Any, Any, _Answer]], deadline: float
-    ) -> _Answer:
+    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler, deadline: float) -> bytes:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._requests.in_request(self.resource.name, _ids(request)):
             if fault.delay:
@@ -240,9 +236,9 @@ class Servicer:
                 return right
             return faulty_answers.answer(fault.faulty_answer, request, right)
 
-    async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
+    async def _get_options(self, _request: pb.Empty) -> bytes:
         self.options_calls += 1
-        return self.options()
+        return self.options().SerializeToString()
 
     async def _list_and_watch(
         self, request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
@@ -280,7 +276,7 @@ class Servicer:
             self.streams -= 1
             self._on_stream()
 
-    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> bytes:
         with self._requests.in_request(self.resource.name, None):
             answers = [
                 await self._requests.prefer(
@@ -288,11 +284,10 @@ class Servicer:
                 )
                 for each in request.container_requests
             ]
-        return pb.PreferredAllocationResponse(
-            container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
-        )
+        containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+        return pb.PreferredAllocationResponse(container_responses=containers).SerializeToString()
 
-    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+    async def _allocate(self, request: pb.AllocateRequest) -> bytes:
         wanted = [list(each.devices_ids) for each in request.container_requests]
         resource = self.resource
         with self._requests.in_request(resource.name, wanted[0] if len(wanted) == 1 else _ids(request)):
@@ -302,6 +297,6 @@ class Servicer:
                 self._faults.allocated(resource.name, ids)
         return allocate_response(edits)
 
-    async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
+    async def _pre_start(self, request: pb.PreStartContainerRequest) -> bytes:
         await self._requests.pre_start(self.resource, request.devices_ids)
-        return pb.PreStartContainerResponse()
+        return pb.PreStartContainerResponse().SerializeToString()

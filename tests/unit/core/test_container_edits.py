@@ -7,7 +7,7 @@ import pytest
 
 from vdev.core import spec
 from vdev.core.allocation import request
-from vdev.core.allocation.edits import cdi_documents, container_edits, prepare
+from vdev.core.allocation.edits import cdi_documents, container_edits, prepared
 from vdev.core.inventory.resources import with_health
 from vdev.core.model.device import DeviceNode, Health, Mount
 from vdev.core.model.syntax import template
@@ -307,7 +307,7 @@ def test_what_is_prepared_is_what_is_given(build, strategies, mps):
         return build.inventory(build.entry(count=3), sharing=sharing, device_list_strategies=strategies)
 
     asked = fresh()
-    prepare(asked.resources[GPU])
+    list(prepared(asked.resources[GPU]))
     ids = build.ids(asked, GPU)
     for size in (1, 2, 3, 1, 2):
         for some in itertools.permutations(ids, size):
@@ -317,7 +317,7 @@ def test_what_is_prepared_is_what_is_given(build, strategies, mps):
 def test_a_device_is_prepared_once(build):
     """It is worked out before anybody asks, and not again because another device fails."""
     stock = build.inventory(build.entry(count=2))
-    prepare(stock.resources[GPU])
+    list(prepared(stock.resources[GPU]))
     known = edits(stock, GPU, A)
     judged = with_health(stock, {B: Health(healthy=False, reason="broken")})
     assert judged is not stock
@@ -328,8 +328,7 @@ def test_of_many_devices_none_is_prepared(build):
     """It would take the time and the memory of all for the few that are given to pods."""
     stock = build.inventory(build.entry("npu", "acme.dev/npu", count=1000, nvidia=False))
     resource = stock.resources["acme.dev/npu"]
-    prepare(resource)
-    assert not resource.prepared
+    assert not list(prepared(resource))
 
 
 def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
@@ -341,6 +340,6 @@ def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
         )
     )
     stock = build.inventory(replace(entry, container=block))
-    prepare(stock.resources["acme.dev/npu"])
+    assert not list(prepared(stock.resources["acme.dev/npu"]))
     with pytest.raises(AllocationError, match="would be both"):
         edits(stock, "acme.dev/npu", "npu-0")

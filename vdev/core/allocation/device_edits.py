@@ -4,7 +4,7 @@ It follows from the configuration and the device alone, so it is worked out once
 """
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..inventory.resources import Resource
@@ -21,13 +21,17 @@ Text = tuple[str, str, bool]
 
 @dataclass(slots=True)
 class ContainerEdits:
-    """The answer to one container's request, in a deterministic order; nodes and mounts by container path."""
+    """The answer to one container's request, in a deterministic order; nodes and mounts by container path.
+
+    `encoded` is room for what it is on the wire, once that is known.
+    """
 
     env: dict[str, str] = field(default_factory=dict)
     mounts: dict[str, Mount] = field(default_factory=dict)
     nodes: dict[str, DeviceNode] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     cdi_devices: list[str] = field(default_factory=list)
+    encoded: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,15 +55,14 @@ class DeviceEdits:
     alone: ContainerEdits | None = None
 
 
-def of_devices(resource: Resource, devices: Iterable[Device]) -> list[DeviceEdits]:
+def of_devices(resource: Resource, devices: Sequence[Device]) -> list[DeviceEdits]:
     """What these devices of the resource add."""
-    known, found = resource.prepared, []
-    for device in devices:
-        its = known.get(device.id)
-        if its is None:
-            its = known[device.id] = _made(resource, device)
-        found.append(its)
-    return found
+    known = resource.prepared
+    try:
+        return [known[device.id] for device in devices]
+    except KeyError:
+        known.update((device.id, _made(resource, device)) for device in devices if device.id not in known)
+    return [known[device.id] for device in devices]
 
 
 def _made(resource: Resource, device: Device) -> DeviceEdits:

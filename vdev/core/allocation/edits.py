@@ -57,13 +57,13 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
     return its.alone
 
 
-def prepare(resource: Resource) -> None:
-    """Work out ahead what each device gives, unless there are very many."""
+def prepared(resource: Resource) -> Iterator[ContainerEdits]:
+    """What each device gives, worked out ahead; of very many devices none."""
     if len(resource.slots) <= _PREPARED and not _is_by_request(resource):
         for slot in resource.slots:
             if slot.health.healthy:
                 with contextlib.suppress(AllocationError):  # which is for whoever asks
-                    container_edits(Allocation(resource, (slot,), (slot.device,)))
+                    yield container_edits(Allocation(resource, (slot,), (slot.device,)))
 
 
 def _is_by_request(resource: Resource) -> bool:
@@ -72,19 +72,21 @@ def _is_by_request(resource: Resource) -> bool:
     return is_mps or DeviceListStrategy.CDI_ANNOTATIONS in resource.flags.device_list_strategies
 
 
-def _together(allocation: Allocation, devices: Iterable[DeviceEdits]) -> ContainerEdits:
+def _together(allocation: Allocation, devices: Sequence[DeviceEdits]) -> ContainerEdits:
     edits = ContainerEdits()
-    groups = _by_entry(devices)
+    groups = [devices] if len(allocation.resource.entries) == 1 else _by_entry(devices)
     devices = list(itertools.chain.from_iterable(groups))
     _device_lists(edits, allocation, devices)
     for members in groups:
         _join_texts(edits.env, [each.env for each in members])
         _join_texts(edits.annotations, [each.annotations for each in members])
     for each in devices:
-        if each.nodes:
-            _merge(edits.nodes, each.nodes, each.device, _same_node)
-        if each.mounts:
-            _merge(edits.mounts, each.mounts, each.device, _same_mount)
+        for node in each.nodes:
+            if edits.nodes.setdefault(node.container_path, node) is not node:
+                _merge(edits.nodes, node, each.device, _same_node)
+        for mount in each.mounts:
+            if edits.mounts.setdefault(mount.container_path, mount) is not mount:
+                _merge(edits.mounts, mount, each.device, _same_mount)
     return edits
 
 
@@ -163,17 +165,16 @@ def _join_texts(target: dict[str, str], of_devices: Sequence[Sequence[Text]]) ->
 _Edit = TypeVar("_Edit", DeviceNode, Mount)
 
 
-def _merge(target: dict[str, _Edit], wanted: Iterable[_Edit], device: Device, same: Any) -> None:
-    for each in wanted:
-        present = target.get(each.container_path)
-        merged = each if present is None else same(present, each)
-        if merged is None:
-            raise AllocationError(
-                f"the container path {each.container_path} would be both {target[each.container_path].host_path} "
-                f"and {each.host_path} "
-                f"(device {device.id}); end containerPath with '/', or put {{index}} in it"
-            )
-        target[each.container_path] = merged
+def _merge(target: dict[str, _Edit], wanted: _Edit, device: Device, same: Any) -> None:
+    """Let one edit do for what is there already and for this one of the device."""
+    present = target[wanted.container_path]
+    merged = same(present, wanted)
+    if merged is None:
+        raise AllocationError(
+            f"the container path {wanted.container_path} would be both {present.host_path} and {wanted.host_path} "
+            f"(device {device.id}); end containerPath with '/', or put {{index}} in it"
+        )
+    target[wanted.container_path] = merged
 
 
 def _same_node(one: DeviceNode, other: DeviceNode) -> DeviceNode | None:

@@ -32,16 +32,8 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
             f"invalid request: unknown device: {_short(unknown.args[0])} is not one of the "
             f"{len(resource.slots)} devices of {resource.name}"
         ) from None
-    if len(set(ids)) != len(ids):
-        twice = next(each for each in ids if list(ids).count(each) > 1)
-        raise InvalidRequest(f"invalid request for {resource.name}: it names device {_short(twice)} twice")
-    sharing = resource.sharing
-    one_alone = sharing is not None and sharing.fail_requests_greater_than_one
-    if one_alone and len(ids) > 1 and any(REPLICA_MARK in each for each in ids):
-        raise InvalidRequest(
-            f'invalid allocation request for "{resource.name}": invalid request: '
-            f"maximum request size for shared resources is 1; found {len(ids)}"
-        )
+    if len(ids) > 1:
+        _check_together(resource, ids)
     devices: dict[str, Device] = {}
     for slot in slots:
         if not slot.health.healthy:
@@ -50,6 +42,19 @@ def allocate(resource: Resource, ids: Sequence[str]) -> Allocation:
             )
         devices[slot.device.id] = slot.device
     return Allocation(resource, slots, tuple(devices.values()))
+
+
+def _check_together(resource: Resource, ids: Sequence[str]) -> None:
+    if len(set(ids)) != len(ids):
+        twice = next(each for each in ids if list(ids).count(each) > 1)
+        raise InvalidRequest(f"invalid request for {resource.name}: it names device {_short(twice)} twice")
+    sharing = resource.sharing
+    one_alone = sharing is not None and sharing.fail_requests_greater_than_one
+    if one_alone and any(REPLICA_MARK in each for each in ids):
+        raise InvalidRequest(
+            f'invalid allocation request for "{resource.name}": invalid request: '
+            f"maximum request size for shared resources is 1; found {len(ids)}"
+        )
 
 
 def _short(slot_id: str) -> str:
