@@ -64,6 +64,8 @@ def encode(resource: Resource) -> str:
 def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
     """A device that is whole and alone is its id; of others, what differs from that."""
     raw = device.raw
+    if not (device.slices or replicas or raw.owns or raw.uses) and raw.id == device.id:
+        return device.id
     row: dict[str, Any] = {}
     if raw.id != device.id:
         row["of"] = raw.id
@@ -75,7 +77,7 @@ def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
         row["owns"] = raw.owns
     if raw.uses:
         row["uses"] = raw.uses
-    return {"id": device.id, **row} if row else device.id
+    return {"id": device.id, **row}
 
 
 def document(encoded: Mapping[str, str], choices: Progresses) -> dict[str, str]:

@@ -31,17 +31,18 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], mem
 
 
 def _arranged(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Inventory:
-    claimed = node_owners.settle(spec.on_node(node), found, memory)
-    judged = refusal.settle(spec.on_node(node), claimed.devices, memory)
-    named = template_names.by_name(spec.on_node(node), judged.devices, memory)
+    here = spec.on_node(node)
+    claimed = node_owners.settle(here, found, memory)
+    judged = refusal.settle(here, claimed.devices, memory)
+    named = template_names.by_name(here, judged.devices, memory)
     advertised = naming.advertise(spec, named.parts, memory)
-    offered = claimable.offer(spec, node, judged.devices, memory)
-    elsewhere = _only_claimed(spec, node)
-    known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere | _templates(spec, node))
+    offered = claimable.offer(spec, here, judged.devices, memory)
+    elsewhere = _only_claimed(spec, here)
+    known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere | _templates(here))
     shared = sharing.share(advertised.devices, spec.sharing, memory, known)
     problems = [*claimed.problems, *judged.problems, *named.problems]
     problems += [*advertised.problems, *shared.problems, *offered.problems]
-    entries = {entry.name: entry for entry in spec.on_node(node) if entry.listed}
+    entries = {entry.name: entry for entry in here if entry.listed}
     groups = {
         name: tuple(
             memory.recall("slot group", (name, n), (each,), partial(_slot_group, each)) for n, each in enumerate(slots)
@@ -72,15 +73,15 @@ def _arranged(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], m
     return Inventory(resources, tuple(problems), advertised.reasons, left_out, offered.resources)
 
 
-def _templates(spec: Spec, node: str) -> frozenset[str]:
+def _templates(entries: Iterable[EntrySpec]) -> frozenset[str]:
     """The names with placeholders, as they are written."""
-    return frozenset(entry.resource for entry in spec.on_node(node) if entry.template)
+    return frozenset(entry.resource for entry in entries if entry.template)
 
 
-def _only_claimed(spec: Spec, node: str) -> frozenset[str]:
+def _only_claimed(spec: Spec, entries: Iterable[EntrySpec]) -> frozenset[str]:
     """The names of resources that the node's device plugin does not list, since only claims get their devices."""
     return frozenset(
-        name for entry in spec.on_node(node) if entry.dra and not entry.listed for name in naming.names_of(spec, entry)
+        name for entry in entries if entry.dra and not entry.listed for name in naming.names_of(spec, entry)
     )
 
 

@@ -31,9 +31,8 @@ class Offer:
 NOTHING = Offer({})
 
 
-def offer(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Offer:
-    """What claims can get on this node, of the devices found by entry. A driver may have no devices at the moment."""
-    entries = spec.on_node(node)
+def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Offer:
+    """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
     if not any(entry.dra for entry in entries):
         return NOTHING
     by = (spec.flags, spec.sharing, spec.gpu_patterns, spec.mig_patterns)

@@ -33,14 +33,14 @@ class ChangedResource:
     @cached_property
     def added(self) -> tuple[str, ...]:
         """Ids that are new."""
-        if self.old.ids >= self.new.ids:
+        if self.old.has_all_of(self.new):
             return ()
         return tuple(slot.id for slot in self._touched if slot.id not in self.old.by_id)
 
     @cached_property
     def removed(self) -> tuple[str, ...]:
         """Ids that are gone."""
-        if self.new.ids >= self.old.ids:
+        if self.new.has_all_of(self.old):
             return ()
         return tuple(slot.id for slot in self.old.slots if slot.id not in self.new.ids)
 

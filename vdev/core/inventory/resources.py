@@ -70,6 +70,10 @@ class Resource:
         """How many slots are Healthy: the kubelet's allocatable."""
         return sum(slot.health.healthy for slot in self.slots)
 
+    def has_all_of(self, other: "Resource") -> bool:
+        """Whether it has every id that the other one has."""
+        return self.ids is other.ids or self.ids >= other.ids
+
     @cached_property
     def drilled(self) -> int:
         """How many slots are Unhealthy because a fault rule says so."""

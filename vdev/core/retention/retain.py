@@ -111,7 +111,7 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
     waiting: dict[Key, Retired] = {}
     for name, resource in served.resources.items():
         new = fresh.resources.get(name)
-        if new is resource or (new is not None and new.ids >= resource.ids):
+        if new is resource or (new is not None and new.has_all_of(resource)):
             continue
         for slot in resource.slots:
             if new is None or slot.id not in new.ids:
@@ -170,7 +170,7 @@ def _withhold(
     listed: dict[str, str] = {}
     for name, resource in fresh.resources.items():
         before = served.resources.get(name)
-        if before is resource or (before is not None and before.ids >= resource.ids):
+        if before is resource or (before is not None and before.has_all_of(resource)):
             continue  # nothing new in it
         if not listed:
             listed = {each: key for key, other in served.resources.items() for each in other.ids}

@@ -12,7 +12,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 
 from ...many import many
 from ...memory import Memory
@@ -83,16 +82,12 @@ def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part], memory: M
     ]
     for each in named:
         result.problems += (problem for problem in each.problems if problem not in result.problems)
-    for name, devices in chain(
-        chain.from_iterable(each.whole.items() for each in named),
-        chain.from_iterable(each.parts.items() for each in named),
-    ):
-        result.devices.setdefault(name, []).append(devices)
-    result.reasons.maps += (each.reasons for each in named if each.reasons)
+    result.reasons.maps += [each.reasons for each in named if each.reasons]
+    for portions in (*(each.whole for each in named), *(each.parts for each in named)):
+        for name, devices in portions.items():
+            result.devices.setdefault(name, []).append(devices)
     if not any(part.raws for part in own):
-        result.devices.setdefault(
-            resource, []
-        )  # nothing there now; it is advertised with 0 so that a hot-plug can show
+        result.devices.setdefault(resource, [])  # nothing there now; advertised with 0, so that a hot-plug can show
 
 
 @dataclass(frozen=True, slots=True)
