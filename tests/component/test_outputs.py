@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from vdev.agent.outputs.base import Output, Stage
+from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
 CONFIG = f"devices: [{{name: acme, resource: {NPU}, virtual: {{count: 2}}}}]\n"
@@ -139,3 +140,25 @@ async def test_what_stands_is_no_turn(kubelet, start_agent, shows, directory):
     await kubelet.wait_until(lambda: output.asked == 2 and output.settled > before, what="a turn")
     failed = [each["step"] for each in agent.logs if each["event"].startswith("step failed")]
     assert "watching files" not in failed
+
+
+async def test_the_same_answer_of_the_kubelet_is_no_turn(kubelet, start_agent, shows, directory):
+    """Who holds what is asked now and then; only where that, or what waits for it, became another, is it settled."""
+    output = Watchful(directory)
+    agent = await start_agent(CONFIG, outputs=[output], look_at_holders=0.05)
+    await shows(NPU, 2, 2)
+    pod = await kubelet.run_pod(manifest("holder", {NPU: 1}))
+    holders = agent.agent.holders
+
+    async def readings(count):
+        for _ in range(count):
+            before = holders.knowledge.answered_at
+            await kubelet.wait_until(lambda at=before: holders.knowledge.answered_at > at, what="a reading")
+
+    await kubelet.wait_until(lambda: holders.holders, what="the holder")
+    await readings(5)  # one of them was asked for by the Allocate
+    settled = output.settled
+    await readings(5)
+    assert output.settled == settled
+    await kubelet.delete_pod(pod.name)
+    await kubelet.wait_until(lambda: output.settled > settled, what="a turn")

@@ -122,6 +122,11 @@ class Reconciler:
         of_outputs = (problem for output in self.outputs for problem in output.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
 
+    @property
+    def waits_for_holders(self) -> bool:
+        """Whether something waits for pods, so that the kubelet's answer counts though it is the one of before."""
+        return self._plan is None or self._plan.again_at is not None or bool(self.choices.progresses)
+
     async def start(self, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time.
 
