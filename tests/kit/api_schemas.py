@@ -28,24 +28,33 @@ def _validator(api_version, kind):
     if not (folder := _schemas()):
         return None
     import jsonschema  # with the schemas, only where tests write objects
-    from referencing import Registry, Resource
 
     group, _, version = api_version.rpartition("/")
     file = folder / ("-".join(part for part in (kind.lower(), group.partition(".")[0], version) if part) + ".json")
     if not file.is_file():
         return None
     schema = json.loads(file.read_text())
-    registry = Registry().with_resources(
-        [(_definitions().id(), _definitions()), (file.name, Resource.from_contents(schema))]
-    )
-    return jsonschema.Draft202012Validator(schema, registry=registry)
+    _follow(schema, _definitions())
+    return jsonschema.Draft202012Validator(schema)
 
 
 @functools.cache
 def _definitions():
-    from referencing import Resource
+    """The schemas that others refer to, by name."""
+    found = json.loads((_schemas() / "_definitions.json").read_text())["$defs"]
+    _follow(found, found)
+    return found
 
-    return Resource.from_contents(json.loads((_schemas() / "_definitions.json").read_text()))
+
+def _follow(schema, definitions):
+    """Put what is referred to in the place of each reference, once and for all: a validator goes there by the path from
+    the top of the document, for every value anew. What stands beside a reference only describes.
+    """
+    for key, value in schema.items() if isinstance(schema, dict) else enumerate(schema):
+        if isinstance(value, dict) and isinstance(reference := value.get("$ref"), str):
+            schema[key] = definitions[reference.rpartition("/")[2]]
+        elif isinstance(value, dict | list):
+            _follow(value, definitions)
 
 
 @functools.cache
