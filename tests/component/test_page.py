@@ -1,18 +1,15 @@
-"""The page in a real browser: headless Chromium, spoken to over its debugging pipe. Skipped where there is none."""
+"""The page in a real browser: headless Chromium, spoken to over the DevTools protocol. Skipped where there is none."""
 
 import asyncio
 import itertools
 import json
-import os
-import shutil
-import subprocess
-import sys
 import time
 from typing import ClassVar
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.kit.browser import CHROMIUM, address
 from vdev.observe import http
 from vdev.sim import manifest
 
@@ -21,14 +18,6 @@ CONFIG = f"""\
 version: v1
 devices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]
 """
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
-]  # fmt: skip
-PLUMBING = "import os, sys; [os.dup2(int(sys.argv[n]), n + 2) for n in (1, 2)]; os.execv(sys.argv[3], sys.argv[3:])"
 SEARCH = """(() => {
     const field = document.getElementById("find");
     field.value = "npu-998";
@@ -85,67 +74,32 @@ class Page:
 
 
 class Browser:
-    """A browser at the other end of two pipes; it outlives the event loops of those who speak to it."""
+    """The browser at the other end of a connection."""
 
-    def __init__(self, profile):
-        theirs, self._to = os.pipe()
-        self._from, said = os.pipe()
-        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        self._process = subprocess.Popen(
-            (sys.executable, "-S", "-c", PLUMBING, str(theirs), str(said), *command),
-            pass_fds=(theirs, said),
-            stderr=subprocess.DEVNULL,
-        )
-        for each in (theirs, said):
-            os.close(each)
-        self._heard, self._serial = bytearray(), itertools.count(1)
-
-    def kill(self):
-        """End it."""
-        self._process.kill()
-        self._process.wait()
-        for each in (self._to, self._from):
-            os.close(each)
+    def __init__(self, reader, writer):
+        self._reader, self._writer = reader, writer
+        self._serial = itertools.count(1)
 
     async def send(self, method, parameters, session=None):
-        """A command of the DevTools protocol, and its answer; what is said besides is dropped."""
+        """A command of the DevTools protocol, and its answer."""
         number = next(self._serial)
         message = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
         async with asyncio.timeout(PATIENCE):
-            os.write(self._to, json.dumps(message).encode() + b"\0")
+            self._writer.write(json.dumps(message).encode() + b"\0")
             while True:
-                answer = json.loads(await self._message())
-                if answer.get("id") == number:
+                answer = json.loads((await self._reader.readuntil(b"\0"))[:-1])
+                if answer["id"] == number:  # else that of a test which did not wait for it
                     assert "error" not in answer, answer
                     return answer["result"]
 
-    async def _message(self):
-        searched = 0
-        while (end := self._heard.find(0, searched)) < 0:
-            searched = len(self._heard)
-            await self._readable()
-            piece = os.read(self._from, 2**20)
-            assert piece, "the browser ended"
-            self._heard += piece
-        message = bytes(self._heard[:end])
-        del self._heard[: end + 1]
-        return message
 
-    async def _readable(self):
-        loop, there = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._from, there.set)
-        try:
-            await there.wait()
-        finally:
-            loop.remove_reader(self._from)
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    """One for all tests of this process: a start takes most of their time."""
-    one = Browser(tmp_path_factory.mktemp("browser"))
-    yield one
-    one.kill()
+@pytest.fixture
+async def browser():
+    """A connection to the one for all tests."""
+    reader, writer = await asyncio.open_unix_connection(address(), limit=2**26)
+    yield Browser(reader, writer)
+    writer.close()
+    await writer.wait_closed()
 
 
 @pytest.fixture
