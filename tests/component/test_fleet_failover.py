@@ -53,6 +53,7 @@ def said(api_server):
     return [each["involvedObject"]["name"] for each in api_server.all("events", "default")]
 
 
+@pytest.mark.long
 async def test_who_lost_the_lease_writes_nothing_more(start, api_server):  # noqa: F811
     """The next one takes over in the middle, writes what is left, and repeats no Event."""
     first = await start("first", text=CONFIG)

@@ -46,6 +46,7 @@ def mortals():
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600 if GIVEN else 120)
 @pytest.mark.parametrize(
     ("change", "away"), [*((each, False) for each in CHANGES), *((each, True) for each in ("cut", "renamed", "moved"))]

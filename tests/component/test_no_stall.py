@@ -107,6 +107,7 @@ async def test_an_edit(busy, monkeypatch):
     await judged(monkeypatch, edit)
 
 
+@pytest.mark.long
 async def test_other_partitions(start_busy, monkeypatch):
     """All devices are cut otherwise; what they measure is told and written down."""
     _, edit = await start_busy(PARTITIONED, layout=LAYOUTS[0], record_counters=0.0)

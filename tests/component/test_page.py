@@ -230,6 +230,7 @@ async def test_ten_thousand_devices_are_readable(page):
         await page.until(f"document.querySelectorAll('{tiles(NPU)}').length === 11")
 
 
+@pytest.mark.long
 async def test_the_page_stays_small(page):
     """However many devices there are, and however many of them do not work, the page has few elements."""
     for resources, each, sick in [(64, 31, 0), (64, 31, 1), (1, 2_000, 1), (1, 10_000, 0), (1, 10_000, 1), (300, 1, 1)]:

@@ -143,6 +143,7 @@ def stale_names(modules: Mapping[Path, Module], words: frozenset[str]) -> list[s
     ]
 
 
+@pytest.mark.long
 def test_docstrings_name_what_exists():
     """In every module that a person wrote."""
     modules = {

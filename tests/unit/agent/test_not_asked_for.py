@@ -138,6 +138,7 @@ def test_a_life_imports_no_libraries_that_nobody_asks_for():
     assert set() == {each for each in names if each.split(".")[0] in LIBRARIES}
 
 
+@pytest.mark.long
 def test_whoever_asks_gets_it(plain):
     """Labels for a file need no API server's library; the status has the same keys, before and after."""
     names, status = ran("node: {labels: nfd}\n" + PLAIN)

@@ -82,6 +82,7 @@ def test_each_known_bad_behaviour_is_shown():
     assert KNOWN.keys() == SHOWN.keys()
 
 
+@pytest.mark.long
 def test_a_seed_repeats_message_for_message():
     """Two processes that know nothing of each other play the same world: the prepared one, and one from the start."""
     (first,), (second,) = (played({"seed": 3, "seconds": 600.0}, program=each) for each in ("", sys.executable))
