@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from importlib import resources
 from typing import Any, Protocol
@@ -149,17 +150,21 @@ class _Latest:
 
 
 class InChunks(Response):
-    """A body that was made in pieces, which are never put together."""
+    """A body that was made in pieces, which are never put together; each is freed once it is sent.
+
+    After each one everybody else has a turn: a client that is fast takes megabytes at once.
+    """
 
     def __init__(self, chunks: Sequence[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(headers={**headers, "Content-Length": str(sum(map(len, chunks)))})
-        self._chunks = chunks
+        self._chunks = deque(chunks)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         """Answer."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for chunk in self._chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        while self._chunks:
+            await send({"type": "http.response.body", "body": self._chunks.popleft(), "more_body": True})
+            await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
