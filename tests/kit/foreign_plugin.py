@@ -40,6 +40,7 @@ DEFECTS = {
     "child": "starts a program, and leaves it behind",
     "deaf-to-sigterm": "does not end when it is told to",
 }
+_LATE_SECONDS = 2.0  # longer than a kubelet needs to look, also on a busy machine
 _LOOK_SECONDS = 0.05
 
 
@@ -97,7 +98,7 @@ class Plugin(api_grpc.DevicePluginServicer):
     def run(self):
         """Serve, register, and do so again whenever there is another kubelet."""
         if self._defect == "early":
-            threading.Timer(0.3, self.serve).start()
+            threading.Timer(_LATE_SECONDS, self.serve).start()
         else:
             self.serve()
         self.register()
