@@ -69,6 +69,8 @@ class Agents:
         stage, loop = self._stage, self._stage.loop
         self._number += 1
         process = Process(f"agent-{self._number}")
+        if stage.cluster is not None:
+            stage.cluster.agent_starts()
         transport = stage.transport("agent")
         seen = _Seen(stage)
         agent: Agent = process.call(self._made, transport, process, seen)

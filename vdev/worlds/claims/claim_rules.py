@@ -120,7 +120,7 @@ def judge_published(cluster: Cluster, kubelet: Kubelet, plan: "Plan") -> None:
     seen = _slices(cluster)
     if seen != {driver: devices for driver, devices in wanted.items() if devices}:
         raise Broken("the slices are what the plan says", f"the server has {seen}, the plan {wanted}")
-    if (labels := _labels(cluster)) != dict(plan.labels):
+    if (labels := _labels(cluster)) != dict(plan.labels) and not cluster.may_be_labelled:
         raise Broken("the labels are what the plan says", f"the Node has {labels}, the plan {dict(plan.labels)}")
 
 
@@ -143,7 +143,7 @@ def _unpublished(cluster: Cluster, prepared: Claims, seen: Mapping[str, Mapping[
         if (devices := seen.get(driver, {}).keys()) != wanted:
             return f"{driver} publishes {sorted(devices)}, and should publish {sorted(wanted)}"
     labels = {name: value for name, value in _labels(cluster).items() if name.startswith("acme.dev/")}
-    if labels != (sought := cluster.model.wanted_labels()):
+    if labels != (sought := cluster.model.wanted_labels()) and not cluster.may_be_labelled:
         return f"the Node has the labels {labels}, and should have {sought}"
     return ""
 
