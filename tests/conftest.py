@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.kit import browser, once, play, prepared, prepared_plugin, prepared_pytest
+from tests.kit import browser, mortal, once, play, prepared, prepared_plugin, prepared_pytest
 
 # No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
 # first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
@@ -46,6 +46,7 @@ def pytest_configure(config):
     if config.getoption("numprocesses", None):  # before the workers begin
         prepared_pytest.share()
         play.share()
+        mortal.share()
         once.share()
         prepared_plugin.share()
         browser.share()

@@ -18,7 +18,7 @@ import random
 import pytest
 
 from tests.kit.hardware import Node
-from tests.kit.mortal import NEVER, Fuse, Mortals
+from tests.kit.mortal import NEVER, Fuse, start
 from vdev.sim import Kubelet, Timings, manifest
 
 GIVEN = os.environ.get("VDEV_KILLS", "")
@@ -39,19 +39,12 @@ CHANGES = {
 """Per change: the resource of which a pod holds one, and what of the node is as it is before and after."""
 
 
-@pytest.fixture(scope="module")
-def mortals():
-    """Makes processes."""
-    with Mortals() as made:
-        yield made
-
-
 @pytest.mark.long
 @pytest.mark.timeout(3600 if GIVEN else 120)
 @pytest.mark.parametrize(
     ("change", "away"), [*((each, False) for each in CHANGES), *((each, True) for each in ("cut", "renamed", "moved"))]
 )
-async def test_a_killed_process_leaves_nothing_wrong(mortals, directory, change, away):
+async def test_a_killed_process_leaves_nothing_wrong(directory, change, away):
     """A whole life tells how many points there are; then others end at some of them.
 
     The file changes under the process that is killed, or while no process was there (`away`): then the points are those
@@ -59,7 +52,7 @@ async def test_a_killed_process_leaves_nothing_wrong(mortals, directory, change,
     """
 
     async def play(directory, point):
-        story = Story(mortals, directory, change, point, away=away)
+        story = Story(directory, change, point, away=away)
         await story.play()
         return story.points
 
@@ -85,8 +78,8 @@ async def test_a_killed_process_leaves_nothing_wrong(mortals, directory, change,
 class Story:
     """A node whose plugin is killed at a point. `points` is how many there were."""
 
-    def __init__(self, mortals, directory, change, point, *, away):
-        self.mortals, self.directory, self.point, self.away = mortals, directory, point, away
+    def __init__(self, directory, change, point, *, away):
+        self.directory, self.point, self.away = directory, point, away
         self.held, before, after = CHANGES[change]
         self.before, self.node = Node(**before), Node(**after)
         self.points = self.pods = 0
@@ -161,7 +154,7 @@ class Story:
         places |= {f"--{each}-dir": self.directory / each for each in ("run", "cdi", "device", "state")}
         arguments = [word for pair in places.items() for word in pair]
         arguments += ["--node-name", "node-1", "--log-format", "json"]
-        self.lives.append(self.mortals.start(fuse, self.directory / "log", arguments))
+        self.lives.append(start(fuse, self.directory / "log", arguments))
 
     async def run(self, resource):
         """A pod that asks for one."""

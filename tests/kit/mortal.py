@@ -1,9 +1,7 @@
 """Plugins that end as by `kill -9` at a chosen point of what they do, each a process of its own.
 
-    python -m tests.kit.mortal
-
-imports the plugin once and then makes a process of it for each line on its standard input, which costs a tenth of what
-a process costs that begins with nothing. `Mortals` is the other end.
+One process imports the plugin, and makes a process of it for each that asks on its socket (`start`), which costs a
+tenth of what a process costs that begins with nothing. All workers of a run have the same one, which `share` made.
 
 A point is whatever the process does that others may see, or that may come between two such things: each callback of the
 event loop (so each `await` that waited), and each file or directory that it opens, makes, renames or removes, in any
@@ -12,20 +10,21 @@ thread. Points are counted from the moment at which the fuse is lit; at the chos
 
 import asyncio
 import functools
+import gc
 import json
 import mmap
 import os
+import select
 import signal
+import socket
 import struct
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import vdev.cli
-from tests.kit import quick
-from vdev.core.intervals import Intervals
+from tests.kit import mother
 
+_SHARED = "VDEV_TESTS_MORTALS"
 _FORM = struct.Struct("qq")  # the point at which to die (0: not lit), and how many there were
 NEVER = 2**62
 _TOUCHES_FILES = ("os.", "shutil.", "tempfile.")
@@ -74,24 +73,25 @@ class Fuse:
         sys.addaudithook(audited)
 
 
-class Mortals:
-    """Starts them; a context manager."""
+@functools.cache
+def _address():
+    """Where the process is that makes them."""
+    return os.environ.get(_SHARED) or Path(mother.begin("tests.kit.mortal", "")).with_name("socket")
 
-    def __enter__(self):
-        self._mother = subprocess.Popen(
-            (sys.executable, "-m", "tests.kit.mortal"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        return self
 
-    def __exit__(self, *_):
-        self._mother.communicate(timeout=30)
+def share():
+    """Have one for all processes that this one starts."""
+    if mother.CAN:
+        os.environ[_SHARED] = str(_address())
 
-    def start(self, fuse, log, arguments):
-        """A plugin with these arguments of `vdev run`."""
-        order = {"fuse": str(fuse), "log": str(log), "arguments": [str(each) for each in arguments]}
-        self._mother.stdin.write(json.dumps(order).encode() + b"\n")
-        self._mother.stdin.flush()
-        return Mortal(int(self._mother.stdout.readline()), Fuse(fuse), log)
+
+def start(fuse, log, arguments):
+    """A plugin with these arguments of `vdev run`."""
+    order = {"fuse": str(fuse), "log": str(log), "arguments": [str(each) for each in arguments]}
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as answer:
+        connection.connect(str(_address()))
+        connection.sendall(json.dumps(order).encode() + b"\n")
+        return Mortal(int(answer.readline()), Fuse(fuse), log)
 
 
 @dataclass
@@ -125,23 +125,36 @@ class Mortal:
             await self._gone.wait()
 
 
-def _mother():
+def _main(descriptor, _program):
     """Import everything, and make a process for each order; nothing runs here that a copy would lack."""
+    mother.wait(descriptor)
     import inotify_simple
 
     import vdev.agent.agent
     import vdev.cli.processes.run
     import vdev.config.pipeline
+    from tests.kit import quick
+    from vdev.core.intervals import Intervals
 
     inotify_simple.INotify().close()  # the first one looks for libc
     vdev.agent.Options = functools.partial(vdev.agent.Options, intervals=Intervals(**quick.INTERVALS))
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their killer sees that they end
-    for line in sys.stdin.buffer:
-        if not (pid := os.fork()):
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _live(**json.loads(line))
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
+    server = socket.socket(fileno=int(descriptor))
+    poll = select.poll()
+    for each in (server, sys.stdin):
+        poll.register(each, select.POLLIN)
+    while sys.stdin.fileno() not in dict(poll.poll()):  # who asked for it is there
+        connection, _ = server.accept()
+        with connection, connection.makefile("rw") as words:
+            order = json.loads(words.readline())
+            if pid := os.fork():
+                words.write(f"{pid}\n")
+                words.flush()
+                continue
+        server.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _live(**order)
 
 
 def _live(fuse, log, arguments):
@@ -150,9 +163,11 @@ def _live(fuse, log, arguments):
     for each in (1, 2):
         os.dup2(handle, each)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    from vdev import cli
+
     Fuse(fuse).burn()
-    os._exit(vdev.cli.main(["run", *arguments]))
+    os._exit(cli.main(["run", *arguments]))
 
 
 if __name__ == "__main__":
-    _mother()
+    _main(*sys.argv[1:])
