@@ -70,6 +70,7 @@ async def nonsense(run_dir):
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
+@pytest.mark.usefixtures("prepared_python")
 async def test_everything_at_once(kubelet, shows, directory, cdi):
     """A storm of faults in a littered directory, HTTP and control sockets held open, while the kubelet restarts."""
     litter_before = {path.name for path in cdi.iterdir()}

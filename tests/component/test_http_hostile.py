@@ -35,6 +35,7 @@ def _room_for_a_crowd():
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("prepared_python")
 async def test_half_requests_by_the_thousand(kubelet, shows, directory):
     """A crowd of half requests costs the kubelet's side nothing: its restart is survived and probes are answered."""
     async with Process(directory, kubelet, CONFIG, ulimit="-n 256") as vdev:

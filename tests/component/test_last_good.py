@@ -400,6 +400,7 @@ async def test_devices_of_the_refused_files_leave_no_trace(start_agent, kubelet,
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("prepared_python")
 async def test_a_process_of_its_own(kubelet, directory, kept, shows):
     """It serves the last good one until it is stopped or the file is good; where there is none it ends with 2."""
     async with Process(directory, kubelet, GOOD) as process:
