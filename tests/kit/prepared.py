@@ -4,9 +4,9 @@
 processor time (see `mother`).
 
 What has to begin with nothing asks for `sys.executable`: tests of what is imported and when, of memory, of signals
-during the imports, of processes that are stopped (SIGSTOP) or looked at by id. So do tests that read the plugin's log
-line by line: gRPC was seen to write on a copy's standard error when a kubelet goes away. The id of such a process is
-that of its stand-in (`prepared_client`), which hands signals on.
+during the imports, of processes that are stopped (SIGSTOP) or looked at by id: the id of such a process is that of its
+stand-in (`prepared_client`), which hands signals on. gRPC reads how much it logs when it is imported, so it logs
+nothing in any copy, as `vdev run` wants it.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.kit import mother
 
 _SHARED = "VDEV_TESTS_PYTHON"
+_QUIET = {"GRPC_VERBOSITY": "NONE"}
 _LEFT_ALONE = ("vdev.pytest_plugin", "vdev.__main__")
 
 
@@ -31,7 +32,7 @@ def python() -> str:
     """
     if not mother.CAN:
         return sys.executable
-    return os.environ.get(_SHARED) or mother.begin("tests.kit.prepared", "-m vdev")
+    return os.environ.get(_SHARED) or mother.begin("tests.kit.prepared", "-m vdev", environment=_QUIET)
 
 
 def share() -> None:
