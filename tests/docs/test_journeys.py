@@ -12,7 +12,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kit import prepared
+from tests.kit import prepared, prepared_plugin
 from tests.kit.fakehost import FakeHost
 from tests.kit.manifests import charted, helm, one, pod_of, validate
 from tests.kit.process import send_signal
@@ -255,7 +254,7 @@ exec "PYTHON" "ROOT/tests/kit/foreign_plugin.py" --socket-dir "$2" --state "${4-
 def test_plugin_authors(directory):
     """Both commands for a plugin that is not vdev: all that needs no hook, and all with the hooks of the page."""
     plugin = directory / "my-plugin"
-    plugin.write_text(MY_PLUGIN.replace("PYTHON", sys.executable).replace("ROOT", str(ROOT)))
+    plugin.write_text(MY_PLUGIN.replace("PYTHON", prepared_plugin.python()).replace("ROOT", str(ROOT)))
     plugin.chmod(0o755)
     blocks = [each["text"] for each in BLOCK.finditer((DOCS / "plugin-authors.md").read_text()) if each["lang"] == "sh"]
     commands = [
