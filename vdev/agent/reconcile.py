@@ -326,6 +326,7 @@ class Reconciler:
         if gone := await beside(sum(map(size, changes)), dropped, changes, self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
             await self._steps.take("forgetting devices", self._forget)
+        await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", self._count_problems)
         of_parts = (self.choices.again_at, self.verdicts.again_at(begun), *(each.again_at for each in self.outputs))
