@@ -35,7 +35,7 @@ SHOWN = {  # a bad behaviour, and the fewest events that show it
     "grants what is Unhealthy": [
         [30, "kubelet slow", 3, 59, 0],
         *([32 + 2 * number, "probe", 0, number, 0] for number in range(12)),  # well, and broken
-        *([34 + 4 * number + late, "pod", 2, 7, 0] for number in range(6) for late in (0.001, 0.003, 0.005)),
+        *([34 + 4 * number - early, "pod", 2, 7, 0] for number in range(6) for early in (3.0, 2.0, 1.5, 1.0, 0.6, 0.3)),
     ],
     "tells no change on an open stream": [[30, "edit", RESIZE, 3, 0]],
 }
