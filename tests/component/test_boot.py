@@ -183,6 +183,7 @@ class Service(Process):
         self._command = ("env", f"NOTIFY_SOCKET={listener.address}", "WATCHDOG_USEC=300000", *self._command)
 
 
+@pytest.mark.usefixtures("prepared_python")
 async def test_a_process_tells_of_its_life(kubelet, directory, listener):
     """Ready, alive, reloading and ready again, stopping; a configuration that is refused ends a reload as well."""
     text = f"devices: [{{name: npu, resource: {NPU}, virtual: {{count: 1}}}}]\n"
