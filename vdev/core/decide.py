@@ -94,6 +94,8 @@ class Plan:
     of devices (without a replica's number) that a pod may hold or that are retired: what belongs to one of them stays.
     `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
 
+    `elsewhere` is what pods may hold of resources that had an id before the one that lists it now.
+
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
     that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
     `xids` are the driver's errors that devices have now, by resource and device; `kernel_log` is where they are
@@ -131,6 +133,7 @@ class Plan:
     loads: Mapping[str, EntryTelemetry] = field(default_factory=dict)
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
     seed: int = 0
+    elsewhere: frozenset[Key] = frozenset()
 
     @property
     def served(self) -> Inventory:
@@ -142,12 +145,15 @@ class Plan:
         """The resources with an awaited device of which only the kubelet's checkpoint says that a pod has it."""
         if self.holdings.silent:
             return frozenset()
-        return frozenset(key[0] for key in self.awaited if key in self.holdings.doubted)
+        doubted = self.awaited & self.holdings.doubted
+        ids = {each for _, each in doubted & self.elsewhere}
+        listing = (name for name, each in self.inventory.resources.items() if ids and not ids.isdisjoint(each.ids))
+        return frozenset((*(name for name, _ in doubted), *listing))
 
     @property
     def awaited(self) -> frozenset[Key]:
-        """What is to become free: of retired devices, and for a layout that a label chose."""
-        return frozenset(self.retired).union(*(each.doubted for each in self.choices.values()))
+        """What is to become free: of retired devices, what others list by now, and for a layout that a label chose."""
+        return self.elsewhere.union(self.retired, *(each.doubted for each in self.choices.values()))
 
     @property
     def tells_of_node(self) -> bool:
@@ -218,6 +224,7 @@ class Decider:
             base=world.base,
             inventory=listed,
             retired=kept.retired,
+            elsewhere=kept.elsewhere,
             holdings=world.holdings,
             held=_devices((*world.holdings.all(), *kept.retired)),
             specifications=self._specifications(listed),

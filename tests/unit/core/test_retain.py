@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vdev.core.decide import Plan
 from vdev.core.intervals import Intervals
 from vdev.core.inventory.difference import RemovedResource, diff
 from vdev.core.inventory.resources import EMPTY, Inventory
@@ -119,11 +120,25 @@ def test_what_another_resource_lists_meanwhile_waits_and_is_in_one_list(build):
     old, new = "nvidia.com/old", "nvidia.com/new"
     fresh = build.inventory(build.entry(resource=new))
     holdings = Holdings(holders={(old, "GPU-gggg0"): "default/train"}, read_at=0.0)
+    doubtful = Holdings(holders={}, doubted=frozenset({(old, "GPU-gggg0")}))
     for served, lately in ((fresh, {}), (EMPTY, {"GPU-gggg0": Dropped(new, -0.5)})):
         kept = retain(served, fresh, {}, holdings, 0.0, lately=lately)
         assert {"GPU-gggg0": False, "GPU-gggg1": True} == states(kept.inventory, new)
         assert old not in kept.inventory.resources
         assert kept.again_at is not None
+        plan = Plan(
+            base=fresh,
+            inventory=kept.inventory,
+            retired={},
+            holdings=doubtful,
+            held=frozenset(),
+            specifications={},
+            cdi_faults={},
+            again_at=None,
+            elsewhere=kept.elsewhere,
+        )
+        assert {(old, "GPU-gggg0")} == plan.awaited
+        assert {old, new} == plan.unsettled, "the kubelet is sent the list that there is, to write its checkpoint"
     free = retain(kept.inventory, fresh, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(free.inventory, new)
 

@@ -62,11 +62,15 @@ def _gone(change: Change) -> tuple[str, Collection[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting)."""
+    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting).
+
+    `elsewhere` is what pods may hold of a resource that had the id before the one that lists it now.
+    """
 
     inventory: Inventory
     retired: Mapping[Key, Retired]
     again_at: float | None
+    elsewhere: frozenset[Key] = frozenset()
 
 
 def retain(
@@ -104,7 +108,7 @@ def retain(
     if listable is not fresh:
         again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
     again_at = min(again, default=None)
-    return Retained(inventory, kept, again_at)
+    return Retained(inventory, kept, again_at, frozenset(unlistable))
 
 
 def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
