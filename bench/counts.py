@@ -16,8 +16,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
+
+import grpc
 
 from vdev import discovery
 from vdev.agent import Agent, Options
@@ -194,12 +196,13 @@ async def _allocate(plain: Inventory, size: int) -> int:
     )
     requests = Agent(options).requests
     servicer = Servicer(plain.resources[_NAME], requests, on_stream=lambda: None)
-    handler = servicer._guard(Rpc.ALLOCATE, servicer._allocate, 5.0)  # noqa: SLF001 - what gRPC calls has no public name
+    path = f"/v1beta1.DevicePlugin/{Rpc.ALLOCATE.value}"
+    method: Any = servicer.handlers()[0].service(cast("grpc.HandlerCallDetails", SimpleNamespace(method=path)))
     container = pb.ContainerAllocateRequest(devices_ids=[f"d0-{number}" for number in range(size)])
     raw = pb.AllocateRequest(container_requests=[container]).SerializeToString()
 
     def call() -> None:
-        answer = handler(pb.AllocateRequest.FromString(raw), None)  # type: ignore[arg-type]
+        answer = method.unary_unary(raw, None)
         task = answer.__await__()
         try:
             next(task)

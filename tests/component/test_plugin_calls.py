@@ -53,6 +53,53 @@ async def test_allocate_is_idempotent(client):
     assert one.SerializeToString(deterministic=True) == two.SerializeToString(deterministic=True)
 
 
+SICK = CONFIG + "faults: {rules: [{name: sick, devices: [acme/0], health: Unhealthy, reason: broke}]}\n"
+OTHER = CONFIG.replace("[0, 0, 1, 1]}", "[0, 0, 1, 1]}\n    container: {env: {MODE: other}}")
+MANY = CONFIG.replace("count: 4, numa: [0, 0, 1, 1]", "count: 1000")
+
+
+async def test_an_answer_that_was_given_holds_as_long_as_the_device(client, kubelet):
+    """A device that failed since is refused, and one that gives its container something else by now gives that."""
+    request = allocate(["acme-0"])
+    first = await client.Allocate(request)
+    client.agent.edit(SICK)
+    await client.agent.serves(2, kubelet)
+    with pytest.raises(grpc.aio.AioRpcError, match="broke"):
+        await client.Allocate(request)
+    client.agent.edit(CONFIG)
+    await client.agent.serves(3, kubelet)
+    assert first == await client.Allocate(request)
+    client.agent.edit(OTHER)
+    await client.agent.serves(4, kubelet)
+    assert "other" == (await client.Allocate(request)).container_responses[0].envs["MODE"]
+
+
+async def test_each_of_many_devices_is_answered_for_itself(client, kubelet):
+    """As often as each is asked for, in any order."""
+    client.agent.edit(MANY)
+    await client.agent.serves(2, kubelet)
+    for name in ("acme-999", "acme-0", "acme-999", "acme-1", "acme-0"):
+        (answer,) = (await client.Allocate(allocate([name]))).container_responses
+        assert name == answer.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
+
+
+async def test_each_request_is_known_to_be_granted(client):
+    """The agent notes what a pod may hold by now, also where the answer was ready."""
+    for ids in (["acme-0"], ["acme-0"], ["acme-1"], ["acme-2", "acme-3"]):
+        client.agent.agent.requests.allocated_at.clear()
+        await client.Allocate(allocate(ids))
+        assert {(NPU, each) for each in ids} == client.agent.agent.requests.allocated_at.keys()
+
+
+async def test_bytes_that_are_no_request_are_an_error_of_this_call_alone(client):
+    """The next one is answered."""
+    async with grpc.aio.insecure_channel(f"unix:{client.agent.agent.lists.services[NPU].socket}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(b"\x0a\xff")
+    assert grpc.StatusCode.INTERNAL is refused.value.code()
+    assert await client.Allocate(allocate(["acme-0"]))
+
+
 @pytest.mark.parametrize(
     ("containers", "code", "text"),
     [

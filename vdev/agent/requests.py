@@ -93,13 +93,15 @@ class Requests:
             return _InFlight(self._choosing, [resource])
         return _InFlight(self._flying, list(zip(itertools.repeat(resource), ids)))
 
-    async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Note a granted request: from now on a pod may hold these, and who held them before has ended."""
+    def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Note a granted request: from now on a pod may hold these."""
         keys = zip(itertools.repeat(resource.name), ids)
         self.allocated_at.update(dict.fromkeys(keys, self._clock.now()))
         self._on_allocated()
-        if resource.acts_on_handovers:
-            await self._handovers.allocated(resource, ids)
+
+    async def handed_over(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Who held these before has ended; for a resource that acts on handovers."""
+        await self._handovers.allocated(resource, ids)
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Forget granted requests: it is known by now what became of them."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..core.allocation.device_edits import ContainerEdits
+from ..core.allocation.edits import prepared
+from ..core.inventory.resources import Resource
 from ..core.model import spans
 from ..core.model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
@@ -65,6 +67,22 @@ class ListEncoder:
         parts = [*last.parts[:start], *new, *last.parts[old_end:]]
         self._last = _Encoded(slots, parts, b"".join(parts))
         return self._last.whole
+
+
+def make_ready(resource: Resource) -> None:
+    """Have the answers ready that the kubelet may ask for now."""
+    for slot, edits in prepared(resource):
+        keep_ready(resource, slot.id, allocate_response([edits]))
+
+
+def keep_ready(resource: Resource, slot: str, answer: bytes) -> None:
+    """Let this be the answer to requests for that slot alone, which need not be read any more.
+
+    A resource with something to do when a device changes hands does that first.
+    """
+    if not resource.acts_on_handovers:
+        request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=[slot])])
+        resource.ready[request.SerializeToString()] = (slot, answer)
 
 
 def allocate_response(containers: Iterable[ContainerEdits]) -> bytes:

@@ -23,7 +23,7 @@ from ..core.model.faults.fault_effects import Rpc, StreamFault
 from ..errors import VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from . import faulty_answers
-from .encode import ListEncoder, allocate_response
+from .encode import ListEncoder, allocate_response, keep_ready
 from .fault_hooks import NO_FAULTS, FaultHooks
 
 log = structlog.get_logger(__name__)
@@ -32,6 +32,8 @@ _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
 _Handler = Callable[[Any], Coroutine[Any, Any, bytes]]
 """Answers a request with the bytes of a message."""
+_AtOnce = Callable[[bytes], bytes | None]
+"""The answer to the bytes of a request, where it is ready."""
 
 
 class RequestHandler(Protocol):
@@ -48,8 +50,11 @@ class RequestHandler(Protocol):
     def in_request(self, resource: str, ids: Sequence[str] | None) -> AbstractContextManager[None]:
         """While the context lasts, an RPC that names these ids (None: any of the resource) is in flight."""
 
-    async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
+    def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """A request was granted."""
+
+    async def handed_over(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Do what must be done when devices change hands, before the answer; for a resource that acts on it."""
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
         """Do what must be done before a container with these devices starts."""
@@ -74,6 +79,10 @@ def _ids(request: object) -> Sequence[str] | None:
         case pb.PreferredAllocationRequest():
             return None
     return ()
+
+
+def _nothing_ready(_request: bytes) -> bytes | None:
+    return None
 
 
 async def _no_answer(_request: object) -> bytes:
@@ -170,27 +179,33 @@ class Servicer:
             Rpc.PREFERRED.value: self._unary(
                 Rpc.PREFERRED, self._get_preferred, pb.PreferredAllocationRequest, deadline
             ),
-            Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest, deadline),
+            Rpc.ALLOCATE.value: self._unary(
+                Rpc.ALLOCATE, self._allocate, pb.AllocateRequest, deadline, self._allocate_at_once
+            ),
             Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest, _PRE_START),
         }
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
-    def _unary(self, rpc: Rpc, handler: _Handler, request: Any, deadline: float) -> Any:
-        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler, deadline), request.FromString, None)
+    def _unary(
+        self, rpc: Rpc, handler: _Handler, request: Any, deadline: float, at_once: _AtOnce = _nothing_ready
+    ) -> Any:
+        guarded = self._guard(rpc, handler, request.FromString, deadline, at_once)
+        return grpc.unary_unary_rpc_method_handler(guarded, None, None)
 
     def _guard(
-        self, rpc: Rpc, handler: _Handler, deadline: float
-    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, bytes]]:
+        self, rpc: Rpc, handler: _Handler, read: Callable[[bytes], Any], deadline: float, at_once: _AtOnce
+    ) -> Callable[[bytes, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, bytes]]:
         """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
         clock, name = self._clock, rpc.value
 
-        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        async def guarded(raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
             begun, code = clock.now(), "OK"
             fault = self._faults.on_call(rpc, self.resource.name)
             try:
                 if fault is not None:
-                    return await self._with_fault(fault, request, handler, deadline)
-                return await within(clock, deadline, handler(request))
+                    return await self._with_fault(fault, read(raw), handler, deadline)
+                ready = at_once(raw)
+                return await within(clock, deadline, handler(read(raw))) if ready is None else ready
             except _InjectedError as injected:
                 code = injected.code
                 await context.abort(grpc.StatusCode[code], str(injected))
@@ -287,15 +302,33 @@ class Servicer:
         containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
         return pb.PreferredAllocationResponse(container_responses=containers).SerializeToString()
 
+    def _allocate_at_once(self, request: bytes) -> bytes | None:
+        """The answer for one healthy device, once it is ready. Nothing is awaited, so no turn sees it in flight."""
+        resource = self.resource
+        known = resource.ready.get(request)
+        if known is None or not resource.by_id[known[0]].health.healthy:
+            return None
+        slot, answer = known
+        self._granted(resource, (slot,))
+        return answer
+
     async def _allocate(self, request: pb.AllocateRequest) -> bytes:
         wanted = [list(each.devices_ids) for each in request.container_requests]
         resource = self.resource
         with self._requests.in_request(resource.name, wanted[0] if len(wanted) == 1 else _ids(request)):
             edits = [container_edits(allocate(resource, ids)) for ids in wanted]
             for ids in wanted:
-                await self._requests.allocated(resource, ids)
-                self._faults.allocated(resource.name, ids)
-        return allocate_response(edits)
+                self._granted(resource, ids)
+                if resource.acts_on_handovers:
+                    await self._requests.handed_over(resource, ids)
+        answer = allocate_response(edits)
+        if len(wanted) == 1 and len(wanted[0]) == 1:
+            keep_ready(resource, wanted[0][0], answer)
+        return answer
+
+    def _granted(self, resource: Resource, ids: Sequence[str]) -> None:
+        self._requests.allocated(resource, ids)
+        self._faults.allocated(resource.name, ids)
 
     async def _pre_start(self, request: pb.PreStartContainerRequest) -> bytes:
         await self._requests.pre_start(self.resource, request.devices_ids)

@@ -8,13 +8,12 @@ import structlog
 
 from ...aio.beside import beside
 from ...aio.clock import Clock
-from ...core.allocation.edits import prepared
 from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.faults.fault_effects import SocketFault, StreamFault
-from ...plugin.encode import ListEncoder, allocate_response
+from ...plugin.encode import ListEncoder, make_ready
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, ServiceState
@@ -200,7 +199,7 @@ def _resource(change: Change) -> Resource:
 
 def _prepare(resources: Iterable[Resource]) -> None:
     for each in resources:
-        allocate_response(prepared(each))
+        make_ready(each)
 
 
 def _log_changes(changes: Iterable[ChangedResource]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ...errors import AllocationError
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Inventory, Resource
-from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
+from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot
 from ..model.syntax.names import visible_devices_env
 from ..spec import DeviceListStrategy, EntrySpec, Flags, SharingKind
 from . import cdi
@@ -38,7 +38,7 @@ _NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation 
 _NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # keeps NVIDIA's runtime from injecting what comes by CDI again
 _NVIDIA_LIST_ROOT = "/var/run/nvidia-container-devices"
 _LIST_ROOT = "/var/run/vdev-container-devices"
-_PREPARED = 256  # devices of a resource, up to which all are worked out ahead
+_PREPARED = 256  # slots of a resource, up to which all are worked out ahead
 _is_nvidia = operator.attrgetter("is_nvidia")
 
 
@@ -57,13 +57,13 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
     return its.alone
 
 
-def prepared(resource: Resource) -> Iterator[ContainerEdits]:
-    """What each device gives, worked out ahead; of very many devices none."""
-    if len(resource.slots) <= _PREPARED and not _is_by_request(resource):
+def prepared(resource: Resource) -> Iterator[tuple[Slot, ContainerEdits]]:
+    """What a container gets with each slot alone, worked out ahead; of very many slots none."""
+    if len(resource.slots) <= _PREPARED:
         for slot in resource.slots:
             if slot.health.healthy:
                 with contextlib.suppress(AllocationError):  # which is for whoever asks
-                    yield container_edits(Allocation(resource, (slot,), (slot.device,)))
+                    yield slot, container_edits(Allocation(resource, (slot,), (slot.device,)))
 
 
 def _is_by_request(resource: Resource) -> bool:

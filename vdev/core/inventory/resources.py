@@ -89,6 +89,14 @@ class Resource:
         return {}
 
     @cached_property
+    def ready(self) -> dict[bytes, tuple[str, bytes]]:
+        """Room for answers to requests for one slot, by the request: the slot's id, and the answer (`plugin.encode`).
+
+        The bytes are those of the kubelet's messages. Whether the slot is healthy is another matter.
+        """
+        return {}
+
+    @cached_property
     def acts_on_handovers(self) -> bool:
         """Whether anything is done when one of its devices changes hands."""
         return any(entry.acts_on_handovers for entry in self.entries.values())
@@ -116,6 +124,7 @@ class Resource:
         changed = replace(self, slots=tuple(slots))
         changed.__dict__.update(  # where cached properties keep their values
             prepared=self.prepared,
+            ready=self.ready,
             ids=self.ids,
             raws=self.raws,
             by_raw=self.by_raw,
