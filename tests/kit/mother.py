@@ -34,7 +34,8 @@ _CLIENT = Path(__file__).with_name("prepared_client.py")
 def begin(module: str, words: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
     """Start a mother, which lives as long as this process; gives the program that begins as hers with these words.
 
-    `environment` is what she has besides that of this process.
+    `environment` is what she has besides that of this process. gRPC reads how much it logs when it is imported; a copy
+    could change that no more, so it logs nothing: a line of one of its threads would come between those of any test.
     """
     place = Path(tempfile.mkdtemp(prefix="vd-"))
     address, program = place / "socket", place / "python"
@@ -49,7 +50,7 @@ def begin(module: str, words: str, *arguments: str, environment: Mapping[str, st
             stdin=subprocess.PIPE,
             pass_fds=[server.fileno()],
             cwd=ROOT,
-            env=os.environ | (environment or {}),
+            env=os.environ | {"GRPC_VERBOSITY": "NONE"} | (environment or {}),
             start_new_session=True,
         )
     atexit.register(_stop, mother, place)

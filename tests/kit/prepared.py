@@ -5,8 +5,7 @@ processor time (see `mother`).
 
 What has to begin with nothing asks for `sys.executable`: tests of what is imported and when, of memory, of signals
 during the imports, of processes that are stopped (SIGSTOP) or looked at by id: the id of such a process is that of its
-stand-in (`prepared_client`), which hands signals on. gRPC reads how much it logs when it is imported, so it logs
-nothing in any copy, as `vdev run` wants it.
+stand-in (`prepared_client`), which hands signals on.
 """
 
 import contextlib
@@ -20,7 +19,6 @@ from pathlib import Path
 from tests.kit import mother
 
 _SHARED = "VDEV_TESTS_PYTHON"
-_QUIET = {"GRPC_VERBOSITY": "NONE"}
 _LEFT_ALONE = ("vdev.pytest_plugin", "vdev.__main__")
 
 
@@ -32,7 +30,7 @@ def python() -> str:
     """
     if not mother.CAN:
         return sys.executable
-    return os.environ.get(_SHARED) or mother.begin("tests.kit.prepared", "-m vdev", environment=_QUIET)
+    return os.environ.get(_SHARED) or mother.begin("tests.kit.prepared", "-m vdev")
 
 
 def share() -> None:
