@@ -35,10 +35,20 @@ def share() -> None:
     os.environ[_SHARED] = python()
 
 
-def collect(*arguments: str) -> int:
-    """Import what pytest needs, and tests, as it does that itself; gives its exit code."""
+class _ModulesAlone:
+    """What looks for no tests in modules: that they are imported is enough."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(self):
+        return []
+
+
+def collect(*arguments: str) -> bool:
+    """Import what pytest needs, and modules of tests, as it does that itself; gives whether all could be."""
+    options = ["-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qqq"]
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        return pytest.main(["-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qqq", *arguments])
+        code = pytest.main([*options, *arguments], plugins=[_ModulesAlone()])
+    return code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def _main(descriptor, program, executable):

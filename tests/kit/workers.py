@@ -23,7 +23,7 @@ def prepare(specs: list[execnet.XSpec], arguments: list[str]) -> None:
 
 
 def _main(descriptor, program, *arguments):
-    if arguments and prepared_pytest.collect(*arguments) != 0:
+    if arguments and not prepared_pytest.collect(*arguments):
         # A module that could not be imported would be there all the same: nobody would see why, or that its tests lack.
         os.execv(sys.executable, [sys.executable, "-m", "tests.kit.workers", descriptor, program])
     prepared.import_all()  # what tests import as they go
