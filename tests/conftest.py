@@ -73,8 +73,8 @@ def pytest_xdist_setupnodes(config, specs):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """Three workers per processor: two thirds of a test are waiting for processes, for sockets and for real time."""
-    return 3 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    """Four workers per processor: three quarters of a test are waiting for processes, for sockets, for real time."""
+    return 4 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def pytest_runtest_setup(item):
@@ -84,11 +84,15 @@ def pytest_runtest_setup(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    """In a run of several workers spread the long tests evenly over the first half: they wait while short ones work,
-    and at the end nobody waits for one of them.
+    """In a run of several workers mix all modules, and spread the long tests evenly over the first half.
+
+    Tests of one module wait alike, or work alike: where all workers have them at the same time the processors have
+    nothing to do, or too much. At the end nobody waits for a long one.
     """
     if not hasattr(config, "workerinput"):
         return
+    if (seed := _seed(config)) is not None:
+        random.Random(seed).shuffle(items)  # each worker has the same order
     long = [item for item in items if item.get_closest_marker("long")]
     if not long:
         return

@@ -25,7 +25,7 @@ HALF = b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-More: "  # its end never c
 CROWD = 1500
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _room_for_a_crowd():
     """The clients of these tests need descriptors as well."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

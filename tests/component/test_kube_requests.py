@@ -160,7 +160,7 @@ async def test_a_program_that_prints_credentials(api_server, start_api, director
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
     """A certificate of the loopback address, which is its own authority."""
     directory = tmp_path_factory.mktemp("tls")

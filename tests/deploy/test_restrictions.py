@@ -46,7 +46,7 @@ def _cannot():
     return "" if done.returncode == 0 else f"no mounts here: {done.stderr.decode().strip()}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def able():
     """Skip where the machine does not allow it."""
     if reason := _cannot():

@@ -16,7 +16,7 @@ PUBLISHED = CONFIGS / "vdev.schema.json"
 FILES = sorted([*CONFIGS.rglob("*.yaml"), *CONFIGS.rglob("*.yml")])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def validator() -> Any:
     """A validator for the published schema."""
     return jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))
