@@ -60,6 +60,28 @@ async def test_the_end_of_the_stream_clears_it(kubelet, clock, driver):
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
 
 
+async def test_a_driver_that_unregisters_is_heard_no_more(kubelet, clock, driver):
+    """Its stream ends with it, and with that what it said, which would have held for an hour."""
+    driver.timeout = 3600
+    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
+    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
+    driver.registration_socket.unlink()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
+
+
+async def test_containers_before_the_others_have_no_health(kubelet, driver):
+    """The kubelet writes it into `containerStatuses` alone, which sidecars and init containers are not in."""
+    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
+    both = pod("two", claims=["gpu"])
+    uses = both["spec"]["containers"][0]["resources"]
+    sidecar = {"name": "side", "image": "none", "restartPolicy": "Always", "resources": uses}
+    both["spec"]["initContainers"] = [{"name": "first", "image": "none", "resources": uses}, sidecar]
+    found = await kubelet.run_pod(both)
+    assert {"first": False, "side": False, "main": True} == {each.name: bool(each.health) for each in found.containers}
+    assert {("gpu",)} == {tuple(each.claims) for each in found.containers}
+
+
 async def test_a_driver_without_a_health_stream(kubelet, dra):
     """A kubelet of 1.36 asks all the same, and logs an error every time."""
 

@@ -18,7 +18,7 @@ from ..dra.scheduling.allocator import UnschedulableError
 from ..dra.scheduling.control_plane import Bound, Cluster
 from ..journal import Event, Journal, PodDeleted
 from ..lint import Finding
-from ..objects.pods import PodSpec
+from ..objects.pods import Kind, PodSpec
 from .pod_records import ContainerRecord, PodRecord, PodStore
 
 WAITING_REASON = "ContainerCreating"
@@ -174,7 +174,8 @@ class PodClaimWork:
             ids = tuple(f"{driver}/{each.pool}/{each.device}" for driver, each in devices)
             name = claim.name or claim.claim
             shown[name] = tuple(dict.fromkeys((*shown.get(name, ()), *ids)))
-            if claim.name and devices:  # those of extended resources are not shown before 1.38
+            # Those of extended resources are not shown before 1.38, those of init containers and sidecars never.
+            if claim.name and devices and container.spec.kind is Kind.APP:
                 health = self._dra.health_of(pod.spec.namespace, claim)
                 container.health = {
                     **container.health,

@@ -195,8 +195,9 @@ class DriverRegistry:
                     self._changed()
             except CallError as error:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
-            self._health.clear(client.driver)
-            self._changed()
+            finally:  # of a driver that unregisters as well
+                self._health.clear(client.driver)
+                self._changed()
             over = asyncio.Event()
             self._clock.after(HEALTH_PAUSE_SECONDS, over.set)
             await over.wait()
