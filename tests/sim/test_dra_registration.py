@@ -5,6 +5,9 @@ import socket
 
 import grpc
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived
 
 from tests.kit.dra_driver import RefusalError, device, slice_of
 from tests.kit.dra_objects import claim, device_class, pod
@@ -41,6 +44,28 @@ async def test_a_driver_is_asked_and_told(kubelet, dra):
     assert driver.statuses[0].plugin_registered
     (found,) = kubelet.drivers()["acme.dev"]
     assert ("v1beta1.DRAPlugin", str(driver.endpoint)) == (found.service, found.endpoint)
+
+
+async def test_the_authority_is_the_path_of_the_socket(kubelet, clock):
+    """As Go's gRPC has it where nobody names one; some HTTP/2 stacks refuse it."""
+    asked = asyncio.get_running_loop().create_future()
+
+    async def connected(reader, writer):
+        connection = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        connection.initiate_connection()
+        while not asked.done():
+            writer.write(connection.data_to_send())
+            for event in connection.receive_data(await reader.read(2**16)):
+                if isinstance(event, RequestReceived):
+                    asked.set_result(dict(event.headers))
+        writer.close()
+
+    path = kubelet.root / "plugins_registry" / "acme.dev~(1)-reg.sock"
+    async with await asyncio.start_unix_server(connected, path):
+        clock.advance(1)
+        headers = await asyncio.wait_for(asked, 30)
+    assert "/pluginregistration.Registration/GetInfo" == headers[":path"]
+    assert str(path).replace("/", "%2F") == headers[":authority"]
 
 
 async def test_an_empty_endpoint_is_the_registration_socket(kubelet, dra, clock):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
@@ -26,6 +27,7 @@ from ...timings import Timings
 
 PERIOD_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
+_PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
 DRA = "DRAPlugin"
 _Stamp: TypeAlias = tuple[int, int, int]
 
@@ -119,8 +121,9 @@ class PluginWatcher:
 
     async def _register(self, path: Path, stamp: _Stamp) -> None:
         """Call the plugin and take it. Raises RegistrationRefusedError."""
+        authority = quote(str(path), safe=_PLAIN_IN_AUTHORITY)
         channel = self._transport.channel(
-            path, [("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)]
+            path, [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
         )
         async with channel:
             await self._dial(channel, path)
