@@ -40,7 +40,7 @@ class Held:
 
 
 class DeviceVanishedError(Exception):
-    """A device was dropped from its list while its Allocate was in flight; the real kubelet dereferences nil here."""
+    """A device that the real kubelet looks up was dropped from its list: it dereferences nil. The text says which."""
 
 
 @dataclass(slots=True)
@@ -130,6 +130,14 @@ class DeviceTable:
         """Whether any device of the resource has a NUMA node, which makes the whole resource NUMA-aware."""
         return any(device.numa for device in self.devices.get(resource, {}).values())
 
+    def look_up(self, resource: str, ids: Iterable[str]) -> None:
+        """Ask where devices are, as the topology manager does before a container gets what it asks for.
+
+        Raises DeviceVanishedError for one that is held and not in the list.
+        """
+        if self.has_topology(resource) and (gone := sorted(set(ids) - self.devices[resource].keys())):
+            raise DeviceVanishedError(f"device {gone[0]} of {resource} is held and was dropped from its list")
+
     def allocatable_devices(self) -> dict[str, list[Device]]:
         """The devices that are healthy now, per resource, whether held or not."""
         return {r: [self.devices[r][id_] for id_ in sorted(ids)] for r, ids in sorted(self.healthy.items()) if ids}
@@ -157,7 +165,7 @@ class DeviceTable:
         for id_ in sorted(ids):
             device = listed.get(id_)
             if device is None:
-                raise DeviceVanishedError(id_)
+                raise DeviceVanishedError(f"device {id_} was dropped from its list while its Allocate was in flight")
             for node in device.numa or (NO_NUMA,):
                 by_numa.setdefault(node, []).append(id_)
         held = Held(tuple((node, tuple(members)) for node, members in sorted(by_numa.items())), response)

@@ -360,10 +360,7 @@ class Kubelet(KubeletView):
         except ProcessGoneError:
             self.journal.changed()
         except DeviceVanishedError as error:
-            text = (
-                f"device {error} was dropped from its list while its Allocate was in flight: the kubelet panics with "
-                "'invalid memory address or nil pointer dereference'"
-            )
+            text = f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'"
             self.journal.find([Finding("panic", Severity.ERROR, "", text)])
             await self._end("panicked")
             raise KubeletPanic(text) from error
