@@ -330,6 +330,18 @@ async def test_a_pod_that_was_refused_goes_without_its_driver(kubelet):
     assert [] == kubelet.pods()
 
 
+async def test_a_pod_that_is_rejected_gives_its_claims_back(kubelet, driver, plugins, shows):
+    """It never runs: whoever waits for the device gets it."""
+    await plugins("acme.dev/npu", ["d1"])
+    await shows(kubelet, "acme.dev/npu", 1)
+    await add(kubelet, template("gpu"))
+    rejected = await kubelet.run_pod(pod("one", templates=["gpu"], limits={"acme.dev/npu": 2}))
+    assert Phase.FAILED is rejected.phase
+    assert len(DEVICES) == len([await kubelet.run_pod(pod(each["name"], templates=["gpu"])) for each in DEVICES])
+    await kubelet.wait_until(lambda: all(kubelet.pod(each["name"]).phase is Phase.RUNNING for each in DEVICES))
+    assert [] == [each for names in driver.asked("NodePrepareResources") for each in names if each.startswith("one-")]
+
+
 async def test_a_force_deleted_pod_while_the_kubelet_is_down(kubelet, clock, driver):
     """Its claim stays prepared; a new one of its name has to wait until the kubelet has noticed."""
     await add(kubelet, claim("gpu"))

@@ -62,18 +62,24 @@ class PodWorkers:
             if pod.known or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
                 return
             pod.known = True
-            try:
-                await self._admit(pod, running)
-            except (AdmissionError, PluginError) as error:
-                self._check_alive()
-                text = f"Allocate failed due to {error}, which is unexpected"
-                self._reject(pod, "UnexpectedAdmissionError", text)
-                return
-            if shortage := self._shortage(pod):
-                self._reject(pod, *shortage)
-                return
-            pod.admitted = True
-        await self.sync(pod)
+            pod.admitted = await self._take_on(pod, running)
+        if pod.admitted:
+            await self.sync(pod)
+        else:
+            await self.end(pod)
+
+    async def _take_on(self, pod: PodRecord, running: frozenset[str]) -> bool:
+        """Admit or reject a pod; whether it was admitted."""
+        try:
+            await self._admit(pod, running)
+        except (AdmissionError, PluginError) as error:
+            self._check_alive()
+            self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
+            return False
+        if shortage := self._shortage(pod):
+            self._reject(pod, *shortage)
+            return False
+        return True
 
     async def sync(self, pod: PodRecord) -> None:
         """Start every container that should run and does not; init containers one after the other.
