@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long the kubelet waits, in seconds. All but `slow` and `bound` are the real kubelet's; `dial`, `pre_start`,
-    `get_info`, `notify` and `prepare` (Unprepare too) end a call, `slow` reports one that takes longer, `bound` ends
-    one for which the real kubelet would wait for ever.
+    """How long the kubelet waits, in seconds. All but `slow`, `bound` and `retry` are the real kubelet's; `dial`,
+    `pre_start`, `get_info`, `notify` and `prepare` (Unprepare too) end a call, `slow` reports one that takes longer,
+    `bound` ends one for which the real kubelet would wait for ever.
 
-    `retry` passes before a pod is tried again whose claims could not be prepared or unprepared.
+    `retry` passes before a pod is tried again whose claims could not be prepared or unprepared. The real kubelet waits
+    so long (or half as long again) after a failed Unprepare; after a failed Prepare it waits until it looks at all pods
+    anyway, a minute to a minute and a half.
 
     `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
     `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;
