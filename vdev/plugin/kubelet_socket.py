@@ -8,6 +8,7 @@ import asyncio
 import os
 import secrets
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import structlog
@@ -20,13 +21,16 @@ log = structlog.get_logger(__name__)
 
 _OURS = r"vdev-.*\.sock"
 
+_Identity = tuple[int, int, int]
+_Subscribers = Sequence[tuple[asyncio.Event, Callable[[], bool]]]
+
 
 class KubeletSocket:
     """Where the kubelet is to be found, and a generation that counts its appearances.
 
     `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets,
     `transport` makes what serves them and what calls the kubelet. `look` finds out whether anything changed, and sets
-    the events that were subscribed.
+    the events of those whom it concerns.
     """
 
     def __init__(self, socket_path: Path | None, plugin_dir: Path, transport: Transport = GRPC) -> None:
@@ -35,15 +39,18 @@ class KubeletSocket:
         self.transport = transport
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
-        self._identity: tuple[int, int, int] | None = None
+        self._identity: _Identity | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
-        self._subscribers: dict[asyncio.Event, None] = {}  # in the order in which they came
+        self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # in the order in which they came
         self._looking = asyncio.Lock()  # of two looks at once the older one could end last
 
-    def subscribe(self, event: asyncio.Event) -> None:
-        """Set the event at each look."""
-        self._subscribers[event] = None
+    def subscribe(self, event: asyncio.Event, stands: Callable[[], bool]) -> None:
+        """Set the event where the kubelet is another one, and after each look that finds that something fell.
+
+        `stands` tells whether it did not. It is called in a thread.
+        """
+        self._subscribers[event] = stands
 
     def unsubscribe(self, event: asyncio.Event) -> None:
         """Forget an event."""
@@ -61,30 +68,36 @@ class KubeletSocket:
         return self._identity is not None
 
     async def look(self) -> bool:
-        """Look at the kubelet's socket and tell all subscribers. Whether it is another one than before."""
-        changed = await self.catch_up()
-        self._tell()
-        return changed
+        """Look at the kubelet's socket and at all that is ours; whether the kubelet is another one than before."""
+        async with self._looking:
+            identity, fallen = await asyncio.to_thread(self._see, list(self._subscribers.items()))
+            changed = self._meet(identity)
+            for event in fallen:
+                event.set()
+            return changed
 
     async def catch_up(self) -> bool:
-        """Look at the kubelet's socket and tell all subscribers if it is another one than before. Whether it is."""
+        """Look at the kubelet's socket alone; whether it is another one than before."""
         async with self._looking:
-            identity = await asyncio.to_thread(_identity, self.socket)
-            if identity == self._identity:
-                return False
-            appeared = identity is not None
-            if appeared and self.generation:
-                log.info("kubelet socket appeared", socket=str(self.socket))
-            elif not appeared:
-                log.warning("kubelet socket vanished", socket=str(self.socket))
-            self._identity = identity
-            self.generation += appeared
-            self._tell()
-            return True
+            return self._meet(await asyncio.to_thread(_identity, self.socket))
 
-    def _tell(self) -> None:
+    def _see(self, subscribers: _Subscribers) -> tuple[_Identity | None, list[asyncio.Event]]:
+        return _identity(self.socket), [event for event, stands in subscribers if not stands()]
+
+    def _meet(self, identity: _Identity | None) -> bool:
+        """Tell all subscribers if this is another kubelet's socket; whether it is."""
+        if identity == self._identity:
+            return False
+        appeared = identity is not None
+        if appeared and self.generation:
+            log.info("kubelet socket appeared", socket=str(self.socket))
+        elif not appeared:
+            log.warning("kubelet socket vanished", socket=str(self.socket))
+        self._identity = identity
+        self.generation += appeared
         for event in self._subscribers:
             event.set()
+        return True
 
     async def remove_leftovers(self) -> None:
         """Remove sockets with our name pattern on which nobody listens any more; never those of others."""
@@ -92,7 +105,7 @@ class KubeletSocket:
             log.info("removed the socket of a process that is gone", socket=str(path))
 
 
-def _identity(path: Path | None) -> tuple[int, int, int] | None:
+def _identity(path: Path | None) -> _Identity | None:
     if path is None:
         return None
     try:

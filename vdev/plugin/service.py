@@ -169,7 +169,7 @@ class ResourceService:
 
     async def run(self) -> None:
         """Serve and register until stopped. Nothing that goes wrong with this resource is raised."""
-        self._link.subscribe(self._wake)
+        self._link.subscribe(self._wake, self._stands)
         try:
             while not self._stopping:
                 raise_if_cancelled()
@@ -225,6 +225,11 @@ class ResourceService:
                 await self._clock.sleep(self._intervals.empty_list)
         finally:
             self.stop()
+
+    def _stands(self) -> bool:
+        """Whether the socket's file is still there, where there should be one. Blocks briefly."""
+        server = self._server
+        return server is None or server.owns_socket()
 
     async def _serving(self) -> SocketServer[Servicer]:
         if self._server is not None and not self._renew and await asyncio.to_thread(self._server.owns_socket):
