@@ -101,7 +101,15 @@ async def kubelet(directory):
 
 
 @pytest.fixture
-async def start_agent(kubelet, directory, _inotify):
+def config_dir(directory):
+    """Where the configuration is; apart from what is written there, for each change beside it has it read again."""
+    place = directory / "config"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+async def start_agent(kubelet, directory, config_dir, _inotify):
     """Start a plugin beside the kubelet, with the text of its configuration.
 
     With `wait` it returns once every resource is registered and listed, and all outputs are settled. A second one of
@@ -112,8 +120,8 @@ async def start_agent(kubelet, directory, _inotify):
     started = []
 
     async def start(text, *, wait=True, overrides=None, preset_dirs=(), outputs=(), **options):
-        file = directory / "vdev.yaml"
-        await asyncio.to_thread(file.write_text, text)
+        file = config_dir / "vdev.yaml"
+        file.write_text(text)
         load = functools.partial(
             config.load, overrides=overrides or {}, preset_dirs=preset_dirs, entries=config.KnownEntries()
         )

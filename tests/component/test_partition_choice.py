@@ -19,10 +19,10 @@ LARGE, SMALL = (f"nvidia.com/mig-{profile}" for profile in ("3g.20gb", "1g.5gb")
 
 
 @pytest.fixture
-def layouts(directory):
+def layouts(config_dir):
     """The file of layouts, in a directory of its own, with one layout in it."""
-    (directory / "layouts").mkdir()
-    file = directory / "layouts" / "mig.yaml"
+    (config_dir / "layouts").mkdir()
+    file = config_dir / "layouts" / "mig.yaml"
     file.write_text(LAYOUTS % ("3g.20gb", 2))
     return file
 
@@ -48,13 +48,13 @@ async def test_the_file_of_layouts_is_read_again_when_it_changes(start_agent, ku
     assert [] == kubelet.errors
 
 
-async def test_a_preset_of_ones_own_is_read_again_when_it_changes(start_agent, shows, directory):
+async def test_a_preset_of_ones_own_is_read_again_when_it_changes(start_agent, shows, config_dir):
     """Whatever the configuration took is part of it."""
-    (directory / "mine").mkdir()
-    (directory / "mine" / "lab.yaml").write_text("count: 2\n")
+    (config_dir / "mine").mkdir()
+    (config_dir / "mine" / "lab.yaml").write_text("count: 2\n")
     await start_agent("presetsDir: mine\ndevices: [{name: a, resource: a.b/c, virtual: {preset: lab}}]\n")
     await shows("a.b/c", 2, 2)
-    (directory / "mine" / "lab.yaml").write_text("count: 3\n")
+    (config_dir / "mine" / "lab.yaml").write_text("count: 3\n")
     await shows("a.b/c", 3, 3)
 
 
@@ -222,12 +222,12 @@ async def test_a_label_that_may_not_be_written_hinders_nothing_for_long(
     await shows(SMALL, 7, 7)
 
 
-async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_server, account, directory):
+async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_server, account, config_dir):
     """With the file of its device-config-manager, and its labeller's labels beside the state."""
     label = "dcm.amd.com/gpu-config-profile"
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     modes = '[{"computePartition": "CPX", "memoryPartition": "NPS4", "numGPUsAssigned": 2}]'
-    (directory / "config.json").write_text(f'{{"gpu-config-profiles": {{"cpx": {{"profiles": {modes}}}}}}}')
+    (config_dir / "config.json").write_text(f'{{"gpu-config-profiles": {{"cpx": {{"profiles": {modes}}}}}}}')
     partitions = f"partitions: {{fromLabel: {label}, file: config.json}}"
     entry = f"{{name: gpu, resource: amd.com/gpu, virtual: {{preset: mi300x, count: 2}}, {partitions}}}"
     text = f"node: {{labels: true}}\nflags: {{migStrategy: mixed}}\ndevices: [{entry}]\n"

@@ -35,6 +35,43 @@ async def test_an_edit_is_applied_live(kubelet, start_agent, shows, write):
     assert {NPU: 1, OTHER: 1} == dict(kubelet.metrics.registrations)
 
 
+@pytest.fixture
+def readings():
+    """What is called with the files of each reading."""
+    return []
+
+
+@pytest.fixture
+def load(readings):
+    """How the files are read, with a note of each reading once it is done."""
+
+    def noted(files, *, partial=False):
+        loaded = config.load(files, partial=partial)
+        readings.append(files)
+        return loaded
+
+    return noted
+
+
+async def test_a_start_reads_the_files_once(start_agent, load, readings):
+    """They are watched before they are read, so nothing is to be made up for."""
+    running = await start_agent(TWO, load=load)
+    assert [(running.config_file,)] == readings
+
+
+async def test_an_edit_during_the_first_reading_is_applied(start_agent, shows, config_dir, load, readings):
+    """What is written between the reading and the first list is not missed."""
+
+    def edited(files, **how):
+        loaded = load(files, **how)
+        if len(readings) == 1:
+            (config_dir / "vdev.yaml").write_text(THREE)
+        return loaded
+
+    await start_agent(TWO, load=edited, wait=False)
+    await shows(NPU, 3, 3)
+
+
 async def test_answers_are_worked_out_before_they_are_asked_for(kubelet, start_agent, shows):
     """After a start and after an edit, for what is new, so that the first pod waits no longer than the others."""
 

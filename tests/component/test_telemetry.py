@@ -131,9 +131,9 @@ async def test_the_address_follows_the_file(agent, kubelet):
     assert "DCGM_FI_DEV_GPU_TEMP" in await page(agent)
 
 
-async def test_a_replay_plays_its_file(start_agent, kubelet, directory):
+async def test_a_replay_plays_its_file(start_agent, kubelet, config_dir):
     """Beside the configuration that names it."""
-    (directory / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
+    (config_dir / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
     replayed = CONFIG.replace("count: 2}", "count: 2}, telemetry: {pattern: replay, file: load.csv, always: true}")
     running = await start_agent(replayed)
     await kubelet.wait_until(lambda: up(running), what="the metrics")

@@ -147,10 +147,10 @@ devices:
     assert [f"/dev/{path}" for path in nodes] == [node.host_path for node in pod.container().edits.devices]
 
 
-async def test_the_nodes_of_a_partition_are_its_own(kubelet, start_agent, directory):
+async def test_the_nodes_of_a_partition_are_its_own(kubelet, start_agent, directory, config_dir):
     """A preset of one's own may say which nodes a partition has."""
-    (directory / "presets").mkdir()
-    (directory / "presets/x1.yaml").write_text("""
+    (config_dir / "presets").mkdir()
+    (config_dir / "presets/x1.yaml").write_text("""
 memory: 8Gi
 deviceNodes: [{path: "/dev/x{index}"}]
 partitionNodes: [{path: "/dev/x-part{index}"}]

@@ -262,6 +262,13 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         stack.push_async_callback(self.node_api.aclose)
+        sys = await asyncio.to_thread(self.options.host.path, "/sys")
+        intervals = self.options.intervals
+        watcher = Watcher(
+            poll_interval=intervals.look_at_files, settle=intervals.burst, alone=intervals.burst_of_nodes, sys=sys
+        )
+        stack.enter_context(watcher)
+        await self.events.begin(watcher)
         try:
             await self.reconciler.start(self.last_good.read)
         finally:
@@ -269,12 +276,7 @@ class Agent:
         stack.push_async_callback(self.steps.take, "giving serial lines away", self.serial_lines.give)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
-        sys = await asyncio.to_thread(self.options.host.path, "/sys")
-        intervals = self.options.intervals
-        watcher = Watcher(
-            poll_interval=intervals.look_at_files, settle=intervals.burst, alone=intervals.burst_of_nodes, sys=sys
-        )
-        return stack.enter_context(watcher)
+        return watcher
 
     async def _work(self, watcher: Watcher) -> None:
         """Keep everything current, serve the node as soon as no other agent does, and end what was begun."""
@@ -380,7 +382,7 @@ class Agent:
             self.due.work.faults |= not await take("looking at the files of faults", self.faults.look_at_files)
         again_at = await self._settle() if self.lists.running else None
         await self.events.follow(moved=work.reload or bool(work.scan))
-        self.steps.do("watching directories", functools.partial(self.events.arm, watcher))
+        await take("watching directories", functools.partial(self.events.arm, watcher))
         self.due.wake_at(again_at, self.steps.again_at(begun))
         self.turned_at = self.options.clock.now()
         self.turns += 1

@@ -78,18 +78,22 @@ class Events:
 
     # --- files --------------------------------------------------------------------------------------------------------
 
+    async def begin(self, watcher: Watcher) -> None:
+        """Watch the configuration files before they are read for the first time, so that no change is missed."""
+        await self._find_files()
+        for directory in self._configured:
+            watcher.watch(directory)
+
     async def watch(self, watcher: Watcher) -> None:
         """Wait for changes of files, and mark what they make due."""
         await self._find_files()
-        self.arm(watcher)
+        await self.arm(watcher)
         changed = await watcher.changes()
         if self._link.directories & changed.keys():
             await self._steps.take(_KUBELET, self._see_kubelet)
         if self._configured & changed.keys():
             self._links += 1
-        for output in self._mark(changed):
-            if not await self._stands(output):
-                self._due.mark()
+        await self._compare(self._mark(changed))
 
     def _mark(self, changed: Changes) -> list[Output]:
         """Mark what these directories make due, besides the outputs returned, for which they may mean something."""
@@ -102,6 +106,12 @@ class Events:
             self._due.mark(scan=entries)
         concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.outputs)
         return [each for each, directories in concerned if any(each.recheck(changed[where]) for where in directories)]
+
+    async def _compare(self, outputs: list[Output]) -> None:
+        """Mark a turn where one of them is not as it was left."""
+        for output in outputs:
+            if not await self._stands(output):
+                self._due.mark()
 
     async def _stands(self, output: Output) -> bool:
         """Whether nothing is to be settled; a disk may be slow."""
@@ -130,7 +140,7 @@ class Events:
     async def _find_directories(self) -> None:
         self._watched = await self._reconciler.scanner.watched(self._reconciler.scan)
 
-    def arm(self, watcher: Watcher) -> None:
+    async def arm(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters to configurations and probes.
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
@@ -139,21 +149,22 @@ class Events:
         places = (self._link.directories, self._watched, self._health.directories)
         files = (self._configured, self._health.contents, faults, *of_outputs)
         if (*places, *files) != self._armed:
-            self._watch(watcher, frozenset().union(*places, *files), contents=frozenset().union(*files))
+            concerned = self._watch(watcher, frozenset().union(*places, *files), contents=frozenset().union(*files))
             self._armed = (*places, *files)
+            await self._compare(concerned)
         for limit in watcher.limits:
             if limit not in self._limits:
                 log.warning("file events are limited", reason=limit)
         self._limits = watcher.limits
 
-    def _watch(self, watcher: Watcher, wanted: frozenset[Path], *, contents: frozenset[Path]) -> None:
+    def _watch(self, watcher: Watcher, wanted: frozenset[Path], *, contents: frozenset[Path]) -> list[Output]:
+        """Watch these alone; the outputs for which those that are new may mean something."""
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
         fresh = wanted - watcher.paths
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
-        if self._mark(dict.fromkeys(fresh, frozenset[str]())):
-            self._due.mark()
+        return self._mark(dict.fromkeys(fresh, frozenset[str]()))
 
     async def look_again(self) -> None:
         """Look at everything now and then, for what sends no events."""
