@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import urllib.request
 
 import pytest
 import yaml
@@ -169,6 +170,18 @@ async def test_sim_prints_json(sim, short_dir):
     assert 0 == await task
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert ["kubelet", "pod", "kubelet"] == [line["event"] for line in lines]
+
+
+async def test_who_finds_the_kubeconfig_finds_the_node(sim, short_dir):
+    """A script that waits for the file and then for something of the Node is told nothing of a missing one."""
+    await sim(api_server="127.0.0.1:0", node_name="n1")
+    file = short_dir / "k" / "kubeconfig"
+    async with asyncio.timeout(30):
+        while not file.exists():  # noqa: ASYNC110 - a file, which sends no events
+            await asyncio.sleep(0)
+    address = json.loads(file.read_text())["clusters"][0]["cluster"]["server"]
+    with await asyncio.to_thread(urllib.request.urlopen, f"{address}/api/v1/nodes/n1", timeout=30) as answer:
+        assert "n1" == json.load(answer)["metadata"]["name"]
 
 
 async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir):

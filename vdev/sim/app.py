@@ -62,36 +62,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     Raises SocketError if another kubelet answers there, HostError if a directory or an address cannot be used.
     """
     await asyncio.to_thread(_check_directories, options)
-    async with _api_server(options) as api:
-        return await _serve(options, api, out)
-
-
-@contextlib.asynccontextmanager
-async def _api_server(options: SimOptions) -> AsyncIterator[ApiServer | None]:
-    """The API server that was asked for, and the file that leads to it."""
-    if not options.api_server:
-        yield None
-        return
-    host, _, port = options.api_server.rpartition(":")
-    api = ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port))
-    try:
-        await api.up()
-        await asyncio.to_thread(_write, options.kubeconfig, api.kubeconfig())
-    except OSError as error:
-        await api.down()
-        raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
-    try:
-        yield api
-    finally:
-        await api.down()
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-async def _serve(options: SimOptions, api: ApiServer | None, out: TextIO) -> int:
+    api = _api_server(options)
     kubelet = Kubelet(
         options.kubelet_dir,
         node_name=options.node_name,
@@ -101,6 +72,45 @@ async def _serve(options: SimOptions, api: ApiServer | None, out: TextIO) -> int
         cdi_dir=options.cdi_dir,
         objects=None if api is None else ServerObjects(api.objects),
     )
+    if api is None:
+        return await _serve(options, kubelet, None, out)
+    nodes = NodeObjects(kubelet, api.objects)
+    nodes.register()  # who finds the way to the server finds the Node
+    async with _served(options, api):
+        return await _serve(options, kubelet, nodes, out)
+
+
+def _api_server(options: SimOptions) -> ApiServer | None:
+    """The API server that was asked for."""
+    if not options.api_server:
+        return None
+    host, _, port = options.api_server.rpartition(":")
+    return ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port))
+
+
+@contextlib.asynccontextmanager
+async def _served(options: SimOptions, api: ApiServer) -> AsyncIterator[None]:
+    """Let it serve, and write the file that leads to it."""
+    try:
+        await api.up()
+        await asyncio.to_thread(_write, options.kubeconfig, api.kubeconfig())
+    except OSError as error:
+        await api.down()
+        raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        await api.down()
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | None, out: TextIO) -> int:
     again, end = asyncio.Event(), asyncio.Event()
     printer = Printer(options.output, out)
     greeted = False
@@ -121,9 +131,8 @@ async def _serve(options: SimOptions, api: ApiServer | None, out: TextIO) -> int
             if options.pods is not None:
                 watch = PodDirectory(kubelet, options.pods).run()
                 tasks.append(group.create_task(watch, name="watch the pods directory"))
-            if api is not None:
-                nodes = NodeObjects(kubelet, api.objects).run()
-                tasks.append(group.create_task(nodes, name="follow the API server"))
+            if nodes is not None:
+                tasks.append(group.create_task(nodes.run(), name="follow the API server"))
             await end.wait()
             for task in tasks:
                 task.cancel()
