@@ -410,6 +410,7 @@ async def test_every_text_can_be_read(page):
             assert [] == [(scheme, round(ratio, 2), text) for ratio, text in found if ratio < 4.5]
 
 
+@pytest.mark.long
 async def test_nothing_sticks_out(page):
     """A telephone needs no scrolling to the side."""
     long = [device(number, id="GPU-" + "0123456789" * 5, holder="namespace/" + "pod-" * 15) for number in range(3)]
@@ -481,6 +482,7 @@ async def test_no_errors_in_the_console(page):
         assert [] == await page.value("seen")
 
 
+@pytest.mark.long
 async def test_load_shows_as_a_line_that_grows(page):
     """In each tile and beside each resource, of two thousand devices too, without drawing the page anew."""
     shown = Shown([device(number) for number in range(2000)])

@@ -326,6 +326,7 @@ async def test_an_agent_that_stood_by_and_went_is_not_waited_for(kubelet, start_
     assert not line.link.exists()
 
 
+@pytest.mark.long
 async def test_what_an_upgrade_costs(directory):
     """Two processes, as in two pods of a node: the time without devices is printed, for docs/deployment.md."""
     text = config(8)

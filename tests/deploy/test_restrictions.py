@@ -162,6 +162,7 @@ async def status_when(run_dir, condition, process):
 
 
 @pytest.mark.root
+@pytest.mark.long
 @pytest.mark.parametrize("overlay", OVERLAYS)
 async def test_the_pod_has_what_it_needs(able, place, overlay):
     """Under the pod's restrictions the agent registers, follows an edit, writes what it must, and ends with 0."""

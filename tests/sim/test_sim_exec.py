@@ -265,6 +265,7 @@ async def test_a_hook_that_fails(tmp_path):
     assert "hook fail: sleep 60 did not end within 0.3 s" in text
 
 
+@pytest.mark.long
 async def test_findings_that_are_allowed(tmp_path):
     """They are told, and do not count; with `--strict` warnings count as well."""
     path = scenario(tmp_path, {"expect": READY})
@@ -278,6 +279,7 @@ async def test_findings_that_are_allowed(tmp_path):
     assert 1 == code, text
 
 
+@pytest.mark.long
 async def test_a_device_that_leaves_the_list(tmp_path):
     """It is missed where as many are expected as were remembered; `registration` expects that while it watches."""
     kept = {"node": {"{resource}": {"capacity": {"atLeast": "remembered"}, "allocatable": {"atLeast": 1}}}}

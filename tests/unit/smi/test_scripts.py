@@ -1,13 +1,14 @@
 """The scripts of the tools, as they are written."""
 
+import functools
 import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from tests.kit.once import once
 from tests.kit.smi_tools import h100, instance, mi300x
 from vdev import smi
 from vdev.core.smi import amd, nvidia
@@ -22,30 +23,33 @@ PASSED = {
 }
 
 
-def findings(tool: str, tmp_path: Path) -> list[dict[str, str | int]]:
+def findings(tool: str) -> list[dict[str, str | int]]:
     """What shellcheck says of the tool's script."""
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not here")
-    script = tmp_path / tool
-    script.write_text(smi.script(tool))
-    done = subprocess.run(["shellcheck", "-s", "sh", "-f", "json", script], capture_output=True, text=True, check=False)
-    found: list[dict[str, str | int]] = json.loads(done.stdout)
+    found: list[dict[str, str | int]] = once(f"shellcheck {tool}", functools.partial(_checked, smi.script(tool)))
     return found
 
 
+def _checked(script: str) -> object:
+    command = ["shellcheck", "-s", "sh", "-f", "json", "-"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("tool", TOOLS)
-def test_scripts_are_clean(tool: str, tmp_path: Path) -> None:
+def test_scripts_are_clean(tool: str) -> None:
     """For any POSIX shell, but for what they do on purpose."""
-    left = [each for each in findings(tool, tmp_path) if f"SC{each['code']}" not in PASSED]
+    left = [each for each in findings(tool) if f"SC{each['code']}" not in PASSED]
     assert left == []
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_scripts_use_what_the_data_files_have(tool: str, tmp_path: Path) -> None:
+def test_scripts_use_what_the_data_files_have(tool: str) -> None:
     """Every variable in small letters comes from there, of a whole device or a partition."""
     of_nvidia = nvidia.data(h100(0)) + nvidia.data(instance(h100(0), 0, "1g.10gb", range(1), 9984, 0, 16))
     text = of_nvidia if tool == "nvidia-smi" else amd.data(mi300x(0))
     told = set(re.findall(r"^([a-z_0-9]+)=", text, re.MULTILINE))
-    used = {str(each["message"]).split()[0] for each in findings(tool, tmp_path) if each["code"] == 2154}
+    used = {str(each["message"]).split()[0] for each in findings(tool) if each["code"] == 2154}
     assert used
     assert used <= told

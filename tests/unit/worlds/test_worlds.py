@@ -103,6 +103,7 @@ ORDERS = [  # of what the system, the interpreter and protobuf keep in another o
 ]
 
 
+@pytest.mark.long
 def test_a_seed_repeats_beside_itself_and_after_others():
     """It is played alone, and at the same time after another world, which takes what the system has numbered."""
     same, other = world(ORDERS, seed=3), world([[30, "pod", 1, 0, 0]], seed=4)
@@ -141,6 +142,7 @@ def test_what_other_drivers_do_wrong_is_noticed(name):
     assert outcome["failure"]
 
 
+@pytest.mark.long
 def test_claims_of_a_node():
     """Edits that move a device between device plugin and claims, a server that goes away, one with another store."""
     (outcome,) = played(world(STORY, seed=3))
