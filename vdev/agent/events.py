@@ -7,12 +7,10 @@ Nothing is decided or done here. Each method is one round of an endless loop, ta
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from ..core.retention.holders import Holdings
 from ..health import HealthMonitor
 from ..hostfs import Changes, Watcher
 from ..plugin.kubelet_socket import KubeletSocket
@@ -74,7 +72,6 @@ class Events:
         self._moved = True  # devices may be in other directories than those watched
         self._armed: tuple[frozenset[Path], ...] = ()  # what was to be watched when that was last seen to
         self._limits: tuple[str, ...] = ()
-        self._held = Holdings()  # at the last look, whenever that was
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -198,11 +195,9 @@ class Events:
             async with self._clock.timeout(pace):
                 await self._due.asked.wait()
         await self._clock.sleep(self._steps.pause(_HOLDERS))
-        is_asked = self._due.asked.is_set()
         self._due.asked.clear()
         await self.read_holders()
-        before, self._held = self._held, replace(self._holders.snapshot(()), read_at=0.0)
-        if is_asked or self._held != before or self._reconciler.waits_for_holders:
+        if self._reconciler.needs_answer:
             self._due.mark()
 
     async def read_holders(self) -> None:

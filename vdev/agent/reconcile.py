@@ -123,9 +123,12 @@ class Reconciler:
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
 
     @property
-    def waits_for_holders(self) -> bool:
-        """Whether something waits for pods, so that the kubelet's answer counts though it is the one of before."""
-        return self._plan is None or self._plan.again_at is not None or bool(self.choices.progresses)
+    def needs_answer(self) -> bool:
+        """Whether the kubelet's last answer may lead to another plan: it says something new, or was waited for."""
+        plan, known = self._plan, self._holdings()
+        if plan is None or self.choices.progresses:
+            return True
+        return known != plan.holdings and (plan.waits_for_answer or not plan.holdings.says(known))
 
     async def start(self, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time.

@@ -156,6 +156,11 @@ class Plan:
         return self.elsewhere.union(self.retired, *(each.doubted for each in self.choices.values()))
 
     @property
+    def waits_for_answer(self) -> bool:
+        """Whether the kubelet's next answer counts though it be the one of before: something waits for a newer one."""
+        return bool(self.unsettled) or any(not self.holdings.may_hold(key) for key in self.retired)
+
+    @property
     def tells_of_node(self) -> bool:
         """Whether anything is to be said of the node beside the lists of devices."""
         return self.node != NodeSpec() or bool(self.labels)

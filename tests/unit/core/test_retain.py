@@ -20,6 +20,21 @@ def states(inventory, name=GPU):
     return {slot.id: slot.health.healthy for slot in inventory.resources[name].slots}
 
 
+def planned(kept, holdings):
+    """The plan of what was retained."""
+    return Plan(
+        base=EMPTY,
+        inventory=kept.inventory,
+        retired=kept.retired,
+        holdings=holdings,
+        held=frozenset(),
+        specifications={},
+        cdi_faults={},
+        again_at=kept.again_at,
+        elsewhere=kept.elsewhere,
+    )
+
+
 def test_a_vanished_device_is_listed_unhealthy(build):
     """An id that the new inventory lacks stays, Unhealthy."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
@@ -126,19 +141,10 @@ def test_what_another_resource_lists_meanwhile_waits_and_is_in_one_list(build):
         assert {"GPU-gggg0": False, "GPU-gggg1": True} == states(kept.inventory, new)
         assert old not in kept.inventory.resources
         assert kept.again_at is not None
-        plan = Plan(
-            base=fresh,
-            inventory=kept.inventory,
-            retired={},
-            holdings=doubtful,
-            held=frozenset(),
-            specifications={},
-            cdi_faults={},
-            again_at=None,
-            elsewhere=kept.elsewhere,
-        )
+        plan = planned(kept, doubtful)
         assert {(old, "GPU-gggg0")} == plan.awaited
         assert {old, new} == plan.unsettled, "the kubelet is sent the list that there is, to write its checkpoint"
+        assert plan.waits_for_answer
     free = retain(kept.inventory, fresh, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(free.inventory, new)
 
@@ -248,3 +254,28 @@ def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
     assert 10.0 + Intervals().retire_handover == soon.again_at
     later = retain(soon.inventory, fresh, {}, Holdings(holders={}, read_at=10.0), 12.0, lately=dropped)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(later.inventory, "nvidia.com/other")
+
+
+def test_a_moved_id_that_a_pod_keeps_is_looked_at_less_and_less_often(build):
+    """While it is held, it is the old resource's, and a turn each second would find just that."""
+    served = build.inventory(build.entry())
+    fresh = build.inventory(build.entry(resource="nvidia.com/other"))
+    holdings = Holdings(holders={(GPU, each): "default/train" for each in served.resources[GPU].ids}, read_at=0.0)
+    kept = retain(served, fresh, {}, holdings, 0.0)
+    assert 0.0 + Intervals().retire_settle == kept.again_at
+    later = retain(kept.inventory, fresh, kept.retired, replace(holdings, read_at=200.0), 200.0)
+    assert 200.0 + 20.0 == later.again_at
+    assert {"GPU-gggg0", "GPU-gggg1"} == set(states(later.inventory))
+    free = retain(later.inventory, fresh, later.retired, Holdings(holders={}, read_at=220.0), 220.0)
+    assert 220.0 + Intervals().retire_handover == free.again_at, "the other resource lists it soon"
+
+
+def test_an_answer_that_says_the_same_counts_where_something_may_go(build):
+    """What no pod has any more goes with a newer answer; what one has needs another one."""
+    served, fresh = build.inventory(build.entry()), build.inventory(build.entry(count=1))
+    for holders, waits in (({}, True), ({(GPU, "GPU-gggg1"): "default/train"}, False)):
+        holdings = Holdings(holders=holders, read_at=0.0)
+        plan = planned(retain(served, fresh, {}, holdings, 0.0), holdings)
+        assert waits is plan.waits_for_answer
+        assert holdings.says(replace(holdings, read_at=5.0))
+        assert not holdings.says(replace(holdings, silent=True))

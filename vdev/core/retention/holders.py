@@ -281,6 +281,10 @@ class Holdings:
         """Whether a pod may hold it, as far as is known now."""
         return key in self.doubted or key in self.in_flight or key in self.allocated or key in (self.holders or ())
 
+    def says(self, other: "Holdings") -> bool:
+        """Whether it is the same, of whatever time."""
+        return replace(self, read_at=other.read_at) == other
+
     def all(self) -> frozenset[Key]:
         """Everything that a pod may hold."""
         return frozenset((*(self.holders or ()), *self.doubted, *self.in_flight, *self.allocated))
