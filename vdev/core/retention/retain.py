@@ -98,14 +98,14 @@ def retain(
         for key, each in waiting.items()
         if not _may_go(key, each, holdings, now, intervals)
     }
-    listable, soon = _withhold(served, fresh, kept, lately)
+    listable = _withhold(served, fresh, kept, lately)
     inventory = _block(listable, kept | unlistable, holdings)
     inventory = _list_retired(inventory, kept)
     wait = intervals.retire_settle if holdings.holders is not None else intervals.retire_blind
     again = [_look_again(each.since, now, wait, intervals) for each in kept.values()]
     if unlistable:
         again.append(now + intervals.retire_recheck)
-    if soon:
+    if _is_listed_soon(listable, fresh, kept):
         again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
     again_at = min(again, default=None)
     return Retained(inventory, kept, again_at, frozenset(unlistable))
@@ -165,15 +165,13 @@ def _look_again(since: float, now: float, wait: float, intervals: Intervals) -> 
 
 def _withhold(
     served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired], lately: Mapping[str, Dropped]
-) -> tuple[Inventory, bool]:
+) -> Inventory:
     """`fresh` without ids that another resource lists, or did lately: the kubelet looks health up by the bare id.
 
-    A device that moves to another resource is thus first dropped there, when that is safe, and then listed here. Also
-    whether one can be listed soon: none that is kept elsewhere, which nobody knows the end of.
+    A device that moves to another resource is thus first dropped there, when that is safe, and then listed here.
     """
     moved: dict[str, Resource] = {}
     listed: dict[str, str] = {}
-    soon = False
     for name, resource in fresh.resources.items():
         before = served.resources.get(name)
         if before is resource or (before is not None and before.has_all_of(resource)):
@@ -184,9 +182,15 @@ def _withhold(
         slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
         if len(slots) != len(resource.slots):
             moved[name] = replace(resource, slots=slots)
-            withheld = resource.ids - moved[name].ids
-            soon |= any((listed[each], each) not in kept for each in withheld)
-    return (replace(fresh, resources={**fresh.resources, **moved}), soon) if moved else (fresh, False)
+    return replace(fresh, resources={**fresh.resources, **moved}) if moved else fresh
+
+
+def _is_listed_soon(listable: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> bool:
+    """Whether time alone ends that an id is withheld: not where a pod may hold it under the resource of before."""
+    if listable is fresh:
+        return False
+    waiting = {each for _, each in kept}
+    return any(not resource.ids - listable.resources[name].ids <= waiting for name, resource in fresh.resources.items())
 
 
 def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
