@@ -23,46 +23,27 @@ class StandsStillError(Exception):
     """Everybody waits, and for nothing that could ever come."""
 
 
-class _Handle(asyncio.Handle):
-    """Something to be done, made with as little ado as possible."""
+class Handle(list[Any]):
+    """Something to be done: a callback, its arguments and its context. Without a callback it was cancelled.
+
+    A list, for that is what the interpreter makes and compares fastest. A timer has its moment and its number before
+    these, by which timers are in order.
+    """
 
     __slots__ = ()
-
-    def __init__(
-        self, callback: Callable[..., Any], args: tuple[Any, ...], loop: "Rounds", context: contextvars.Context
-    ) -> None:
-        self._context = context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
 
     def cancel(self) -> None:
         """Do it not."""
-        self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does
+        self[-3] = self[-2] = None
 
+    def cancelled(self) -> bool:
+        """Whether it shall not be done."""
+        return self[-3] is None
 
-class _Timer(asyncio.TimerHandle):
-    """Something to be done later."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
-        loop: "Rounds",
-        context: contextvars.Context,
-    ) -> None:
-        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]  # the same members
-        self._when = when
-        self._scheduled = False  # in none of asyncio's lists
-
-    cancel = _Handle.cancel
+    def when(self) -> float:
+        """The moment of a timer."""
+        moment: float = self[0]
+        return moment
 
 
 class _Files(selectors.EpollSelector):
@@ -80,66 +61,80 @@ class Rounds(MemoryTcp):
     def __init__(self, now: float) -> None:
         self.now = now
         self._files = _Files()
-        self._timers: list[tuple[float, int, _Timer]] = []  # a heap
+        self._timers: list[Handle] = []  # a heap
         self._numbers = itertools.count()
         self._many = _MANY
         super().__init__(self._files)
-        self._due: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # what the next round does
+        self._due: deque[Handle] = self._ready  # type: ignore[attr-defined]  # what the next round does
 
     def time(self) -> float:
         """Seconds since some moment before the start of the world."""
         return self.now
 
-    def soon(self, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context) -> asyncio.Handle:
+    def soon(self, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context) -> Handle:
         """Do it in the next round."""
-        handle = _Handle(callback, args, self, context)
+        handle = Handle((callback, args, context))
         self._due.append(handle)
         return handle
 
     def at(
         self, when: float, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context
-    ) -> asyncio.TimerHandle:
+    ) -> Handle:
         """Do it then."""
-        timer = _Timer(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        timer = Handle((when, next(self._numbers), callback, args, context))
+        heapq.heappush(self._timers, timer)
         return timer
 
     @property
-    def handles(self) -> list[asyncio.Handle]:
+    def handles(self) -> list[Handle]:
         """All that is to be done, now or later."""
-        return [*self._due, *(timer for _, _, timer in self._timers)]
+        return [*self._due, *self._timers]
+
+    def _add_callback(self, reader: Any) -> None:
+        """Read a file that is ready, unless nobody wants to by then; asyncio's loop calls this."""
+        self.soon(_read, (reader,), reader._context)  # noqa: SLF001 - as asyncio does
 
     def _run_once(self) -> None:
-        """Take a round; asyncio's loop calls this for ever."""
-        due = self._due
-        self._look_at_timers()
-        for _ in range(len(due)):
-            handle: Any = due.popleft()
-            if handle._cancelled:  # noqa: SLF001 - as asyncio does
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)  # noqa: SLF001 - as above
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as failed:  # noqa: BLE001 - as above
-                self.call_exception_handler({"message": f"{handle} fails", "exception": failed})
+        """Take rounds until the loop is stopped; asyncio's loop calls this for ever."""
+        due, timers, pop = self._due, self._timers, heapq.heappop
+        while not self._stopping:  # type: ignore[attr-defined]  # of the loop that it is
+            if len(timers) > self._many:
+                self._tidy()
+            while timers and timers[0][-3] is None:
+                pop(timers)
+            if not due and (not timers or timers[0][0] > self.now):
+                self._go_on()
+            end = self.now + _RESOLUTION
+            while timers and timers[0][0] < end:
+                due.append(pop(timers))
+            for _ in range(len(due)):
+                handle = due.popleft()
+                callback = handle[-3]
+                if callback is None:
+                    continue
+                try:
+                    handle[-1].run(callback, *handle[-2])
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as failed:  # noqa: BLE001 - as asyncio does
+                    self.call_exception_handler({"message": f"{callback} fails", "exception": failed})
 
-    def _look_at_timers(self) -> None:
-        """Have in `_due` what the next round does; where nothing is to be done, time goes on."""
-        timers, due = self._timers, self._due
-        if len(timers) > self._many:
-            timers[:] = [each for each in timers if not each[2]._cancelled]  # noqa: SLF001 - as asyncio does
-            heapq.heapify(timers)
-            self._many = max(_MANY, 2 * len(timers))
-        while timers and timers[0][2]._cancelled:  # noqa: SLF001 - as above
-            heapq.heappop(timers)
-        if not due and not (timers and timers[0][0] <= self.now):
-            if ready := self._files.ready():
-                self._process_events(ready)  # type: ignore[attr-defined]  # of the loop that it is
-            elif timers:
-                self.now = timers[0][0]
-            else:
-                raise StandsStillError
-        end = self.now + _RESOLUTION
-        while timers and timers[0][0] < end:
-            due.append(heapq.heappop(timers)[2])
+    def _go_on(self) -> None:
+        """Nothing is to be done at this moment: read files that are ready, or else let time go on."""
+        if ready := self._files.ready():
+            self._process_events(ready)  # type: ignore[attr-defined]  # of the loop that it is
+        elif self._timers:
+            self.now = self._timers[0][0]
+        else:
+            raise StandsStillError
+
+    def _tidy(self) -> None:
+        """Throw away timers that were cancelled."""
+        self._timers[:] = [each for each in self._timers if each[-3] is not None]
+        heapq.heapify(self._timers)
+        self._many = max(_MANY, 2 * len(self._timers))
+
+
+def _read(reader: Any) -> None:
+    if not reader.cancelled():
+        reader._callback(*reader._args)  # noqa: SLF001 - as asyncio does

@@ -10,11 +10,11 @@ import contextvars
 import functools
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ...aio.clock import Clock
-from .rounds import Rounds
+from .rounds import Handle, Rounds
 
 START = 1_000.0  # seconds that this machine has been up
 WALL = 1_767_225_600.0  # the wall's time at the machine's start: 2026-01-01
@@ -75,22 +75,24 @@ class WorldLoop(Rounds):
 
     def call_soon(  # type: ignore[override]  # without its type variables
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Handle:
         """Call it in the next round, unless its process is dead."""
         if context is None:
             context = contextvars.copy_context()
         process = context.get(PROCESS)
         if process is not None:
             if process.dead:
-                return _undone(asyncio.Handle(callback, args, self, context))
+                return _undone(Handle((callback, args, context)))
             process.steps += 1
             if process.steps == process.dies_after:
                 self.soon(self.on_death, (process,), contextvars.Context())
-        return self.soon(callback, args, context)
+        handle = Handle((callback, args, context))
+        self._due.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]  # without its type variables
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Handle:
         """Call it at that time, unless its process is dead by now or then."""
         if context is None:
             context = contextvars.copy_context()
@@ -100,13 +102,13 @@ class WorldLoop(Rounds):
 
     def call_later(  # type: ignore[override]  # without its type variables
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Handle:
         """Call it after so many seconds, unless its process is dead by now or then."""
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def call_soon_threadsafe(  # type: ignore[override]  # without its type variables
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Handle:
         """The same: there are no other threads."""
         return self.call_soon(callback, *args, context=context)
 
@@ -115,11 +117,9 @@ class WorldLoop(Rounds):
         if process.dead:
             return
         process.dead = True
-        handles: Iterable[Any] = self.handles
-        for handle in handles:
-            context = handle._context  # noqa: SLF001 - whose it is says nothing else
-            if context is not None and context.get(PROCESS) is process:
-                self._graveyard.append((handle._callback, handle._args, context))  # noqa: SLF001 - as above
+        for handle in self.handles:
+            if handle[-1].get(PROCESS) is process:
+                self._graveyard.append((*handle,))
                 handle.cancel()
         self._graveyard += [each for each in asyncio.all_tasks(self) if getattr(each, "process", None) is process]
         for action in process.killed:
@@ -168,10 +168,7 @@ class WorldLoop(Rounds):
             _settle(answer, result, error)
 
 
-_Undone = TypeVar("_Undone", bound=asyncio.Handle)
-
-
-def _undone(handle: _Undone) -> _Undone:
+def _undone(handle: Handle) -> Handle:
     handle.cancel()
     return handle
 
