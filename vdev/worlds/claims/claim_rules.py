@@ -52,8 +52,8 @@ def files(cdi_dir: Path) -> set[tuple[str, str]]:
 
 def judge_answer(call: "Answering", message: bytes, stage: "Stage") -> None:
     """A driver answers; each claim here is one driver's. Raises Broken."""
-    known = {uid for _, uid in recorded(stage.kubelet.root)}
     if call.method.endswith("/NodePrepareResources"):
+        known = {uid for _, uid in recorded(stage.kubelet.root)}
         for uid, answer in _by_uid(pb.NodePrepareResourcesResponse.FromString(message).claims):
             if answer.error:
                 stage.tell(f"claim {uid} is not prepared: {answer.error}")
@@ -62,6 +62,7 @@ def judge_answer(call: "Answering", message: bytes, stage: "Stage") -> None:
             else:
                 _resolve({name for device in answer.devices for name in device.cdi_device_ids}, stage)
     elif call.method.endswith("/NodeUnprepareResources"):
+        known = {uid for _, uid in recorded(stage.kubelet.root)}
         left = known | {uid for _, uid in files(stage.root / "cdi")}
         for uid, gone in _by_uid(pb.NodeUnprepareResourcesResponse.FromString(message).claims):
             if gone.error:

@@ -4,7 +4,6 @@ What asyncio's own loop does in a round, for a loop that never waits: a world ta
 hour, so they are made as short as they can be. Timers of one moment come in the order in which they were set.
 """
 
-import asyncio
 import contextvars
 import heapq
 import itertools
@@ -77,14 +76,6 @@ class Rounds(MemoryTcp):
         self._due.append(handle)
         return handle
 
-    def at(
-        self, when: float, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context
-    ) -> Handle:
-        """Do it then."""
-        timer = Handle((when, next(self._numbers), callback, args, context))
-        heapq.heappush(self._timers, timer)
-        return timer
-
     @property
     def handles(self) -> list[Handle]:
         """All that is to be done, now or later."""
@@ -98,10 +89,6 @@ class Rounds(MemoryTcp):
         """Take rounds until the loop is stopped; asyncio's loop calls this for ever."""
         due, timers, pop = self._due, self._timers, heapq.heappop
         while not self._stopping:  # type: ignore[attr-defined]  # of the loop that it is
-            if len(timers) > self._many:
-                self._tidy()
-            while timers and timers[0][-3] is None:
-                pop(timers)
             if not due and (not timers or timers[0][0] > self.now):
                 self._go_on()
             end = self.now + _RESOLUTION
@@ -121,18 +108,19 @@ class Rounds(MemoryTcp):
 
     def _go_on(self) -> None:
         """Nothing is to be done at this moment: read files that are ready, or else let time go on."""
+        timers = self._timers
+        if len(timers) > self._many:
+            timers[:] = [each for each in timers if each[-3] is not None]
+            heapq.heapify(timers)
+            self._many = max(_MANY, 2 * len(timers))
+        while timers and timers[0][-3] is None:
+            heapq.heappop(timers)
         if ready := self._files.ready():
             self._process_events(ready)  # type: ignore[attr-defined]  # of the loop that it is
-        elif self._timers:
-            self.now = self._timers[0][0]
+        elif timers:
+            self.now = timers[0][0]
         else:
             raise StandsStillError
-
-    def _tidy(self) -> None:
-        """Throw away timers that were cancelled."""
-        self._timers[:] = [each for each in self._timers if each[-3] is not None]
-        heapq.heapify(self._timers)
-        self._many = max(_MANY, 2 * len(self._timers))
 
 
 def _read(reader: Any) -> None:

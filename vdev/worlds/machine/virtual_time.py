@@ -8,6 +8,7 @@ none. Calls that go to threads elsewhere are made here, in this thread, some dra
 import asyncio
 import contextvars
 import functools
+import heapq
 import itertools
 import random
 from collections.abc import Callable, Coroutine
@@ -82,7 +83,7 @@ class WorldLoop(Rounds):
         process = context.get(PROCESS)
         if process is not None:
             if process.dead:
-                return _undone(Handle((callback, args, context)))
+                return Handle((None, None, context))
             process.steps += 1
             if process.steps == process.dies_after:
                 self.soon(self.on_death, (process,), contextvars.Context())
@@ -94,17 +95,23 @@ class WorldLoop(Rounds):
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
         """Call it at that time, unless its process is dead by now or then."""
-        if context is None:
-            context = contextvars.copy_context()
-        process = context.get(PROCESS)
-        timer = self.at(when, callback, args, context)
-        return timer if process is None or not process.dead else _undone(timer)
+        return self._timer(when, callback, args, contextvars.copy_context() if context is None else context)
 
     def call_later(  # type: ignore[override]  # without its type variables
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
         """Call it after so many seconds, unless its process is dead by now or then."""
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        return self._timer(self.now + delay, callback, args, contextvars.copy_context() if context is None else context)
+
+    def _timer(
+        self, when: float, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context
+    ) -> Handle:
+        timer = Handle((when, next(self._numbers), callback, args, context))
+        heapq.heappush(self._timers, timer)
+        process = context.get(PROCESS)
+        if process is not None and process.dead:
+            timer.cancel()
+        return timer
 
     def call_soon_threadsafe(  # type: ignore[override]  # without its type variables
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
@@ -146,13 +153,15 @@ class WorldLoop(Rounds):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]  # without its type variables
         """Call it here, some time from now, and tell its result some time after that."""
         del executor
-        answer: asyncio.Future[Any] = self.create_future()
-        chance = self._dice.random()
-        seconds = self._dice.random() ** 2 if chance < self.sluggish else chance * 0.002
-        if self._dice.random() < 0.5:  # noqa: PLR2004 - it waits for its turn, or is done and that is told late
-            self.call_later(seconds, self._call, answer, func, args, 0.0)
+        answer: asyncio.Future[Any] = asyncio.Future(loop=self)
+        draw = self._dice.random
+        chance = draw()
+        seconds = draw() ** 2 if chance < self.sluggish else chance * 0.002
+        context = contextvars.copy_context()
+        if draw() < 0.5:  # noqa: PLR2004 - it waits for its turn, or is done and that is told late
+            self._timer(self.now + seconds, self._call, (answer, func, args, 0.0), context)
         else:
-            self.call_soon(self._call, answer, func, args, seconds)
+            self.call_soon(self._call, answer, func, args, seconds, context=context)
         return answer
 
     def _call(
@@ -163,14 +172,9 @@ class WorldLoop(Rounds):
         except Exception as failed:  # noqa: BLE001 - it is raised where it is awaited
             result, error = None, failed
         if told_after:
-            self.call_later(told_after, _settle, answer, result, error)
+            self._timer(self.now + told_after, _settle, (answer, result, error), contextvars.copy_context())
         else:
             _settle(answer, result, error)
-
-
-def _undone(handle: Handle) -> Handle:
-    handle.cancel()
-    return handle
 
 
 def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

@@ -23,6 +23,10 @@ class Heard:
     at: float
     timeout: float
 
+    def says(self, now: float) -> tuple[str, str]:
+        """What is known by it at this moment."""
+        return (UNKNOWN, "") if now - self.at > self.timeout else (self.health, self.message)
+
 
 class DeviceHealth:
     """The last words of every driver, by pool and device."""
@@ -31,10 +35,11 @@ class DeviceHealth:
         self._now = now
         self._heard: dict[str, dict[tuple[str, str], Heard]] = {}
 
-    def heard(self, driver: str, devices: Iterable[api.DeviceHealth]) -> float:
-        """Take a driver's complete list; returns the longest of its time-outs."""
+    def heard(self, driver: str, devices: Iterable[api.DeviceHealth]) -> tuple[float, bool]:
+        """Take a driver's complete list; returns the longest of its time-outs, and whether anything changed."""
         now = self._now()
-        self._heard[driver] = {
+        before = self._heard.get(driver, {})
+        words = self._heard[driver] = {
             (each.device.pool_name, each.device.device_name): Heard(
                 _WORDS.get(each.health, UNKNOWN),
                 _cut(each.message),
@@ -43,7 +48,10 @@ class DeviceHealth:
             )
             for each in devices
         }
-        return max((each.timeout for each in self._heard[driver].values()), default=0.0)
+        same = before.keys() == words.keys() and all(
+            before[key].says(now) == each.says(now) for key, each in words.items()
+        )
+        return max((each.timeout for each in words.values()), default=0.0), not same
 
     def clear(self, driver: str) -> None:
         """The driver's stream ended."""
@@ -52,9 +60,7 @@ class DeviceHealth:
     def of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
         """A device's health and the message that came with it."""
         found = self._heard.get(driver, {}).get((pool, device))
-        if found is None or self._now() - found.at > found.timeout:
-            return UNKNOWN, ""
-        return found.health, found.message
+        return (UNKNOWN, "") if found is None else found.says(self._now())
 
 
 def _cut(message: str) -> str:

@@ -186,13 +186,17 @@ class DriverRegistry:
 
     async def _listen(self, client: DriverClient) -> None:
         """Keep a health stream open to every instance, whether it offers the service or not, as 1.36 does."""
+        forget: Callable[[], None] | None = None
         while True:
             try:
                 async for message in client.health():
-                    longest = self._health.heard(client.driver, message.devices)
+                    longest, changed = self._health.heard(client.driver, message.devices)
                     self._journal.find(answer_lint.health(client.driver, message))
-                    self._clock.after(longest + 0.001, self._changed)
-                    self._changed()
+                    if forget is not None:
+                        forget()  # what was said before runs out no more
+                    forget = self._clock.after(longest + 0.001, self._changed)
+                    if changed:
+                        self._changed()
             except CallError as error:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
             finally:  # of a driver that unregisters as well

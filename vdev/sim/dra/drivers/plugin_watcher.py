@@ -5,9 +5,10 @@ pauses. A socket that was made anew at its old path is another plugin. The watch
 """
 
 import asyncio
+import contextlib
 import os
 import stat
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -70,16 +71,16 @@ class PluginWatcher:
         journal: Journal,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
-        self._directory = directory
+        self._directory = str(directory)
         self._handler = handler
         self._clock = clock
         self._timings = timings
         self._transport = transport
         self._journal = journal
         self._spawn = spawn
-        self._registered: dict[Path, _Instance] = {}
-        self._busy: set[Path] = set()
-        self._pauses: dict[Path, tuple[_Stamp, float, float]] = {}  # of whom, how long, until when
+        self._registered: dict[str, _Instance] = {}  # by path
+        self._busy: set[str] = set()
+        self._pauses: dict[str, tuple[_Stamp, float, float]] = {}  # of whom, how long, until when
         self._look = asyncio.Event()
         self._stop_ticking: Callable[[], None] | None = None
 
@@ -105,9 +106,9 @@ class PluginWatcher:
             waits = pause is not None and pause[0] == stamp and self._clock.now() < pause[2]
             if path not in self._registered and path not in self._busy and not waits:
                 self._busy.add(path)
-                self._spawn(self._try(path, stamp), f"register plugin {path.name}")
+                self._spawn(self._try(path, stamp), f"register plugin {path}")
 
-    async def _try(self, path: Path, stamp: _Stamp) -> None:
+    async def _try(self, path: str, stamp: _Stamp) -> None:
         try:
             await self._register(path, stamp)
             self._pauses.pop(path, None)
@@ -115,11 +116,11 @@ class PluginWatcher:
             before = self._pauses.get(path)
             seconds = min(before[1] * 2, _LONGEST_PAUSE) if before and before[0] == stamp else _FIRST_PAUSE
             self._pauses[path] = stamp, seconds, self._clock.now() + seconds
-            self._journal.note(DriverRefused(str(path), str(error)))
+            self._journal.note(DriverRefused(path, str(error)))
         finally:
             self._busy.discard(path)
 
-    async def _register(self, path: Path, stamp: _Stamp) -> None:
+    async def _register(self, path: str, stamp: _Stamp) -> None:
         """Call the plugin and take it. Raises RegistrationRefusedError."""
         authority = quote(str(path), safe=_PLAIN_IN_AUTHORITY)
         channel = self._transport.channel(
@@ -137,7 +138,7 @@ class PluginWatcher:
                 ) from None
             await self._take(stub, path, stamp, info)
 
-    async def _dial(self, channel: grpc.aio.Channel, path: Path) -> None:
+    async def _dial(self, channel: grpc.aio.Channel, path: str) -> None:
         try:
             async with asyncio.timeout(self._timings.dial):
                 if len(os.fsencode(path)) > SUN_PATH_LIMIT:
@@ -150,13 +151,13 @@ class PluginWatcher:
             ) from None
 
     async def _take(
-        self, stub: "api_grpc.RegistrationAsyncStub", path: Path, stamp: _Stamp, info: api.PluginInfo
+        self, stub: "api_grpc.RegistrationAsyncStub", path: str, stamp: _Stamp, info: api.PluginInfo
     ) -> None:
         if info.type != DRA:
             text = f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
             await self._notify(stub, path, text)
             raise RegistrationRefusedError(text)
-        endpoint = info.endpoint or str(path)
+        endpoint = info.endpoint or path
         versions = list(info.supported_versions)
         try:
             self._handler.validate(info.name, endpoint, versions)
@@ -170,7 +171,7 @@ class PluginWatcher:
         except RegistrationRefusedError as error:
             self._registered[path] = _Instance(stamp, "", "")  # not tried again before the socket is made anew
             text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
-            self._journal.note(DriverRefused(str(path), text))
+            self._journal.note(DriverRefused(path, text))
             await self._notify(stub, path, text)
             return
         try:
@@ -180,7 +181,7 @@ class PluginWatcher:
             await self._handler.deregister(info.name, endpoint)
             raise
 
-    async def _notify(self, stub: "api_grpc.RegistrationAsyncStub", path: Path, problem: str) -> None:
+    async def _notify(self, stub: "api_grpc.RegistrationAsyncStub", path: str, problem: str) -> None:
         status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
         try:
             await stub.NotifyRegistrationStatus(status, timeout=self._timings.notify)
@@ -191,19 +192,24 @@ class PluginWatcher:
             ) from None
 
 
-def _sockets(directory: Path) -> dict[Path, _Stamp]:
-    """The sockets below a directory, and which file each is. Blocks."""
-    found: dict[Path, _Stamp] = {}
-    for here, directories, names in os.walk(directory):
-        directories[:] = [name for name in directories if not name.startswith(".")]
-        for name in names:
-            if name.startswith("."):
+def _sockets(directory: str) -> dict[str, _Stamp]:
+    """The sockets below a directory by path, and which file each is. Blocks."""
+    return dict(_found(directory))
+
+
+def _found(directory: str) -> Iterator[tuple[str, _Stamp]]:
+    """Those of a directory, and then those below it. What goes meanwhile is left out."""
+    below = []
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
                 continue
-            path = Path(here) / name
-            try:
-                seen = path.lstat()
-            except FileNotFoundError:
+            if entry.is_dir(follow_symlinks=False):
+                below.append(entry.path)
                 continue
-            if stat.S_ISSOCK(seen.st_mode):
-                found[path] = seen.st_dev, seen.st_ino, seen.st_mtime_ns
-    return found
+            with contextlib.suppress(FileNotFoundError):
+                seen = entry.stat(follow_symlinks=False)
+                if stat.S_ISSOCK(seen.st_mode):
+                    yield entry.path, (seen.st_dev, seen.st_ino, seen.st_mtime_ns)
+    for each in below:
+        yield from _found(each)
