@@ -37,15 +37,29 @@ async def test_what_another_does_is_noticed_once(file, harm):
     assert await file.stands()
 
 
-async def test_what_is_written_during_a_look_is_not_taken_for_anothers(file, monkeypatch):
-    """The look may have seen the file of before."""
+async def test_the_disk_is_looked_at_when_something_happened_there(file):
+    """Once for each time, and not without."""
+    assert file.recheck(NOBODY)
+    assert await file.stands()
+    file.path.unlink()
+    assert await file.stands()
+    assert file.recheck(NOBODY)
+    assert not await file.stands()
+
+
+@pytest.mark.parametrize("sees", ["before", "after"])
+async def test_what_is_written_during_a_look_is_not_taken_for_anothers(file, monkeypatch, sees):
+    """Whether the look sees the file of before or that of after."""
     looks = asyncio.to_thread
 
     async def slow(look, *given):
         seen = await looks(look, *given)
         await looks(file.write, {"number": "2"})
-        return seen
+        return seen if sees == "before" else await looks(look, *given)
 
     monkeypatch.setattr(asyncio, "to_thread", slow)
+    assert file.recheck(NOBODY)
+    assert await file.stands()
+    monkeypatch.undo()
     assert file.recheck(NOBODY)
     assert await file.stands()
