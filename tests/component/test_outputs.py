@@ -145,7 +145,7 @@ async def test_what_stands_is_no_turn(kubelet, start_agent, shows, directory):
 async def test_the_same_answer_of_the_kubelet_is_no_turn(kubelet, start_agent, shows, directory):
     """Who holds what is asked now and then; only where that, or what waits for it, became another, is it settled."""
     output = Watchful(directory)
-    agent = await start_agent(CONFIG, outputs=[output], look_at_holders=0.05)
+    agent = await start_agent(CONFIG, outputs=[output], look_at_holders=0.05, look_at_devices=3600.0)
     await shows(NPU, 2, 2)
     pod = await kubelet.run_pod(manifest("holder", {NPU: 1}))
     holders = agent.agent.holders

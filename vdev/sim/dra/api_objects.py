@@ -26,7 +26,10 @@ class ApiObjectError(Exception):
 
 
 class ApiObjects(Protocol):
-    """What the kubelet, the controllers and the scheduler do with objects. Each call may raise ApiObjectError."""
+    """What the kubelet, the controllers and the scheduler do with objects. Each call may raise ApiObjectError.
+
+    Nobody changes an object that was handed out: one that has changed is another object.
+    """
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces."""
