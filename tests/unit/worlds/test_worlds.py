@@ -122,6 +122,13 @@ BAD = {  # others take a world longer to show: `python -m vdev.worlds --mutants`
     "prepares claims without their CDI files": PODS,
     "answers unprepare and forgets nothing": [*PODS, [40, "delete", 0, 1, 0]],
     "publishes slices of an old generation": [[40, "claims edited", 0, 0, 0]],
+    "keeps labels that are switched off": [  # by an agent that began with none, and may leave those of an earlier one
+        [30, "claims edited", 6, 0, 0],
+        [40, "agent killed", 0, 0, 0],
+        [60, "claims edited", 6, 0, 0],
+        [300, "rest", 0, 0, 0],
+        [310, "claims edited", 6, 0, 0],
+    ],
 }
 STORY = [
     [30, "pod", 1, 0, 0],  # has a gate, which then is for claims
@@ -137,9 +144,10 @@ STORY = [
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_other_drivers_do_wrong_is_noticed(name):
-    """Bad behaviours of DRA drivers."""
-    (outcome,) = played(world(BAD[name], name, seed=3))
-    assert outcome["failure"]
+    """Bad behaviours of DRA drivers. And without it nothing is wrong."""
+    good, bad = played(world(BAD[name], seed=3), world(BAD[name], name, seed=3))
+    assert not good["failure"], "\n".join(good["told"])
+    assert bad["failure"]
 
 
 @pytest.mark.long

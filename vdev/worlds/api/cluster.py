@@ -61,7 +61,7 @@ class Cluster:
         self.server = WeatheredServer(random.Random(f"weather {stage.seed}"))  # noqa: S311 - it repeats on purpose
         self.objects = ServerObjects(self.server.objects)
         self.fair_since = 0.0
-        self._began_unlabelled = False  # the agent that runs
+        self._has_labelled = True  # the agent that runs, or may have
         self._token: Path = stage.root / "token"
         stage.loop.network.delay = lambda: stage.dice.random() * 0.002
         stage.loop.network.on_open = _belongs_to_its_process
@@ -123,13 +123,16 @@ class Cluster:
 
     def agent_starts(self) -> None:
         """An agent reads the file as it is now."""
-        self._began_unlabelled = not self.model.labels
+        self._has_labelled = self.model.labels
+
+    def agent_labels(self) -> None:
+        """The agent's plan has labels: it takes them away when they are switched off."""
+        self._has_labelled = True
 
     @property
     def may_be_labelled(self) -> bool:
         """Whether labels of an earlier agent may be left: one that starts with the switch off asks for none."""
-        self._began_unlabelled = self._began_unlabelled and not self.model.labels
-        return self._began_unlabelled
+        return not (self._has_labelled or self.model.labels)
 
     def trouble(self) -> None:
         """Something goes wrong at this moment."""

@@ -121,6 +121,8 @@ def judge_published(cluster: Cluster, kubelet: Kubelet, plan: "Plan") -> None:
     seen = _slices(cluster)
     if seen != {driver: devices for driver, devices in wanted.items() if devices}:
         raise Broken("the slices are what the plan says", f"the server has {seen}, the plan {wanted}")
+    if plan.labels:
+        cluster.agent_labels()
     if (labels := _labels(cluster)) != dict(plan.labels) and not cluster.may_be_labelled:
         raise Broken("the labels are what the plan says", f"the Node has {labels}, the plan {dict(plan.labels)}")
 

@@ -86,6 +86,16 @@ def _labels_once() -> contextlib.AbstractContextManager[object]:
     return mock.patch.object(NodeLabels, "_see_node")
 
 
+def _labels_stay() -> contextlib.AbstractContextManager[object]:
+    settle = NodeLabels.settle
+
+    async def kept(self: Any, plan: Any) -> None:
+        if plan.labels:
+            await settle(self, plan)
+
+    return mock.patch.object(NodeLabels, "settle", kept)
+
+
 BAD_DRIVERS: dict[str, Patch] = {
     "prepares claims without their CDI files": _no_claim_files,
     "unprepares claims and leaves their CDI files": _files_stay,
@@ -97,5 +107,6 @@ BAD_DRIVERS: dict[str, Patch] = {
     "publishes slices once, whatever becomes of them": _publish_once,
     "never serves again what a kubelet removed": _never_again,
     "never puts back labels that somebody removed": _labels_once,
+    "keeps labels that are switched off": _labels_stay,
 }
 """What they are known to do, or did."""
