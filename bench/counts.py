@@ -7,7 +7,7 @@ Instructions are the same on every machine and under any load, so a check can co
 seconds. They do not see what C code does (a join, a dictionary's copy), which the benchmark times; they see a loop over
 all devices that came back into a path that should touch one. They are counted in yards: the instructions of a fixed
 piece of ordinary code in the same run, so that one baseline holds for all Pythons, whose compilers differ. The margin
-is wide, because a helper more is no decay.
+is wide, because one more small function is no decay.
 """
 
 import asyncio
