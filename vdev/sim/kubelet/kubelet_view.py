@@ -16,7 +16,7 @@ from .kubelet_process import KubeletProcess
 from .node_status import NodeStatus
 from .pod_records import PodStore
 
-_POLL_SECONDS = 0.05
+_POLL_FIRST, _POLL_MOST = 0.001, 0.05  # seconds
 
 
 class KubeletView:
@@ -108,10 +108,12 @@ class KubeletView:
 
     async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:  # noqa: ASYNC109  # the bound is part of what is waited for
         """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
+        pause = _POLL_FIRST
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
-                    await self.journal.next_change(at_most=_POLL_SECONDS)  # a condition may be about other things, too
+                    await self.journal.next_change(at_most=pause)  # a condition may be about other things, too
+                    pause = min(2 * pause, _POLL_MOST)  # which mostly come soon or take their time
         except TimeoutError:
             raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
 
