@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -57,8 +57,8 @@ class Api(Protocol):
 class Claims:
     """The claims of one driver on this node.
 
-    `find` tells what is published; it is called in a thread. `on_change` is told all prepared claims when they are
-    others than before. `api` None: there is no API server, and nothing can be prepared.
+    `find` tells what is published; it is called in a thread. `on_change` is told all prepared claims after each call,
+    and where others prepared some. `api` None: there is no API server, and nothing can be prepared.
     """
 
     def __init__(
@@ -144,9 +144,11 @@ class Claims:
 
     async def restore(self) -> None:
         """Let every prepared claim have its file, and remove what killed processes left. Raises HostError."""
+        before = self.prepared, self.troubles
         async with self._clock.timeout(DEADLINE):
             await self.exclusively(self._restore)
-        self._on_change(self.prepared)
+        if (self.prepared, self.troubles) != before:
+            self._on_change(self.prepared)
 
     # --- the lock -----------------------------------------------------------------------------------------------------
 
@@ -155,19 +157,22 @@ class Claims:
 
         It is done to its end, and holds the lock until then, also when nobody waits for it any more.
         """
-        self._waits_for = f"another call, or the disk under {self._places.directory}"
-        await self._one_at_a_time.acquire()
-        try:
-            self._waits_for = f"another vdev that works on claims in {self._places.directory}"
-            while not await asyncio.to_thread(self._take):
-                await self._clock.sleep(self._intervals.look_at_claims_lock)
-            self._waits_for = f"the disk under {self._places.directory} or {self._places.cdi_dir}"
-            working = asyncio.get_running_loop().run_in_executor(None, work)
-        except BaseException:
-            self._release()
-            raise
-        working.add_done_callback(self._done)
-        return await asyncio.shield(working)
+        while True:
+            self._waits_for = f"another call, or the disk under {self._places.directory}"
+            await self._one_at_a_time.acquire()
+            working = asyncio.get_running_loop().run_in_executor(None, self._under_lock, work)
+            working.add_done_callback(self._done)
+            if done := await asyncio.shield(working):
+                return done[0]
+            await self._clock.sleep(self._intervals.look_at_claims_lock)
+
+    def _under_lock(self, work: Callable[[], _Done]) -> tuple[_Done] | None:
+        """What comes of it; None where another instance has the lock."""
+        self._waits_for = f"another vdev that works on claims in {self._places.directory}"
+        if not self._take():
+            return None
+        self._waits_for = f"the disk under {self._places.directory} or {self._places.cdi_dir}"
+        return (work(),)
 
     def _take(self) -> bool:
         directory, root = self._places.directory, self._places.kubelet_dir
@@ -179,12 +184,9 @@ class Claims:
         except OSError as failed:
             raise HostError(f"cannot use the directory {directory}: {reason_of(failed)}") from failed
 
-    def _done(self, working: asyncio.Future[_Done]) -> None:
+    def _done(self, working: asyncio.Future[Any]) -> None:
         if not working.cancelled():
             working.exception()  # whoever waits for it has it
-        self._release()
-
-    def _release(self) -> None:
         self._lock.release()
         self._one_at_a_time.release()
 

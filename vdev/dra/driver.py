@@ -56,6 +56,16 @@ class Api(claims.Api, claim_status.Api, Protocol):
     """What is asked of the API server; `kube.Api` can do it."""
 
 
+class Watch(Protocol):
+    """Who looks now and then at everybody's sockets, in one thread."""
+
+    def subscribe(self, event: asyncio.Event, stands: Callable[[], bool]) -> None:
+        """Set the event where `stands`, called in a thread, says that something fell."""
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        """Forget the event."""
+
+
 def _unobserved(_rpc: str, _driver: str, _code: str, _seconds: float) -> None:
     """Nobody counts."""
 
@@ -64,7 +74,7 @@ class DraDriver:
     """One driver: `run()` until `stop()`; everything else at any time in between.
 
     `find` tells what is published, and is called in a thread. `on_change` is called when state, problems or prepared
-    claims may be others than before.
+    claims may be others than before. `watch` looks at the sockets; None: the driver does.
     """
 
     def __init__(
@@ -79,8 +89,10 @@ class DraDriver:
         intervals: Intervals = PRODUCTION,
         clock: Clock = SYSTEM,
         transport: Transport = GRPC,
+        watch: Watch | None = None,
     ) -> None:
         self.places = places
+        self._watch = watch
         self._on_change = on_change
         self._intervals = intervals
         self._clock = clock
@@ -96,7 +108,8 @@ class DraDriver:
             SocketServer(self._registration, places.registration_socket, **waits),
         )
         self._serves = False
-        self._restored = False
+        self._restored = False  # at the last attempt
+        self._recheck = False
         self._tidied = False
         self._trouble = ""  # with the sockets
         self._files_trouble = ""
@@ -167,7 +180,7 @@ class DraDriver:
 
     def recheck(self) -> None:
         """Look at sockets and files soon: something may have changed there."""
-        self._restored = False
+        self._recheck = True
         self._look.set()
 
     def stop(self) -> None:
@@ -180,6 +193,8 @@ class DraDriver:
         """Serve until `stop`; where that was ended by a failure, it may be called again."""
         self._stopped = False
         self._servicer.open()
+        if self._watch is not None:
+            self._watch.subscribe(self._look, self._are_there)
         try:
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._status.run(), name=f"claim status of {self.name}")
@@ -189,22 +204,30 @@ class DraDriver:
                         async with self._standing:
                             await self._stand()
                     with contextlib.suppress(TimeoutError):
-                        async with self._clock.timeout(self._intervals.look_at_kubelet):
+                        async with self._clock.timeout(self._pause()):
                             await self._look.wait()
                 writing.cancel()
         finally:
+            if self._watch is not None:
+                self._watch.unsubscribe(self._look)
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
             await driver.stop()
             self._stopped = True
             self._on_change()
 
+    def _pause(self) -> float | None:
+        """Seconds before the next look at everything; None: whoever watches looks."""
+        good = self._restored and self._serves
+        return None if good and self._watch is not None else self._intervals.look_at_kubelet
+
     # --- its sockets --------------------------------------------------------------------------------------------------
 
     async def _stand(self) -> None:
         """Let the claims' files be there and both sockets be served; what is wrong is told by `problems`."""
-        before = self._files_trouble, self._trouble, self._serves
-        if not self._restored:
+        before = self._restored, self._files_trouble, self._trouble, self._serves
+        if self._recheck or not self._restored:
+            self._recheck = False
             self._files_trouble = await self._restore()
             self._restored = not self._files_trouble
         try:
@@ -218,9 +241,9 @@ class DraDriver:
             self._trouble, self._serves = "", True
         except (SocketError, HostError) as failed:
             self._trouble, self._serves = str(failed), False
-            if self._trouble != before[1]:
+            if self._trouble != before[2]:
                 log.error("DRA driver cannot serve", driver=self.name, reason=self._trouble)  # noqa: TRY400 - no trace
-        if before != (self._files_trouble, self._trouble, self._serves):
+        if before != (self._restored, self._files_trouble, self._trouble, self._serves):
             self._on_change()
 
     async def _restore(self) -> str:

@@ -27,8 +27,9 @@ class Running:
 
     driver: DraDriver
     clock: LeapClock
-    task: asyncio.Task
     logs: list = field(default_factory=list)
+    told: list = field(default_factory=list)  # its state, each time that it said that something changed
+    task: asyncio.Task = None
 
     async def until(self, condition):
         """Wait for something."""
@@ -79,17 +80,22 @@ async def start_driver(kubelet, cdi_dir, published, request):
                 published.get(device, "this node has none of that name") if pool == "node-1" else "another node's pool"
             )
 
-        async def start(api, *, pod_uid="", faults=NO_FAULTS, wait=True, name=DRIVER, kubelet_dir=None, **intervals):
+        async def start(
+            api, *, pod_uid="", faults=NO_FAULTS, wait=True, name=DRIVER, kubelet_dir=None, watch=None, **intervals
+        ):
             clock = LeapClock()
             driver = DraDriver(
                 Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
                 api=api,
                 find=find,
                 faults=faults,
+                watch=watch,
+                on_change=lambda: running.told.append(driver.state),
                 intervals=Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals),
                 clock=clock,
             )
-            running = Running(driver, clock, asyncio.create_task(driver.run(), name=f"driver {name}"), logs)
+            running = Running(driver, clock, logs)
+            running.task = asyncio.create_task(driver.run(), name=f"driver {name}")
             stack.push_async_callback(_end, running)
             if wait:
                 await running.until(lambda: driver.state not in (DriverState.STARTING, DriverState.FAILING))

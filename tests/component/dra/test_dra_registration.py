@@ -11,6 +11,7 @@ import pytest
 from vdev.dra.driver import DriverState
 from vdev.dra.places import Places
 from vdev.pb import pluginregistration_v1_pb2
+from vdev.plugin.kubelet_socket import KubeletSocket
 
 DRIVER = "gpu.acme.dev"
 OLD, NEW = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
@@ -195,6 +196,33 @@ async def test_lost_files_that_cannot_be_written_are_a_problem(api, start_driver
     second.driver.recheck()
     await second.until(lambda: not second.driver.problems)
     assert [f"k8s.{DRIVER}-claim_{claim['metadata']['uid']}.json"] == [each.name for each in cdi_dir.iterdir()]
+
+
+async def test_a_look_that_finds_what_was_known_tells_nobody(api, start_driver, kubelet, allocate, cdi_dir):
+    """The agent decides anew when claims or problems are others, and not each time that files are looked at."""
+    claim = await allocate("c", ("r", "gpu-0"))
+    running = await start_driver(api)
+    await (await kubelet.register()).prepare(claim)
+    (file,) = cdi_dir.iterdir()
+    running.told.clear()
+    for _ in range(2):
+        file.unlink()
+        running.driver.recheck()
+        await running.until(file.exists)
+    assert [] == running.told
+
+
+async def test_who_watches_all_sockets_watches_those_of_drivers(start_driver, kubelet, directory):
+    """One look for everybody, instead of one of each driver."""
+    watch = KubeletSocket(None, directory)
+    running = await start_driver(None, watch=watch, look_at_kubelet=1000.0)
+    await kubelet.register()
+    (registration,) = kubelet.sockets
+    registration.unlink()
+    await watch.look()
+    await running.until(lambda: kubelet.sockets)
+    await running.stop()
+    await watch.look()
 
 
 @pytest.mark.parametrize("pod_uid", ["", OLD])

@@ -15,6 +15,7 @@ from ..steps import Steps
 from .node_api import NodeApi
 
 if TYPE_CHECKING:
+    from ...dra.driver import Watch
     from .dra_side import DraFaults, DraSide
 
 _RECORD = "prepared-claims.json"  # of a DRA driver, as `dra.places` has it
@@ -26,7 +27,14 @@ class Dra(Output):
     name = "serving DRA"
 
     def __init__(  # noqa: PLR0917 - the parts that it hands on
-        self, options: Options, node_api: NodeApi, due: Due, steps: Steps, metrics: Metrics, faults: "DraFaults"
+        self,
+        options: Options,
+        node_api: NodeApi,
+        due: Due,
+        steps: Steps,
+        metrics: Metrics,
+        faults: "DraFaults",
+        watch: "Watch",
     ) -> None:
         self._options = options
         self._node_api = node_api
@@ -34,6 +42,7 @@ class Dra(Output):
         self._steps = steps
         self._metrics = metrics
         self._faults = faults
+        self._watch = watch
         self._group: asyncio.TaskGroup | None = None
         self._side: DraSide | None = None
         self._begun = asyncio.Event()
@@ -62,6 +71,7 @@ class Dra(Output):
                 self._metrics,
                 wake=self._changed,
                 faults=self._faults,
+                watch=self._watch,
                 left=self._left,
             )
             self._begun.set()

@@ -18,7 +18,7 @@ from ...core.model.problem import Problem
 from ...core.slices.devices import taints
 from ...core.slices.devices.published import Pools, PublishedPool
 from ...core.slices.devices.recalled import Record, record
-from ...dra.driver import DraDriver
+from ...dra.driver import DraDriver, Watch
 from ...dra.fault_hooks import FaultHooks
 from ...dra.health_stream import DeviceHealth
 from ...dra.places import Places
@@ -41,7 +41,8 @@ class DraFaults(FaultHooks, SliceHooks, Protocol):
 
 
 class DraSide:
-    """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before.
+    """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before; `watch`
+    looks at their sockets.
 
     Drivers that are `left` by an earlier process, with devices of prepared claims, are served until the last of these
     is unprepared, since a pod cannot end before.
@@ -57,6 +58,7 @@ class DraSide:
         *,
         wake: Callable[[], None],
         faults: DraFaults,
+        watch: Watch,
         left: "Claimed" = MappingProxyType({}),
     ) -> None:
         self._options = options
@@ -66,6 +68,7 @@ class DraSide:
         self._metrics = metrics
         self._wake = wake
         self._faults = faults
+        self._watch = watch
         self._pools: Pools = {}
         self._recalled = left
         self._left = frozenset(left)
@@ -120,6 +123,7 @@ class DraSide:
             intervals=options.intervals,
             clock=options.clock,
             transport=options.transport,
+            watch=self._watch,
         )
 
         async def run() -> None:
