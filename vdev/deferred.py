@@ -9,19 +9,20 @@ import importlib
 import os
 import sys
 from _thread import RLock
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 _SETTINGS = "pydantic_settings.sources.providers"
+_HTTP = "httpcore2"
 
 DEFERRED: Mapping[str, tuple[str, ...]] = {
     "ssl": (),  # asyncio; TLS alone uses it, and 3 MiB of libraries come with it
     "asyncio.sslproto": (),
     "importlib.metadata": ("entry_points",),  # pydantic, for plugins; email and zipfile come with it
     "google.protobuf.internal.python_message": (),  # messages where the library of compiled code is missing
-    "calendar": (),  # protobuf, for timestamps
+    "calendar": ("timegm",),  # protobuf, for timestamps; http.cookiejar
     "zoneinfo": ("ZoneInfo", "ZoneInfoNotFoundError"),  # pydantic, for fields of that type; so the next two
     "ipaddress": ("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"),
     "decimal": ("Decimal", "InvalidOperation"),
@@ -54,6 +55,24 @@ DEFERRED: Mapping[str, tuple[str, ...]] = {
     "lightkube.core.sort_objects": ("sort_objects",),
     "msgspec._json_schema": ("schema", "schema_components"),
     "msgspec.inspect": (),
+    "httpx2._transports.asgi": ("ASGITransport",),  # for tests of applications; so the next two
+    "httpx2._transports.mock": ("MockTransport",),
+    "httpx2._transports.wsgi": ("WSGITransport",),
+    "httpx2._cookies": (),  # an API server sets none, and kubectl would keep none
+    "http.cookiejar": ("Cookie", "CookieJar"),
+    "urllib.request": ("parse_http_list",),  # httpx, for cookies and proxies; http.client and email come with it
+    "email.message": (),  # httpx, for cookies
+    "idna": (),  # httpx, for names of servers that are not ASCII
+    "mimetypes": (),  # httpx, for files that are uploaded
+    "truststore": (),  # httpx, for the system's certificate authorities; clusters have their own
+    f"{_HTTP}._async.http2": ("AsyncHTTP2Connection",),
+    f"{_HTTP}._async.http_proxy": ("AsyncHTTPProxy",),
+    f"{_HTTP}._sync.connection": ("HTTPConnection",),  # calls that block; vdev makes none
+    f"{_HTTP}._sync.connection_pool": ("ConnectionPool",),
+    f"{_HTTP}._sync.http11": ("HTTP11Connection",),
+    f"{_HTTP}._sync.http2": ("HTTP2Connection",),
+    f"{_HTTP}._sync.http_proxy": ("HTTPProxy",),
+    f"{_HTTP}._sync.interfaces": ("ConnectionInterface",),
     "gettext": (),  # argparse, for translations, which Python has none of; locale comes with it
     "pickle": ("PicklingError",),  # structlog, for loggers that are pickled
     "tokenize": (),  # linecache, for tracebacks
@@ -178,9 +197,45 @@ def _version(distribution: str) -> str:
     return version
 
 
+class _NoCookies:
+    """What httpx gives cookies to and takes them from."""
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """None is kept."""
+
+    def add_cookie_header(self, request: object) -> None:
+        """None is sent."""
+
+
+class _NoRequest:
+    """What httpx shows a request as to who keeps cookies."""
+
+    def __init__(self, **_of: object) -> None:
+        """Nobody looks at it."""
+
+
+def _text(path: str) -> TextIO:
+    """A source file; they are all of this encoding."""
+    return open(path, encoding="utf-8")  # noqa: PTH123 - linecache has a name and no Path
+
+
+def _proxies() -> Mapping[str, str]:
+    """As `urllib.request` has them, which is imported where the environment names any."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return {}
+    found: Mapping[str, str] = importlib.import_module("urllib.request").getproxies_environment()
+    return found
+
+
 _INSTEAD: Mapping[str, Mapping[str, object]] = {
     "ssl": {"SSLSocket": _NoSocket},
     "importlib.metadata": {"version": _version},  # httpx says its own
+    "httpx2._cookies": {"IndexedCookieJar": _NoCookies},
+    "urllib.request": {"Request": _NoRequest, "getproxies": _proxies},
+    "tokenize": {"open": _text},  # linecache
     "gettext": {"gettext": lambda text: text, "ngettext": lambda one, many, count: one if count == 1 else many},
 }
 """What is used of modules though they are not imported."""
