@@ -118,11 +118,13 @@ class StateFile:
         """
         try:
             async with self._clock.timeout(self._patience):
-                if alone:
-                    await asyncio.to_thread(_remove_unfinished, path_of(self.path.parent, "*", self.owner))
-                return await asyncio.to_thread(self.read_now)
+                return await asyncio.to_thread(self._read_alone if alone else self.read_now)
         except TimeoutError:
             raise HostError(f"it could not be read within {self._patience:g} s") from None
+
+    def _read_alone(self) -> dict[str, Any] | None:
+        _remove_unfinished(path_of(self.path.parent, "*", self.owner))
+        return self.read_now()
 
     def read_now(self) -> dict[str, Any] | None:
         """As `read`; blocks for as long as it takes."""

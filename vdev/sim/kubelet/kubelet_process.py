@@ -30,6 +30,8 @@ from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
 from .podresources_server import PodResources, Pods, RateLimit
 
+_REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
+
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
@@ -74,8 +76,7 @@ class KubeletProcess:
     async def start(self) -> None:
         """Read the checkpoint, remove every socket of the directory, and serve. Raises SocketError, HostError."""
         paths = self.paths
-        await asyncio.to_thread(self._prepare)
-        found, problem = await asyncio.to_thread(device_checkpoint.read, paths.device_plugins)
+        found, problem = await asyncio.to_thread(self._prepare)
         if problem:
             self.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self.fresh = found is None and not problem
@@ -97,10 +98,10 @@ class KubeletProcess:
             self.table, self.pods, free=self._free, journal=self.journal, limit=limit, claimed=self.dra.devices
         )
         answers.serve_on(pod_resources)
-        await self._serve(pod_resources, paths.pod_resources_socket, "p")
+        await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
         if not self.fresh:
             await self.pause(self.settings.timings.lead)
-        await self._serve(registration, paths.registration_socket, "r")
+        await self._serve(registration, paths.registration_socket, _REGISTRATION)
         await self.dra.start()
 
     async def pause(self, seconds: float) -> None:
@@ -189,7 +190,8 @@ class KubeletProcess:
             active=lambda: {pod.uid for pod in self.pods.active()} if self.sources_ready else None,
         )
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> tuple[device_checkpoint.Checkpoint | None, str]:
+        """Make the directories; the checkpoint that was left there, or why it cannot be read. Blocks."""
         paths = self.paths
         for socket in (paths.registration_socket, paths.pod_resources_socket):
             kubelet_directory.check_path(socket)
@@ -198,10 +200,12 @@ class KubeletProcess:
             raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
         kubelet_directory.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
+        for name in (_REGISTRATION, _POD_RESOURCES):
+            (paths.private / name).unlink(missing_ok=True)  # where a start was killed
+        return device_checkpoint.read(paths.device_plugins)
 
     async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
         private = self.paths.private / name
-        await asyncio.to_thread(private.unlink, missing_ok=True)  # where a start was killed
         try:
             server.add_insecure_port(address(private))
         except RuntimeError as error:

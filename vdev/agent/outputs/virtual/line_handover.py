@@ -65,31 +65,22 @@ class LineHandover:
         if self._taker is None or self._giver is None:
             return
         async with self._one_at_a_time:
-            lines = await asyncio.to_thread(self._taker.take, self._intervals.give_lines)
+            lines = await asyncio.to_thread(_begin, self._taker, self._giver, self._intervals.give_lines)
         if lines:
             log.info("serial lines taken over", lines=len(lines))
             self._nodes.adopt(lines)
-        try:
-            await asyncio.to_thread(self._giver.open)
-        except OSError as failed:
-            log.info("serial lines will end with this agent", reason=reason_of(failed))
 
     async def end(self) -> None:
         """While the node is ours: hang up where nobody waits for the lines."""
-        if self._giver is not None:
-            await asyncio.to_thread(self._giver.hide)
-            if self._nodes.has_lines and await asyncio.to_thread(self._giver.is_wanted):
-                return
-            await asyncio.to_thread(self._giver.close)
-        await self._nodes.close()
+        if self._giver is None or await asyncio.to_thread(_end, self._giver, has_lines=self._nodes.has_lines):
+            await self._nodes.close()
 
     async def give(self) -> None:
         """The node is free: give the lines to the agent that has it now, or hang up; safe to call without lines."""
         if self._giver is not None and self._taker is not None:
             if self._nodes.has_lines:
                 await self._give(self._giver)
-            await asyncio.to_thread(self._giver.close)
-            await asyncio.to_thread(self._taker.close)
+            await asyncio.to_thread(_close, self._giver, self._taker)
         await self._nodes.close()
 
     async def _give(self, giver: "Giver") -> None:
@@ -225,6 +216,30 @@ class Taker:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _begin(taker: Taker, giver: Giver, patience: float) -> dict[str, OpenLine]:
+    """Take the lines that there are, and let the next agent wait for them."""
+    lines = taker.take(patience)
+    try:
+        giver.open()
+    except OSError as failed:
+        log.info("serial lines will end with this agent", reason=reason_of(failed))
+    return lines
+
+
+def _end(giver: Giver, *, has_lines: bool) -> bool:
+    """Offer nothing more, unless somebody waits for lines; whether all ends here."""
+    giver.hide()
+    if has_lines and giver.is_wanted():
+        return False
+    giver.close()
+    return True
+
+
+def _close(*sides: Giver | Taker) -> None:
+    for each in sides:
+        each.close()
 
 
 def _line(text: bytes, handles: list[int]) -> dict[str, OpenLine]:

@@ -132,6 +132,8 @@ class VirtualNodes(Output):
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""
+        if not self._lines:
+            return
         links = {self._path(device): line.pty.path for device, line in self._lines.items()}
         for line in self._lines.values():
             line.close()
