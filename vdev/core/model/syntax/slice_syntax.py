@@ -13,7 +13,6 @@ MAX_ENTRIES = 32
 
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_NAME = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
-_DNS_WORD = re.compile(_DNS_LABEL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DEVICE = 63
 _NUMBER = r"(0|[1-9][0-9]*)"
