@@ -16,6 +16,7 @@ from vdev.sim.api.server import ApiServer
 from vdev.sim.api.store import Objects
 
 SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 COUNTERS = {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "8Gi"}}}]}
@@ -115,6 +116,8 @@ REFUSED = {
     "no count": (slice_({"name": "a"}, pool={"name": "n1", "generation": 1}), "the count 1 or more"),
     "counters and devices": (slice_(CONSUMING, **COUNTERS), "exclude each other since 1.35"),
     "a driver": (slice_({"name": "a"}, driver="Acme"), "DNS subdomain"),
+    "a device twice": (slice_({"name": "a"}, {"name": "a"}), "device a is there 2 times"),
+    "counters twice": (slice_(devices=[], sharedCounters=COUNTERS["sharedCounters"] * 2), "is there more than once"),
     "no pool": (of("ResourceSlice", "one", {"driver": "acme.dev"}), "spec.pool: Required value"),
 }
 
@@ -141,6 +144,11 @@ async def test_what_is_immutable(ask):
     assert 200 == (await ask("PATCH", f"{CLAIMS}/c", {"metadata": {"labels": {"a": "b"}}}, MERGE))[0]
 
 
+def asked(**more):
+    """A request for one device."""
+    return {"name": "r", "exactly": {"deviceClassName": "c", **more}}
+
+
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
@@ -150,6 +158,15 @@ async def test_what_is_immutable(ask):
         ({"name": "r", "exactly": {"deviceClassName": "c", "count": 0}}, "greater than zero"),
         ({"name": "r", "exactly": {"deviceClassName": "c", "cuont": 1}}, "cuont: unknown field"),
         ({"name": "r", "firstAvailable": [{"name": "x"}]}, "deviceClassName: Required value"),
+        (
+            asked(selectors=[{"cel": {"expression": "true"}}] * 33),
+            "selectors: Too many: 33: must have at most 32 items",
+        ),
+        (
+            asked(selectors=[{"cel": {"expression": "true" + " " * 10_240}}]),
+            "selectors[0].cel.expression: Too long: may not be more than 10240 bytes",
+        ),
+        (asked(tolerations=[{"operator": "Exists"}] * 17), "tolerations: Too many: 17: must have at most 16 items"),
     ],
 )
 async def test_a_claim_is_refused(ask, request_, why):
@@ -157,6 +174,41 @@ async def test_a_claim_is_refused(ask, request_, why):
     status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [request_]}}))
     assert 422 == status
     assert why in answer["message"]
+
+
+OPAQUE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
+LARGE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X" * 10_240}}}
+TOO_LONG = "config[0].opaque.parameters: Too long: may not be more than 10240 bytes"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"constraints": [{"matchAttribute": "acme.dev/a"}] * 33}, "constraints: Too many: 33: must have at most 32"),
+        ({"config": [OPAQUE] * 33}, "config: Too many: 33: must have at most 32 items"),
+        ({"config": [LARGE]}, TOO_LONG),
+    ],
+)
+async def test_a_claim_with_too_much_besides_its_requests_is_refused(ask, more, why):
+    """The limits of the API; what is within them is taken."""
+    devices = {"requests": [asked()], "constraints": [{"matchAttribute": "acme.dev/a"}] * 32, "config": [OPAQUE] * 32}
+    assert 201 == (await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": devices})))[0]
+    status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "d", {"devices": devices | more}))
+    assert (422, True) == (status, why in answer["message"]), answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"selectors": [{"cel": {"expression": "true"}}] * 33}, "selectors: Too many: 33: must have at most 32 items"),
+        ({"config": [OPAQUE] * 33}, "config: Too many: 33: must have at most 32 items"),
+        ({"config": [LARGE]}, TOO_LONG),
+    ],
+)
+async def test_a_class_is_refused(ask, spec, why):
+    """By the same limits."""
+    status, answer = await ask("POST", CLASSES, of("DeviceClass", "c", spec))
+    assert (422, True) == (status, why in answer["message"]), answer["message"]
 
 
 @pytest.mark.parametrize(("version", "alpha"), [((1, 35), False), ((1, 36), False), ((1, 34), True)])

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,7 +217,8 @@ def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
 
 _REQUEST = {"name", "exactly", "firstAvailable"}
 _ASKED = {"deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity", "name"}
-_MOST_REQUESTS, _MOST_SUBREQUESTS = 32, 8
+_MOST, _MOST_SUBREQUESTS, _MOST_TOLERATIONS = 32, 8, 16
+_LONGEST_TEXT = 10 * 1024  # bytes of an expression, or of a driver's parameters
 
 
 def _requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
@@ -226,13 +227,13 @@ def _requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
         yield at, "Required value"
         return
     devices = spec.get("devices") or {}
-    requests = devices.get("requests") or ()
-    if len(requests) > _MOST_REQUESTS:
-        yield f"{at}.devices.requests", f"Too many: {len(requests)}: must have at most {_MOST_REQUESTS} items"
+    for name in ("requests", "constraints"):
+        yield from _at_most(_MOST, f"{at}.devices.{name}", devices.get(name))
+    yield from _configs(f"{at}.devices.config", devices.get("config"))
     for unknown in sorted(devices.keys() - {"requests", "constraints", "config"}):
         yield f"{at}.devices.{unknown}", "unknown field"
     seen: set[str] = set()
-    for index, each in enumerate(requests):
+    for index, each in enumerate(devices.get("requests") or ()):
         yield from _request(f"{at}.devices.requests[{index}]", each, seen)
 
 
@@ -251,8 +252,7 @@ def _request(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tu
         yield from _asked(f"{at}.exactly", request["exactly"])
         return
     subrequests = request["firstAvailable"]
-    if len(subrequests) > _MOST_SUBREQUESTS:
-        yield f"{at}.firstAvailable", f"Too many: {len(subrequests)}: must have at most {_MOST_SUBREQUESTS} items"
+    yield from _at_most(_MOST_SUBREQUESTS, f"{at}.firstAvailable", subrequests)
     for index, each in enumerate(subrequests):
         yield from _dns_label(f"{at}.firstAvailable[{index}].name", each.get("name"))
         yield from _asked(f"{at}.firstAvailable[{index}]", each)
@@ -263,6 +263,8 @@ def _asked(at: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"{at}.{unknown}", "unknown field"
     if not asked.get("deviceClassName"):
         yield f"{at}.deviceClassName", "Required value"
+    yield from _selectors(f"{at}.selectors", asked.get("selectors"))
+    yield from _at_most(_MOST_TOLERATIONS, f"{at}.tolerations", asked.get("tolerations"))
     mode = asked.get("allocationMode", "ExactCount")
     if mode not in ("ExactCount", "All"):
         yield f"{at}.allocationMode", f'Unsupported value: "{mode}": supported values: "All", "ExactCount"'
@@ -271,7 +273,32 @@ def _asked(at: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"{at}.count", f"Invalid value: {json.dumps(count)}: must be greater than zero, and only for ExactCount"
 
 
+def _at_most(most: int, at: str, items: Sequence[Any] | None) -> Iterator[tuple[str, str]]:
+    if items is not None and len(items) > most:
+        yield at, f"Too many: {len(items)}: must have at most {most} items"
+
+
+def _selectors(at: str, selectors: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[str, str]]:
+    yield from _at_most(_MOST, at, selectors)
+    for index, each in enumerate(selectors or ()):
+        yield from _short(f"{at}[{index}].cel.expression", (each.get("cel") or {}).get("expression") or "")
+
+
+def _configs(at: str, configs: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[str, str]]:
+    yield from _at_most(_MOST, at, configs)
+    for index, each in enumerate(configs or ()):
+        parameters = json.dumps((each.get("opaque") or {}).get("parameters"), separators=(",", ":"))
+        yield from _short(f"{at}[{index}].opaque.parameters", parameters)
+
+
+def _short(at: str, text: str) -> Iterator[tuple[str, str]]:
+    if len(text.encode()) > _LONGEST_TEXT:
+        yield at, f"Too long: may not be more than {_LONGEST_TEXT} bytes"
+
+
 def _class(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _selectors("spec.selectors", spec.get("selectors"))
+    yield from _configs("spec.config", spec.get("config"))
     for unknown in sorted(spec.keys() - {"selectors", "config", "extendedResourceName"}):
         yield f"spec.{unknown}", "unknown field"
     if name := spec.get("extendedResourceName"):

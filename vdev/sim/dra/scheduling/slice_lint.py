@@ -38,7 +38,9 @@ def slices(found: Iterable[Document]) -> Iterator[Finding]:
 def of_one(slice_: Document) -> Iterator[Finding]:
     """Of one slice by itself: what the API server would refuse of it."""
     spec = slice_["spec"]
-    yield from _slice(str(spec.get("driver", "")), spec, "slice")
+    driver = str(spec.get("driver", ""))
+    yield from _slice(driver, spec, "slice")
+    yield from _twice(driver, "slice", [spec])
 
 
 def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
@@ -214,14 +216,19 @@ def _pool(driver: str, name: str, members: Sequence[Document]) -> Iterator[Findi
     if len(counts) > 1:
         text = f"resourceSliceCount is {sorted(counts)} within generation {newest}"
         yield _error("pool-count", driver, f"pool {name}: {text}")
-    names = Counter(str(device.get("name")) for spec in current for device in spec.get("devices") or [])
-    if twice := sorted(each for each, count in names.items() if count > 1):
-        yield _error("duplicate-device", driver, f"pool {name}: device {twice[0]} is there {names[twice[0]]} times")
-    sets = Counter(str(each.get("name")) for spec in current for each in spec.get("sharedCounters") or [])
-    if twice := sorted(each for each, count in sets.items() if count > 1):
-        yield _error("duplicate-counter-set", driver, f"pool {name}: counter set {twice[0]} is there more than once")
+    yield from _twice(driver, f"pool {name}", current)
     if len(current) == max(counts):
         yield from _undefined(driver, name, current)
+
+
+def _twice(driver: str, where: str, specs: Sequence[Document]) -> Iterator[Finding]:
+    """Of names that several devices or counter sets of these slices have."""
+    names = Counter(str(device.get("name")) for spec in specs for device in spec.get("devices") or [])
+    if twice := sorted(each for each, count in names.items() if count > 1):
+        yield _error("duplicate-device", driver, f"{where}: device {twice[0]} is there {names[twice[0]]} times")
+    sets = Counter(str(each.get("name")) for spec in specs for each in spec.get("sharedCounters") or [])
+    if twice := sorted(each for each, count in sets.items() if count > 1):
+        yield _error("duplicate-counter-set", driver, f"{where}: counter set {twice[0]} is there more than once")
 
 
 def _undefined(driver: str, name: str, current: Sequence[Document]) -> Iterator[Finding]:
