@@ -94,6 +94,7 @@ class _Between:
         self._process = subprocess.Popen(
             (sys.executable, "-S", "-c", _PLUMBING, str(theirs), str(said), *command),
             pass_fds=(theirs, said),
+            env=os.environ | {"TMPDIR": str(Path(self._profile).parent)},  # it is killed, and leaves what it had there
             stderr=subprocess.DEVNULL,
         )
         for each in (theirs, said):
