@@ -87,7 +87,10 @@ class Browser:
         async with asyncio.timeout(PATIENCE):
             self._writer.write(json.dumps(message).encode() + b"\0")
             while True:
-                answer = json.loads((await self._reader.readuntil(b"\0"))[:-1])
+                try:
+                    answer = json.loads((await self._reader.readuntil(b"\0"))[:-1])
+                except asyncio.IncompleteReadError:
+                    pytest.fail("the browser ended")
                 if answer["id"] == number:  # else that of a test which did not wait for it
                     assert "error" not in answer, answer
                     return answer["result"]

@@ -35,7 +35,7 @@ _LONGEST = 2**26  # bytes of a message
 @functools.cache
 def address():
     """Where to speak to it: a socket. In a run of several workers it is the same for all, which `share` made."""
-    return os.environ.get(_SHARED) or _begin()
+    return os.environ.get(_SHARED) or begin()
 
 
 def share():
@@ -44,7 +44,8 @@ def share():
         os.environ[_SHARED] = address()
 
 
-def _begin():
+def begin():
+    """Start one, which lives as long as this process; gives its address."""
     place = Path(tempfile.mkdtemp(prefix="vd-"))
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place / "socket"))
@@ -70,7 +71,7 @@ class _Between:
 
     def __init__(self, profile):
         self._profile = profile
-        self._process = None
+        self._process = self._to = self._heard = None
         self._serial = itertools.count(1)
         self._asked = {}  # who asked, and under which number
 
@@ -102,11 +103,14 @@ class _Between:
         return back
 
     async def _listen(self, reader):
-        while True:
-            message = json.loads((await reader.readuntil(b"\0"))[:-1])
-            if who := self._asked.pop(message.get("id"), None):
-                writer, number = who
-                writer.write(json.dumps(message | {"id": number}).encode() + b"\0")
+        with contextlib.suppress(asyncio.IncompleteReadError):  # it ended
+            while True:
+                message = json.loads((await reader.readuntil(b"\0"))[:-1])
+                if who := self._asked.pop(message.get("id"), None):
+                    writer, number = who
+                    writer.write(json.dumps(message | {"id": number}).encode() + b"\0")
+        for writer, _ in self._asked.values():
+            writer.close()
 
     def kill(self):
         """End it."""
