@@ -20,6 +20,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
+from ..hostfs.look import listed
 
 log = structlog.get_logger(__name__)
 
@@ -123,7 +124,7 @@ class StateFile:
             raise HostError(f"it could not be read within {self._patience:g} s") from None
 
     def _read_alone(self) -> dict[str, Any] | None:
-        _remove_unfinished(path_of(self.path.parent, "*", self.owner))
+        _remove_unfinished(self.path.parent, path_of(Path(), "", self.owner).name)
         return self.read_now()
 
     def read_now(self) -> dict[str, Any] | None:
@@ -167,11 +168,11 @@ class StateFile:
                     os.close(handle)
 
 
-def _remove_unfinished(pattern: Path) -> None:
-    with contextlib.suppress(OSError):
-        for unfinished in pattern.parent.glob(f".{pattern.name}.*.tmp"):
+def _remove_unfinished(directory: Path, ending: str) -> None:
+    for path in listed(directory):
+        if path.name.startswith(".") and path.name.endswith(".tmp") and f"{ending}." in path.name:
             with contextlib.suppress(OSError):
-                unfinished.unlink()
+                path.unlink()
 
 
 def sealed(fields: Mapping[str, str], owner: Owner, *, version: int) -> bytes:

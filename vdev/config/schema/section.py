@@ -1,8 +1,9 @@
 """What all sections of the schema have in common: known keys in camel case, and errors in words of our own."""
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -43,8 +44,12 @@ class Section(BaseModel):
     def _drop_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = {field.alias or name for name, field in cls.model_fields.items()}
+        known = _keys(cls)
         return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    def __deepcopy__(self, memo: object = None) -> Self:
+        """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""
+        return self
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -54,6 +59,11 @@ class Section(BaseModel):
         for name, text in field_docs.sentences(cls).items():
             properties[cls.model_fields[name].alias or name]["description"] = text
         return schema
+
+
+@functools.cache
+def _keys(section: type[Section]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in section.model_fields.items())
 
 
 def refuse(message: str, hint: str = "") -> NoReturn:
