@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.read and (options.rows or options.peer or options.quick or options.json):
         parser.error("--read measures nothing: it goes with --compare alone")
     if options.read and not options.compare:
-        parser.error("--read needs --compare: with which run shall it be compared?")
+        parser.error("--read needs --compare: the run to compare it with")
     earlier = _read(parser, options.compare) if options.compare else None  # before minutes are spent
     if options.read:
         document, failed = _read(parser, options.read), False

@@ -135,7 +135,7 @@ def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
     """Read the files. Raises ConfigError also where they say nothing of a fleet: all its Nodes would have to go."""
     loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if not loaded.spec.fleet.given:
-        hint = "give fleet.nodes, see docs/fleet.md; [] if there shall be none"
+        hint = "give fleet.nodes, see docs/fleet.md; [] for none"
         raise ConfigError((error(str(files[0]), "no section fleet says which nodes there are", hint),))
     return loaded
 
