@@ -157,8 +157,8 @@ class Claims:
 
         It is done to its end, and holds the lock until then, also when nobody waits for it any more.
         """
+        self._waits_for = f"another call, or the disk under {self._places.directory}"
         while True:
-            self._waits_for = f"another call, or the disk under {self._places.directory}"
             await self._one_at_a_time.acquire()
             working = asyncio.get_running_loop().run_in_executor(None, self._under_lock, work)
             working.add_done_callback(self._done)
