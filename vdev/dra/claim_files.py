@@ -15,7 +15,7 @@ from ..core.claims.prepare import file_name
 from ..core.claims.prepared import PreparedClaim
 from ..errors import HostError, reason_of
 from ..hostfs import read_plain, write_atomic
-from ..hostfs.look import listed
+from ..hostfs.look import names
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +28,7 @@ class ClaimFiles:
     def __init__(self, directory: Path, driver: str) -> None:
         self.directory = directory
         self._driver = driver
+        self._texts: dict[str, tuple[PreparedClaim, bytes]] = {}  # by uid: what was made of which claim
 
     def path(self, uid: str) -> Path:
         """The file of a claim."""
@@ -35,7 +36,7 @@ class ClaimFiles:
 
     def write(self, claim: PreparedClaim) -> None:
         """Let the claim's file be there, and say what it shall. Raises HostError."""
-        path, text = self.path(claim.uid), (json.dumps(claim.document, indent=2) + "\n").encode()
+        path, text = self.path(claim.uid), self._text(claim)
         try:
             if read_plain(path, limit=_MAX_BYTES, follow=False) == text:
                 return
@@ -47,9 +48,17 @@ class ClaimFiles:
             raise HostError(f"cannot make the CDI directory {self.directory}: {reason_of(failed)}") from failed
         write_atomic(path, text)
 
+    def _text(self, claim: PreparedClaim) -> bytes:
+        """What the file says; the very claim of before says what it said."""
+        known = self._texts.get(claim.uid)
+        if known is None or known[0] is not claim:
+            known = self._texts[claim.uid] = claim, (json.dumps(claim.document, indent=2) + "\n").encode()
+        return known[1]
+
     def remove(self, uid: str) -> None:
         """Remove the claim's file, if there is one. Raises HostError."""
         path = self.path(uid)
+        self._texts.pop(uid, None)
         try:
             path.unlink(missing_ok=True)
         except NotADirectoryError:
@@ -60,10 +69,10 @@ class ClaimFiles:
     def tidy(self, claims: Iterable[PreparedClaim]) -> None:
         """Remove what a process that was killed left: files of claims that were never answered, and unfinished ones."""
         prefix, suffix = file_name(self._driver, "\0").split("\0")
-        known = {self.path(each.uid).name for each in claims}
-        for path in listed(self.directory):
-            stray = path.name.startswith(prefix) and path.name.endswith(suffix) and path.name not in known
-            if stray or (path.name.startswith(f".{prefix}") and path.name.endswith(".tmp")):
+        known = {file_name(self._driver, each.uid) for each in claims}
+        for name in names(self.directory):
+            stray = name.startswith(prefix) and name.endswith(suffix) and name not in known
+            if stray or (name.startswith(f".{prefix}") and name.endswith(".tmp")):
                 with contextlib.suppress(OSError):
-                    path.unlink()
-                    log.info("removed the CDI specification of a claim that is not prepared", file=path.name)
+                    (self.directory / name).unlink()
+                    log.info("removed the CDI specification of a claim that is not prepared", file=name)

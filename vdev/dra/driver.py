@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -162,7 +163,7 @@ class DraDriver:
             found.append(warning(f"dra driver {self.name}", self._status.trouble))
         return tuple(found)
 
-    @property
+    @cached_property
     def directories(self) -> frozenset[Path]:
         """The directories whose changes are worth a `recheck`."""
         return frozenset({self.places.registry, self.places.directory, self.places.cdi_dir})

@@ -11,6 +11,7 @@ In a pod the names of the sockets have its uid, because in a rolling update the 
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..core.model.syntax.names import digest
@@ -19,7 +20,7 @@ from ..sockets.files import MAX_SOCKET_PATH, remove_dead
 _ID = "[0-9a-zA-Z-]{8,36}"  # of a pod, or its fingerprint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Places:
     """The places of the driver of this name; `pod_uid` is empty outside of a pod."""
 
@@ -28,17 +29,17 @@ class Places:
     cdi_dir: Path
     pod_uid: str = ""
 
-    @property
+    @cached_property
     def registry(self) -> Path:
         """The directory that the kubelet watches, and makes."""
         return self.kubelet_dir / "plugins_registry"
 
-    @property
+    @cached_property
     def directory(self) -> Path:
         """The driver's own directory."""
         return self.kubelet_dir / "plugins" / self.driver
 
-    @property
+    @cached_property
     def checkpoint(self) -> Path:
         """The record of prepared claims, which all instances of the driver share."""
         return self.directory / "prepared-claims.json"

@@ -18,9 +18,14 @@ def is_directory(path: Path) -> bool:
     return os.path.isdir(path)
 
 
-def listed(directory: Path) -> list[Path]:
-    """What is in a directory; nothing where it cannot be listed."""
+def names(directory: Path) -> list[str]:
+    """The names in a directory; none where it cannot be listed."""
     try:
-        return [directory / name for name in os.listdir(directory)]
+        return os.listdir(directory)
     except OSError:
         return []
+
+
+def listed(directory: Path) -> list[Path]:
+    """What is in a directory; nothing where it cannot be listed."""
+    return [directory / name for name in names(directory)]
