@@ -76,10 +76,12 @@ class KubeletSocket:
                 event.set()
             return changed
 
-    async def catch_up(self) -> bool:
-        """Look at the kubelet's socket alone; whether it is another one than before."""
+    async def catch_up(self, stands: Callable[[], bool]) -> bool:
+        """Look at the kubelet's socket and, after it, at one of ours; what `stands` says, which blocks briefly."""
         async with self._looking:
-            return self._meet(await asyncio.to_thread(_identity, self.socket))
+            identity, is_there = await asyncio.to_thread(lambda: (_identity(self.socket), stands()))
+            self._meet(identity)
+            return is_there
 
     def _see(self, subscribers: _Subscribers) -> tuple[_Identity | None, list[asyncio.Event]]:
         return _identity(self.socket), [event for event, stands in subscribers if not stands()]

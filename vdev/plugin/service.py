@@ -355,9 +355,9 @@ class ResourceService:
 
         It is met before it is registered with: noticed later, it would be taken for yet another one.
         """
-        await self._link.catch_up()
+        stands = await self._link.catch_up(server.owns_socket)
         self._meet()
-        return await asyncio.to_thread(server.owns_socket)
+        return stands
 
     async def _back_off(self) -> None:
         await self._sleep(self._backoff.pause(self._attempt))
