@@ -4,6 +4,7 @@ Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second w
 `Pods` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
@@ -208,6 +209,7 @@ class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def _device(resource: str, id_: str, node: int) -> v1.ContainerDevices:
     """One entry per device and NUMA node, never grouped; no topology means that the field is absent."""
     topology = None if node == NO_NUMA else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])

@@ -86,7 +86,7 @@ class PluginWatcher:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        self._stop_ticking = self._clock.every(PERIOD_SECONDS, self._look.set)
+        self._stop_ticking = self._clock.every(PERIOD_SECONDS, self._tick)
         try:
             while True:
                 await self._reconcile()
@@ -94,6 +94,11 @@ class PluginWatcher:
                 self._look.clear()
         finally:
             self._stop_ticking()
+
+    def _tick(self) -> None:
+        """Look again unless all that is there is registered: to see that takes less than to ask a thread."""
+        if _sockets(self._directory) != {path: each.stamp for path, each in self._registered.items()}:
+            self._look.set()
 
     async def _reconcile(self) -> None:
         found = await asyncio.to_thread(_sockets, self._directory)
