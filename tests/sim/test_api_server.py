@@ -118,8 +118,49 @@ REFUSED = {
     "a driver": (slice_({"name": "a"}, driver="Acme"), "DNS subdomain"),
     "a device twice": (slice_({"name": "a"}, {"name": "a"}), "device a is there 2 times"),
     "counters twice": (slice_(devices=[], sharedCounters=COUNTERS["sharedCounters"] * 2), "is there more than once"),
+    "a form of before": (slice_({"name": "a", "basic": {}}), r"spec.devices\[0\].basic: unknown field"),
+    "a slip": (slice_(nodename="n1"), "spec.nodename: unknown field"),
+    "a slip in a pool": (slice_(pool={"name": "n1", "count": 1, "resourceSliceCount": 1}), "spec.pool.count: unknown"),
+    "a slip in a taint": (
+        slice_({"name": "a", "taints": [TAINT | {"reason": "hot"}]}),
+        r"spec.devices\[0\].taints\[0\].reason: unknown field",
+    ),
+    "a slip in a capacity": (
+        slice_({"name": "a", "capacity": {"memory": {"value": "1Gi", "min": "1Mi"}}}),
+        r"spec.devices\[0\].capacity.memory.min: unknown field",
+    ),
+    "a slip in a use": (
+        slice_({"name": "a", "consumesCounters": [CONSUMING["consumesCounters"][0] | {"set": "x"}]}),
+        r"spec.devices\[0\].consumesCounters\[0\].set: unknown field",
+    ),
+    "a slip in a set": (
+        slice_(devices=[], sharedCounters=[COUNTERS["sharedCounters"][0] | {"value": 1}]),
+        r"spec.sharedCounters\[0\].value: unknown field",
+    ),
     "no pool": (of("ResourceSlice", "one", {"driver": "acme.dev"}), "spec.pool: Required value"),
 }
+
+
+async def test_a_slice_with_all_that_there_is(ask):
+    """No field of the API is unknown."""
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "max": "2Gi", "step": "1Gi"}}
+    device = {
+        "name": "a",
+        "attributes": {"model": {"string": "x"}},
+        "capacity": {"memory": {"value": "2Gi", "requestPolicy": policy}},
+        "allowMultipleAllocations": True,
+        "taints": [TAINT | {"value": "x", "timeAdded": "2026-01-01T00:00:00Z"}],
+        "bindsToNode": True,
+        "bindingConditions": ["Ready"],
+        "bindingFailureConditions": ["Failed"],
+        "nodeName": "n1",
+        "consumesCounters": CONSUMING["consumesCounters"],
+    }
+    document = slice_(device, perDeviceNodeSelection=True)
+    del document["spec"]["nodeName"]
+    status, made = await ask("POST", SLICES, document)
+    assert 201 == status, made["message"]
+    assert device == made["spec"]["devices"][0]
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -2,16 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..dra.scheduling import slice_lint
+from ..dra.scheduling import claim_limits, slice_lint
 from .kinds import ApiKind, Document
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _QUANTITY = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 _CONDITION = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _ALPHABET = (
@@ -29,7 +28,11 @@ _MOST_CONDITIONS = 8  # of a device in a claim's status
 _STANDARD = {"cpu", "memory", "pods", "ephemeral-storage", "storage"}
 _SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
 _GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
-_GATED = ("taints", "consumesCounters", "allowMultipleAllocations", "bindsToNode", "bindingConditions")
+_BINDING = ("bindsToNode", "bindingConditions", "bindingFailureConditions")
+_GATED = ("taints", "consumesCounters", "allowMultipleAllocations", *_BINDING)
+_SLICE = {"driver", "pool", "nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection", "devices"}
+_DEVICE = {"name", "attributes", "capacity", "nodeName", "nodeSelector", "allNodes"}
+_IN_DEVICE = {"taints": {"key", "value", "effect", "timeAdded"}, "consumesCounters": {"counterSet", "counters"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,10 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
         case "ResourceSlice":
             yield from _slice(new, release)
         case "ResourceClaim":
-            yield from _requests("spec", new.get("spec"))
+            yield from claim_limits.requests("spec", new.get("spec"))
             yield from _claim(new)
         case "ResourceClaimTemplate":
-            yield from _requests("spec.spec", (new.get("spec") or {}).get("spec"))
+            yield from claim_limits.requests("spec.spec", (new.get("spec") or {}).get("spec"))
         case "DeviceClass":
             yield from _class(new.get("spec") or {})
 
@@ -202,6 +205,7 @@ def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
     if not isinstance(spec, Mapping) or not isinstance(spec.get("pool"), Mapping):
         yield "spec.pool", "Required value"
         return
+    yield from _strange(spec)
     splits = release.version >= _SPLIT_COUNTERS
     for finding in slice_lint.of_one(document):
         if finding.code != "slice-mixed" or splits:
@@ -215,96 +219,30 @@ def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
                     yield at, f'Not found: "{use.get("counterSet")}": must reference a counterSet in the ResourceSlice'
 
 
-_REQUEST = {"name", "exactly", "firstAvailable"}
-_ASKED = {"deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity", "name"}
-_MOST, _MOST_SUBREQUESTS, _MOST_TOLERATIONS = 32, 8, 16
-_LONGEST_TEXT = 10 * 1024  # bytes of an expression, or of a driver's parameters
+def _strange(spec: Document) -> Iterator[tuple[str, str]]:
+    """The fields of a slice that the API does not have, which a real server leaves out with a warning or refuses."""
+    yield from _unknown("spec", spec, {*_SLICE, "sharedCounters"})
+    yield from _unknown("spec.pool", spec["pool"], {"name", "generation", "resourceSliceCount"})
+    for index, each in enumerate(spec.get("sharedCounters") or ()):
+        yield from _unknown(f"spec.sharedCounters[{index}]", each, {"name", "counters"})
+    for index, device in enumerate(spec.get("devices") or ()):
+        at = f"spec.devices[{index}]"
+        yield from _unknown(at, device, {*_DEVICE, *_GATED})
+        for name, each in (device.get("capacity") or {}).items():
+            yield from _unknown(f"{at}.capacity.{name}", each, {"value", "requestPolicy"})
+        for field, known in _IN_DEVICE.items():
+            for number, each in enumerate(device.get(field) or ()):
+                yield from _unknown(f"{at}.{field}[{number}]", each, known)
 
 
-def _requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
-    """Of a claim's requests: exactly one form each, known fields, names that are labels and different."""
-    if not isinstance(spec, Mapping):
-        yield at, "Required value"
-        return
-    devices = spec.get("devices") or {}
-    for name in ("requests", "constraints"):
-        yield from _at_most(_MOST, f"{at}.devices.{name}", devices.get(name))
-    yield from _configs(f"{at}.devices.config", devices.get("config"))
-    for unknown in sorted(devices.keys() - {"requests", "constraints", "config"}):
-        yield f"{at}.devices.{unknown}", "unknown field"
-    seen: set[str] = set()
-    for index, each in enumerate(devices.get("requests") or ()):
-        yield from _request(f"{at}.devices.requests[{index}]", each, seen)
-
-
-def _request(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tuple[str, str]]:
-    yield from _dns_label(f"{at}.name", request.get("name"))
-    if request.get("name") in seen:
-        yield f"{at}.name", f'Duplicate value: "{request["name"]}"'
-    seen.add(str(request.get("name")))
-    for unknown in sorted(request.keys() - _REQUEST):
-        yield f"{at}.{unknown}", "unknown field"
-    forms = [name for name in ("exactly", "firstAvailable") if request.get(name) not in (None, [])]
-    if len(forms) != 1:
-        yield at, "Required value: exactly one of `exactly` or `firstAvailable` is required"
-        return
-    if forms == ["exactly"]:
-        yield from _asked(f"{at}.exactly", request["exactly"])
-        return
-    subrequests = request["firstAvailable"]
-    yield from _at_most(_MOST_SUBREQUESTS, f"{at}.firstAvailable", subrequests)
-    for index, each in enumerate(subrequests):
-        yield from _dns_label(f"{at}.firstAvailable[{index}].name", each.get("name"))
-        yield from _asked(f"{at}.firstAvailable[{index}]", each)
-
-
-def _asked(at: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for unknown in sorted(asked.keys() - _ASKED):
-        yield f"{at}.{unknown}", "unknown field"
-    if not asked.get("deviceClassName"):
-        yield f"{at}.deviceClassName", "Required value"
-    yield from _selectors(f"{at}.selectors", asked.get("selectors"))
-    yield from _at_most(_MOST_TOLERATIONS, f"{at}.tolerations", asked.get("tolerations"))
-    mode = asked.get("allocationMode", "ExactCount")
-    if mode not in ("ExactCount", "All"):
-        yield f"{at}.allocationMode", f'Unsupported value: "{mode}": supported values: "All", "ExactCount"'
-    count = asked.get("count", 1)
-    if type(count) is not int or count < 1 or (mode == "All" and "count" in asked):
-        yield f"{at}.count", f"Invalid value: {json.dumps(count)}: must be greater than zero, and only for ExactCount"
-
-
-def _at_most(most: int, at: str, items: Sequence[Any] | None) -> Iterator[tuple[str, str]]:
-    if items is not None and len(items) > most:
-        yield at, f"Too many: {len(items)}: must have at most {most} items"
-
-
-def _selectors(at: str, selectors: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[str, str]]:
-    yield from _at_most(_MOST, at, selectors)
-    for index, each in enumerate(selectors or ()):
-        yield from _short(f"{at}[{index}].cel.expression", (each.get("cel") or {}).get("expression") or "")
-
-
-def _configs(at: str, configs: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[str, str]]:
-    yield from _at_most(_MOST, at, configs)
-    for index, each in enumerate(configs or ()):
-        parameters = json.dumps((each.get("opaque") or {}).get("parameters"), separators=(",", ":"))
-        yield from _short(f"{at}[{index}].opaque.parameters", parameters)
-
-
-def _short(at: str, text: str) -> Iterator[tuple[str, str]]:
-    if len(text.encode()) > _LONGEST_TEXT:
-        yield at, f"Too long: may not be more than {_LONGEST_TEXT} bytes"
+def _unknown(at: str, document: Document, known: set[str]) -> Iterator[tuple[str, str]]:
+    for name in sorted(document.keys() - known):
+        yield f"{at}.{name}", "unknown field"
 
 
 def _class(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from _selectors("spec.selectors", spec.get("selectors"))
-    yield from _configs("spec.config", spec.get("config"))
-    for unknown in sorted(spec.keys() - {"selectors", "config", "extendedResourceName"}):
-        yield f"spec.{unknown}", "unknown field"
+    yield from claim_limits.selectors("spec.selectors", spec.get("selectors"))
+    yield from claim_limits.configs("spec.config", spec.get("config"))
+    yield from _unknown("spec", spec, {"selectors", "config", "extendedResourceName"})
     if name := spec.get("extendedResourceName"):
         yield from (("spec.extendedResourceName", text) for text in _resource(name, "1"))
-
-
-def _dns_label(at: str, name: Any) -> Iterator[tuple[str, str]]:
-    if not isinstance(name, str) or not _DNS_LABEL.fullmatch(name):
-        yield at, f"Invalid value: {json.dumps(name)}: a lowercase RFC 1123 label must consist of …"
