@@ -55,8 +55,8 @@ class FakeHost:
         (root / "proc/swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n")
 
     def add(self, text: str) -> "FakeHost":
-        """Everything that a YAML text describes."""
-        described = yaml.safe_load(text)
+        """Everything that a YAML text describes; read by libyaml where it is there, in a tenth of the time."""
+        described = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for path, device in (described.get("devices") or {}).items():
             self.plug(path, **(device or {}))
         for path, target in (described.get("links") or {}).items():

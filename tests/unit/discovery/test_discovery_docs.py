@@ -27,11 +27,18 @@ def compiled(tmp_path: Path, text: str) -> Spec:
     return config.load([path]).spec
 
 
+@pytest.fixture(scope="session")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FakeHost]:
+    """Hosts that are only looked at."""
+    place = tmp_path_factory.mktemp("hosts")
+    texts = {name: (ROOT / f"tests/kit/{name}.yaml").read_text() for name in ("workstation", "server")}
+    return {name: FakeHost(place / name).add(text) for name, text in texts.items()}
+
+
 @pytest.mark.parametrize("snippet", SNIPPETS)
-def test_snippets_are_configurations_that_work(tmp_path: Path, snippet: str) -> None:
+def test_snippets_are_configurations_that_work(tmp_path: Path, snippet: str, hosts: dict[str, FakeHost]) -> None:
     """Each loads, and its devices are found on a host that has them or warned of on one that has not."""
-    for host in ("workstation", "server"):
-        fake = FakeHost(tmp_path / host).add((ROOT / f"tests/kit/{host}.yaml").read_text())
+    for fake in hosts.values():
         for entry in compiled(tmp_path, snippet).entries:
             found = discovery.discover(entry, fake.host, node="n")
             assert found.devices or found.problems
@@ -54,12 +61,11 @@ def test_snippets_are_configurations_that_work(tmp_path: Path, snippet: str) -> 
     ],
 )
 def test_a_container_gets_what_the_page_says(
-    tmp_path: Path, page: str, name: str, host: str, expected: list[str]
+    tmp_path: Path, page: str, name: str, host: str, expected: list[str], hosts: dict[str, FakeHost]
 ) -> None:
     """The paths in the container, device after device."""
-    fake = FakeHost(tmp_path / host).add((ROOT / f"tests/kit/{host}.yaml").read_text())
     text = (ROOT / f"docs/{page}.md").read_text()
     snippets = [each for each in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if f"name: {name}" in each]
     entry = next(each for each in compiled(tmp_path, snippets[0]).entries if each.name == name)
-    found = discovery.discover(entry, fake.host, node="n")
+    found = discovery.discover(entry, hosts[host].host, node="n")
     assert expected == [node.container_path for device in found.devices for node in device.nodes]
