@@ -74,8 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hours", type=float, metavar="H", help="play so many hours of nodes [default: 100]")
     parser.add_argument("--minutes", type=float, metavar="M", help="play for so many minutes of real time")
     parser.add_argument("--length", type=float, default=1.0, metavar="H", help="hours of one world [default: 1]")
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes [default: one per core]")
+    workers = len(os.sched_getaffinity(0)) + 1  # a world waits whenever an agent's file events are closed
+    text = "processes [default: one more than cores]"
+    parser.add_argument("--workers", type=int, default=workers, metavar="N", help=text)
     parser.add_argument("--events", type=Path, metavar="FILE", help="these events instead of those of the seed")
     parser.add_argument("--story", action="store_true", help="print what happened in each world")
     parser.add_argument("--shrink", type=float, default=120.0, metavar="S", help="seconds for shrinking [default: 120]")

@@ -48,10 +48,13 @@ class Handle(list[Any]):
 class _Files(selectors.EpollSelector):
     """Looks at files without waiting."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.any: Callable[[float, int], list[Any]] = self._selector.poll  # type: ignore[attr-defined]  # the kernel's own
+
     def ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready now, in the order of descriptors: the kernel's follows from where in memory it has them."""
-        polled: Any = self._selector  # type: ignore[attr-defined]  # the kernel's own list
-        return sorted(super().select(0), key=lambda each: each[0].fd) if polled.poll(0, 1) else []
+        return sorted(super().select(0), key=lambda each: each[0].fd)
 
 
 class Rounds(MemoryTcp):
@@ -115,8 +118,8 @@ class Rounds(MemoryTcp):
             self._many = max(_MANY, 2 * len(timers))
         while timers and timers[0][-3] is None:
             heapq.heappop(timers)
-        if ready := self._files.ready():
-            self._process_events(ready)  # type: ignore[attr-defined]  # of the loop that it is
+        if self._files.any(0, 1):
+            self._process_events(self._files.ready())  # type: ignore[attr-defined]  # of the loop that it is
         elif timers:
             self.now = timers[0][0]
         else:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -198,23 +198,21 @@ class PluginWatcher:
 
 
 def _sockets(directory: str) -> dict[str, _Stamp]:
-    """The sockets below a directory by path, and which file each is. Blocks."""
-    return dict(_found(directory))
-
-
-def _found(directory: str) -> Iterator[tuple[str, _Stamp]]:
-    """Those of a directory, and then those below it. What goes meanwhile is left out."""
-    below = []
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                below.append(entry.path)
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                seen = entry.stat(follow_symlinks=False)
+    """The sockets below a directory by path, and which file each is. What goes meanwhile is left out. Blocks."""
+    found: dict[str, _Stamp] = {}
+    directories = [directory]
+    for here in directories:
+        with contextlib.suppress(OSError), os.scandir(here) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.path)
+                    continue
+                try:
+                    seen = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
                 if stat.S_ISSOCK(seen.st_mode):
-                    yield entry.path, (seen.st_dev, seen.st_ino, seen.st_mtime_ns)
-    for each in below:
-        yield from _found(each)
+                    found[entry.path] = seen.st_dev, seen.st_ino, seen.st_mtime_ns
+    return found
