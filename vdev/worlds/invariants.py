@@ -142,9 +142,9 @@ def in_use(pod: PodStatus) -> Iterator[tuple[str, str]]:
                 yield resource, id_
 
 
-def judge_pods(kubelet: Kubelet) -> None:
+def judge_pods(pods: Iterable[PodStatus]) -> None:
     """Look at the pods of this moment. Raises Broken."""
-    users = [(pod.name, {id_ for _, id_ in in_use(pod)}) for pod in kubelet.pods()]
+    users = [(pod.name, {id_ for _, id_ in in_use(pod)}) for pod in pods]
     if found := clashes(users):
         raise Broken("no device is on two pods", "; ".join(found))
 
@@ -156,10 +156,10 @@ def judge_lists(kubelet: Kubelet) -> None:
         raise Broken("an id is in one list", f"{twice} is in two")
 
 
-def judge_held(kubelet: Kubelet) -> None:
-    """All that pods hold is in a list. Raises Broken."""
+def judge_held(kubelet: Kubelet, pods: Iterable[PodStatus]) -> None:
+    """All that these pods of the moment hold is in a list. Raises Broken."""
     listed = kubelet.listed()
-    for pod in kubelet.pods():
+    for pod in pods:
         for resource, id_ in in_use(pod):
             if id_ not in listed.get(resource, ()):
                 raise Broken("what a pod holds is listed", f"{id_} of {pod.name} is not in the list of {resource}")

@@ -171,19 +171,20 @@ class World(Stage):
 
     def judge(self) -> None:
         """Look at everything. Raises Broken."""
-        invariants.judge_pods(self.kubelet)
+        pods = self.kubelet.pods()
+        invariants.judge_pods(pods)
         if not self._on_its_way("id-in-two-resources"):
             invariants.judge_lists(self.kubelet)
         if self.cluster is not None:
-            claim_rules.judge_devices(self.kubelet.root, self.kubelet.pods())
+            claim_rules.judge_devices(self.kubelet.root, pods)
         settled = self.agents.settled(self.now - _QUIET)
         if settled is None or not self.kubelet.ready or self.kubelet_up_for < _UP:
             return
         if not self.excuses.has("slow machine", "cut", "lost", "swapped", "late", "ends", now=self.now):
-            invariants.judge_held(self.kubelet)
+            invariants.judge_held(self.kubelet, pods)
             invariants.judge_outputs(self.kubelet, settled, self.root / "cdi", self.excuses, self.now)
             if self.cluster is not None:
-                claim_rules.judge_files(self)
+                claim_rules.judge_files(self, pods)
                 written = self.agents.settled(self.now - _WRITTEN)
                 if self.cluster.is_fair and written is not None:
                     claim_rules.judge_published(self.cluster, self.kubelet, written)

@@ -95,13 +95,13 @@ def judge_devices(root: Path, pods: Iterable[PodStatus] = ()) -> None:
                 raise Broken("no device is prepared for two", f"{piece} is for {other} and for claim {uid}")
 
 
-def judge_files(stage: "Stage") -> None:
+def judge_files(stage: "Stage", pods: Iterable[PodStatus]) -> None:
     """Nothing has moved for a while: each prepared claim has its file, and no other has one. Raises Broken."""
     known, there = set(recorded(stage.kubelet.root)), files(stage.root / "cdi")
     if known != there and not stage.excuses.has("spoilt", now=stage.now):
         raise Broken("CDI files are those of prepared claims", f"prepared: {sorted(known)}, files: {sorted(there)}")
     uids = {uid for _, uid in known}
-    for pod in stage.kubelet.pods():
+    for pod in pods:
         if pod.phase is Phase.RUNNING and not pod.terminating and (missing := sorted(_uids(pod) - uids)):
             raise Broken("the claims of a running pod are prepared", f"{missing} of {pod.name} are not in the record")
 
