@@ -139,7 +139,7 @@ class HostRoot:
         Nothing for a directory that is not there; raises HostError when it cannot be read.
         """
         try:
-            with os.scandir(self.path(host_path)) as found:
+            with os.scandir(self._prefix + self.resolve(host_path)) as found:
                 yield from ((each.name, each.is_dir(follow_symlinks=False)) for each in found)
         except (FileNotFoundError, NotADirectoryError):
             return
@@ -152,7 +152,7 @@ class HostRoot:
         Raises HostError when it cannot be read.
         """
         try:
-            handle = os.open(self.path(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = os.open(self._prefix + self.resolve(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 with open(handle, "rb", closefd=False) as file:  # raises for a directory, and then closes nothing
                     return (file.read(limit) or b"").decode(errors="replace").strip("\0 \t\r\n")

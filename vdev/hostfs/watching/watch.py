@@ -158,9 +158,11 @@ class Watcher:
         """Wait until at least one directory may have changed, and a moment longer for the rest of the burst."""
         while True:
             if all(target.known for target in self._targets.values()):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_interval):
-                        await self._wake.wait()
+                timer = self._loop.call_later(self._poll_interval, self._wake.set)
+                try:
+                    await self._wake.wait()
+                finally:
+                    timer.cancel()
             if not self._has_news():
                 self._wake.clear()
                 await self._compare()
