@@ -20,7 +20,7 @@ from ..state_file import RecordError
 
 VERSION = 1
 MAX_REPLICAS = 100_000  # more than any list holds
-_ROWS = 1000  # encoded in one go; json holds the interpreter's lock meanwhile
+_ROWS = 100  # encoded in one go; json holds the interpreter's lock meanwhile
 
 
 @dataclass(frozen=True, slots=True)

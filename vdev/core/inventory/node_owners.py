@@ -15,6 +15,7 @@ from itertools import chain
 from operator import attrgetter
 
 from ..memory import Memory
+from ..model import spans
 from ..model.device import RawDevice
 from ..model.problem import Problem, warning
 from ..spec import EntrySpec
@@ -89,10 +90,12 @@ def _reach_one_node(found: Mapping[str, Sequence[RawDevice]], memory: Memory) ->
 
 
 def _keys(raws: Sequence[RawDevice], _last: object) -> _Keys:
-    owned = frozenset(chain.from_iterable(map(attrgetter("owns"), raws)))
-    used = frozenset(chain.from_iterable(map(attrgetter("uses"), raws)))
+    owned, used = set[str](), set[str]()
+    for some in spans.pieces(raws):
+        owned.update(chain.from_iterable(map(attrgetter("owns"), some)))
+        used.update(chain.from_iterable(map(attrgetter("uses"), some)))
     have_twins = len(owned) < sum(len(raw.owns) for raw in raws) or not owned.isdisjoint(used)
-    return _Keys(owned | used, have_twins)
+    return _Keys(frozenset(owned | used), have_twins)
 
 
 def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
