@@ -49,14 +49,14 @@ async def test_a_kubelet_restart_is_survived(kubelet, start_agent, shows):
 async def test_a_kubelet_that_is_noticed_late_is_registered_with_once(kubelet, start_agent, shows, monkeypatch):
     """A pause that is over finds the new kubelet before its socket's event does; that event changes nothing then."""
     agent = await start_agent(CONFIG)
-    noticed, lock = asyncio.Event(), agent.agent.lock
-    keep = lock.keep
+    noticed, link = asyncio.Event(), agent.agent.link
+    look = link.look
 
     async def late():
         await noticed.wait()
-        return await keep()
+        return await look()
 
-    monkeypatch.setattr(lock, "keep", late)  # the directory is looked at before the socket
+    monkeypatch.setattr(link, "look", late)
     await kubelet.stop()
     await kubelet.wait_until(lambda: service(agent).state is ServiceState.WAITING, what="waiting")
     await kubelet.start()

@@ -57,7 +57,8 @@ class Events:
         self._due = due
         self._steps = steps
         self._link = link
-        self._lock = lock
+        self._displaced = asyncio.Event()  # that is told at a look, and nobody waits for
+        link.subscribe(self._displaced, lock.stands)
         self._config = config
         self._health = health
         self._faults = faults
@@ -180,11 +181,10 @@ class Events:
 
     async def _see_kubelet(self) -> None:
         """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
-        if not await self._lock.keep():
+        if self._displaced in await self._link.look():
             directory = str(self._options.plugin_dir)
             log.error("the directory was made anew and another vdev serves it; this one ends", directory=directory)
             self._on_displaced()
-        await self._link.look()
 
     async def look_at_holders(self) -> None:
         """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""

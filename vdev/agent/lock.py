@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class NodeLock:
-    """The right to serve a directory: `take` waits for it, `keep` looks after it, `release` gives it back.
+    """The right to serve a directory: `take` waits for it, `stands` looks after it, `release` gives it back.
 
     `waited` tells of a wait; `stands_by` is true while another one serves. Who stands by is seen in the directory of
     DRA drivers, so that the one that serves knows at its end whether another takes over.
@@ -77,15 +77,15 @@ class NodeLock:
                     await stopping.wait()
         return False
 
-    async def keep(self) -> bool:
-        """Whether the directory is still ours: one that was removed and made again is locked anew.
+    def stands(self) -> bool:
+        """Whether the directory is still ours: one that was removed and made again is locked anew. Blocks briefly.
 
         False when another agent was faster. Nothing is looked after that was never taken.
         """
         if not self._is_ours:
             return True
         try:
-            return await asyncio.to_thread(self._lock.take)
+            return self._lock.take()
         except OSError:  # there is none at the moment, or no descriptor to open it with
             return True
 

@@ -67,14 +67,14 @@ class KubeletSocket:
         """Whether the kubelet's socket was there at the last look."""
         return self._identity is not None
 
-    async def look(self) -> bool:
-        """Look at the kubelet's socket and at all that is ours; whether the kubelet is another one than before."""
+    async def look(self) -> Sequence[asyncio.Event]:
+        """Look at the kubelet's socket and at all that is ours; the events of what fell."""
         async with self._looking:
             identity, fallen = await asyncio.to_thread(self._see, list(self._subscribers.items()))
-            changed = self._meet(identity)
+            self._meet(identity)
             for event in fallen:
                 event.set()
-            return changed
+            return fallen
 
     async def catch_up(self, stands: Callable[[], bool]) -> bool:
         """Look at the kubelet's socket and, after it, at one of ours; what `stands` says, which blocks briefly."""
@@ -86,10 +86,10 @@ class KubeletSocket:
     def _see(self, subscribers: _Subscribers) -> tuple[_Identity | None, list[asyncio.Event]]:
         return _identity(self.socket), [event for event, stands in subscribers if not stands()]
 
-    def _meet(self, identity: _Identity | None) -> bool:
-        """Tell all subscribers if this is another kubelet's socket; whether it is."""
+    def _meet(self, identity: _Identity | None) -> None:
+        """Tell all subscribers if this is another kubelet's socket."""
         if identity == self._identity:
-            return False
+            return
         appeared = identity is not None
         if appeared and self.generation:
             log.info("kubelet socket appeared", socket=str(self.socket))
@@ -99,7 +99,6 @@ class KubeletSocket:
         self.generation += appeared
         for event in self._subscribers:
             event.set()
-        return True
 
     async def remove_leftovers(self) -> None:
         """Remove sockets with our name pattern on which nobody listens any more; never those of others."""

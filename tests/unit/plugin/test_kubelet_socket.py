@@ -24,7 +24,7 @@ async def test_a_look_tells_those_whose_socket_fell(tmp_path):
     fallen, standing = asyncio.Event(), asyncio.Event()
     link.subscribe(fallen, lambda: False)
     link.subscribe(standing, lambda: True)
-    assert not await link.look()
+    assert [fallen] == await link.look()
     assert (fallen.is_set(), standing.is_set()) == (True, False)
 
 
@@ -36,8 +36,8 @@ async def test_another_kubelet_concerns_all(tmp_path):
     link.subscribe(standing, lambda: True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as kubelet:
         kubelet.bind(str(path))
-        assert await link.look()
-        assert standing.is_set()
+        assert [] == await link.look()
+        assert (1, True) == (link.generation, standing.is_set())
         standing.clear()
-        assert not await link.look()
-        assert not standing.is_set()
+        assert [] == await link.look()
+        assert (1, False) == (link.generation, standing.is_set())
