@@ -34,9 +34,8 @@ def _main(address, arguments):
                 return
 
     ignored = [number for number in FORWARDED if _signal.getsignal(number) == _signal.SIG_IGN]
-    for number in FORWARDED:
-        if number not in ignored:
-            _signal.signal(number, forward)
+    for number in FORWARDED:  # also the ignored: the program may take them nevertheless
+        _signal.signal(number, forward)
     umask = os.umask(0)
     os.umask(umask)
     limits = [(number, resource.getrlimit(number)) for number in LIMITS]

@@ -22,7 +22,7 @@ from vdev.cli import main
 from vdev.errors import HostError, UsageError
 from vdev.sim import scenario_run
 from vdev.sim.scenario_run import RunOptions
-from vdev.sim.scenarios import library
+from vdev.sim.scenarios import library, program
 from vdev.sim.scenarios.command_node import NodeOptions
 
 ROOT = Path(__file__).parents[2]
@@ -253,6 +253,27 @@ async def test_results_that_cannot_be_written(tmp_path):
     with pytest.raises(HostError, match="cannot write the results"):
         await played(path, hooks={"touch": f"touch {tmp_path}/played"}, junit=tmp_path / "none" / "sim.xml")
     assert not (tmp_path / "played").exists()
+
+
+async def test_a_hook_that_leaves_a_program_behind(tmp_path):
+    """It is over when it ended, though what it started in a session of its own still could print something."""
+    (tmp_path / "hook").write_text(f"#!/bin/sh\nsetsid sleep 60 &\necho $! >{tmp_path}/pid\n")
+    (tmp_path / "hook").chmod(0o755)
+    mine = scenario(tmp_path, {"expect": READY}, {"hook": "leaves"})
+    code, text = await played(mine, hooks={"leaves": f"{tmp_path}/hook"})
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert 0 == code, text
+
+
+async def test_a_program_that_is_waited_for_no_more(tmp_path):
+    """It ended before whoever waited goes on."""
+    os.mkfifo(tmp_path / "begun")
+    running = asyncio.create_task(program.run(["sh", "-c", f"echo $$ >{tmp_path}/begun; sleep 60"]))
+    pid = int(await asyncio.to_thread((tmp_path / "begun").read_text))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not Path(f"/proc/{pid}").exists()
 
 
 async def test_a_hook_that_fails(tmp_path):

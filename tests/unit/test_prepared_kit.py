@@ -63,19 +63,11 @@ def test_the_environment_alone_is_handed_over(tmp_path, monkeypatch):
     assert "two" not in vdev("plan", tmp_path / "vdev.yaml").stdout
 
 
-@pytest.fixture
-def regarded():
-    """SIGINT is: a shell that runs the tests in the background has it disregarded, in all that they start, too."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("regarded")
+@pytest.mark.parametrize("disregarded", ["", "INT", "TERM INT"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_is_handed_on(directory, number):
-    """It ends as it does by itself."""
-    async with sim(directory) as (process, _):
+async def test_a_signal_is_handed_on(directory, number, disregarded):
+    """It ends as it does by itself, also where a shell has the signal disregarded, as in the background."""
+    async with sim(directory, "sh", "-c", f'trap "" {disregarded}; exec "$@"', "sh") as (process, _):
         os.kill(process.pid, number)
         async with asyncio.timeout(30):
             out, _ = await process.communicate()

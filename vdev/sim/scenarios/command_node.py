@@ -5,7 +5,6 @@ import contextlib
 import os
 import re
 import shlex
-import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from ..kubelet import kubelet_directory
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from ..timings import Timings
+from . import program
 from .command_plugin import GRACE_SECONDS, LAST_LINES, CommandPlugin, last_words
 from .embedded_driver import SimDriver
 from .placeholders import RESOURCE
@@ -198,27 +198,15 @@ def _kubeconfig(places: PluginPlaces) -> Path:
 
 async def _run_hook(name: str, argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> None:
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=dict(environ),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
-    try:
         async with asyncio.timeout(seconds):
-            output, _ = await process.communicate()
+            code, printed = await program.run(argv, environ=environ)
     except TimeoutError:
         raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode:
-        said = output.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
-        raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {process.returncode}: {said}")
+    except OSError as error:
+        raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
+    if code:
+        said = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+        raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {said}")
 
 
 def _forget_node(paths: kubelet_directory.KubeletPaths) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..objects.node_devices import UNHEALTHY
+from . import program
 from .scenario import ScenarioError
 
 _LOG_TAIL = 2_000  # characters of the plugin's log that an error shows
@@ -112,14 +113,8 @@ class VdevRun:
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """What `vdev status` says of Unhealthy devices."""
-        asking = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vdev", "status", "--output", "json"),
-            *("--run-dir", str(self._places.run_dir)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        answer, _ = await asking.communicate()
+        words = (sys.executable, "-m", "vdev", "status", "--output", "json", "--run-dir", str(self._places.run_dir))
+        _, answer = await program.run(words, stderr=asyncio.subprocess.DEVNULL)
         return reasons_in(json.loads(answer)) if answer.strip() else {}
 
     def check(self) -> None:
