@@ -9,6 +9,7 @@ from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim.dra import cdi_directory
 from vdev.sim.dra.scheduling import slice_lint
+from vdev.sim.journal import ClaimChanged
 
 
 def codes(*slices):
@@ -188,6 +189,26 @@ async def test_an_answer_that_is_another_one_after_a_restart(driver):
     await kubelet.wait_until(lambda: len(driver.statuses) > before + 1 and kubelet.drivers()["acme.dev"][0].connected)
     await kubelet.run_pod(pod("three", claims=["gpu"]))
     assert ["prepare-not-idempotent"] == [each.code for each in kubelet.errors]
+
+
+async def test_a_claim_that_was_allocated_anew_while_the_kubelet_was_away(driver):
+    """Another device is another answer; the old one was never unprepared, for its pod was deleted by force."""
+    kubelet = driver.kubelet
+    await kubelet.run_pod(pod("one", claims=["gpu"]))
+    before = len(driver.statuses)
+    await kubelet.crash()
+    await kubelet.delete_pod("one", force=True)
+    await kubelet.objects.create("ResourceClaim", claim("another", exactly(count=1)))
+    await kubelet.start()
+    await kubelet.wait_until(lambda: len(driver.statuses) > before and kubelet.drivers()["acme.dev"][0].connected)
+    await kubelet.run_pod(pod("first", claims=["another"]))
+    await kubelet.run_pod(pod("two", claims=["gpu"]))
+    assert [] == kubelet.errors
+    assert [["gpu"]] * 4 == [each for each in driver.asked("NodePrepareResources") if each == ["gpu"]]
+    prepared = [
+        each.devices for each in kubelet.journal.entries if isinstance(each, ClaimChanged) and each.what == "prepared"
+    ]
+    assert [("acme.dev/sim-node/gpu-0",), ("acme.dev/sim-node/gpu-1",)] == prepared
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,11 @@ class ClaimManager:
             missing = await self._unresolved(name for a in answers.values() for d in a.devices for name in d.cdi)
             self._journal.find(answer_lint.unresolved(driver, missing))
             for info in infos:
-                if before := info.drivers.get(driver):  # of an earlier life of the kubelet
-                    self._journal.find(answer_lint.again(driver, info.name, before, answers[info.uid].devices))
-                info.drivers[driver] = answers[info.uid].devices
+                answered = answers[info.uid].devices
+                before = info.drivers.get(driver)  # of an earlier life of the kubelet
+                if before and _names(before) == _names(answered):  # else the claim was allocated anew since
+                    self._journal.find(answer_lint.again(driver, info.name, before, answered))
+                info.drivers[driver] = answered
             await self._save()
         for name in pod.claims:
             info = self._claims[pod.namespace, name]
@@ -250,6 +252,11 @@ class ClaimManager:
             return await call(asked)
         except CallError as error:
             raise ClaimsError(f"{what} dynamic resources: {method}: {error}") from None
+
+
+def _names(devices: Iterable[PreparedDevice]) -> set[tuple[str, str, str]]:
+    """What the devices are called in an allocation."""
+    return {(each.pool, each.device, each.share) for each in devices}
 
 
 def _drivers(claim: Document) -> list[str]:
