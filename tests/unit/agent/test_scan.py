@@ -7,6 +7,8 @@ import pytest
 
 from vdev import config, discovery
 from vdev.agent.inputs.discovered import Scan, Scanner
+from vdev.agent.steps import Steps
+from vdev.aio.clock import ManualClock
 from vdev.core.spec import EntrySpec, Spec
 from vdev.hostfs import HostRoot
 
@@ -80,3 +82,28 @@ async def test_entries_are_looked_for_one_after_the_other(tmp_path: Path, monkey
     scan = await Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path).scan(Scan(), config.load_text(GLOBS).spec)
     assert {"a", "b", "link", "below", "fixed"} == scan.found.keys()
     assert [] == overlaps
+
+
+async def test_devices_of_an_entry_whose_scan_failed_are_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found for the entry as it was before is not taken for what the changed one has."""
+    clock = ManualClock()
+    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path, Steps(clock=clock))
+    two, three = (
+        config.load_text(f"devices: [{{name: a, resource: example.com/a, virtual: {{count: {count}}}}}]").spec
+        for count in (2, 3)
+    )
+    scan = await scanner.scan(Scan(), two)
+    with monkeypatch.context() as broken:
+        broken.setattr(discovery, "discover", _fail)
+        scan = await scanner.scan(scan, three)
+    assert 2 == scan.size
+    assert {"a"} == scanner.failed
+    clock.advance(3600)
+    scan = await scanner.scan(scan, three, again=["a"])
+    assert (3, frozenset()) == (scan.size, scanner.failed)
+
+
+def _fail(*_: object, **__: object) -> discovery.Found:
+    raise MemoryError

@@ -22,14 +22,19 @@ _Asked = tuple[EntrySpec, discovery.Numbering, _Before | None]
 
 @dataclass(frozen=True)
 class Scan:
-    """The entries of this node and what was found for each."""
+    """The entries of this node and what was found for each.
+
+    `looked` are the entries as they were when that was found: while looking for a changed one fails, what was found for
+    it as it was before stays.
+    """
 
     entries: Mapping[str, EntrySpec] = field(default_factory=dict)
     found: Mapping[str, discovery.Found] = field(default_factory=dict)
+    looked: Mapping[str, EntrySpec] = field(default_factory=dict)
 
     def found_for(self, entry: str) -> _Before | None:
-        """The entry of that name, and what was found for it."""
-        return (self.entries[entry], self.found[entry]) if entry in self.found and entry in self.entries else None
+        """What was found last under that name, and for which entry."""
+        return (self.looked[entry], self.found[entry]) if entry in self.looked else None
 
     @property
     def size(self) -> int:
@@ -81,7 +86,8 @@ class Scanner:
             self._steps.forget(_step(name))
         self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
         found = {name: fresh.get(name) or before.found.get(name) or discovery.Found() for name in entries}
-        return Scan(entries, found)
+        looked = {name: entries[name] if name in fresh else before.looked.get(name) for name in entries}
+        return Scan(entries, found, {name: entry for name, entry in looked.items() if entry is not None})
 
     async def _fresh(self, entries: Mapping[str, EntrySpec], before: Scan) -> Mapping[str, discovery.Found]:
         """What is found for each of them, besides those for which looking fails, or failed lately.
