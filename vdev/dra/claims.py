@@ -58,7 +58,7 @@ class Claims:
     """The claims of one driver on this node.
 
     `find` tells what is published; it is called in a thread. `on_change` is told all prepared claims after each call,
-    and where others prepared some. `api` None: there is no API server, and nothing can be prepared.
+    and by `restore` where it is something new. `api` None: there is no API server, and nothing can be prepared.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Claims:
         self._lock = DirectoryLock(places.directory)
         self._waits_for = ""
         self._trouble = ""
+        self._told: tuple[Prepared, tuple[str, ...]] = {}, ()
         self._said: dict[str, str] = {}  # by uid of a claim that cannot be prepared or unprepared, why
 
     @property
@@ -112,7 +113,7 @@ class Claims:
                 self._say(asked[uid], "claim not prepared", answer)
             elif uid not in before:
                 self._say(asked[uid], "claim prepared")
-        self._on_change(self.prepared)
+        self._tell()
         return answers
 
     async def unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, str]:
@@ -127,7 +128,7 @@ class Claims:
             answers = dict.fromkeys(asked, str(failed))
         for uid, answer in answers.items():
             self._say(asked[uid], "claim not unprepared" if answer else "claim unprepared", answer)
-        self._on_change(self.prepared)
+        self._tell()
         return answers
 
     def _say(self, ref: ClaimRef, what: str, why: str = "") -> None:
@@ -144,11 +145,14 @@ class Claims:
 
     async def restore(self) -> None:
         """Let every prepared claim have its file, and remove what killed processes left. Raises HostError."""
-        before = self.prepared, self.troubles
         async with self._clock.timeout(DEADLINE):
             await self.exclusively(self._restore)
-        if (self.prepared, self.troubles) != before:
-            self._on_change(self.prepared)
+        if (self.prepared, self.troubles) != self._told:  # by others, or by a call that was given up before its end
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = self.prepared, self.troubles
+        self._on_change(self.prepared)
 
     # --- the lock -----------------------------------------------------------------------------------------------------
 

@@ -4,12 +4,14 @@ import asyncio
 import fcntl
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import dra
+from vdev.aio.clock import LeapClock
 from vdev.core.claims.prepare import Published
 from vdev.dra.claims import ClaimRef, Claims
 from vdev.dra.places import Places
@@ -128,3 +130,29 @@ async def test_a_lock_that_is_not_let_go_is_said_in_time(api, start_driver, kube
         assert f"it was not {what}" == (found if isinstance(found, str) else found.error)
     os.close(other)
     assert {""} == {each.error for each in (await called.prepare(claim)).values()}
+
+
+async def test_what_was_prepared_too_late_is_told_with_the_next_look(directory):
+    """The disk hung for longer than the kubelet waits, and the pod's claim was prepared after all."""
+    places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
+    documents = {"c": dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="uid-0")}
+    clock, told, hangs, goes_on = LeapClock(), [], threading.Event(), threading.Event()
+
+    def find(pool, device):
+        hangs.set()
+        assert goes_on.wait(30)
+        return _find(pool, device)
+
+    claims = Claims(places, Api(documents), find, on_change=told.append, clock=clock)
+    answers = asyncio.ensure_future(claims.prepare([ClaimRef("default", "uid-0", "c")]))
+    assert await asyncio.to_thread(hangs.wait, 30)
+    clock.advance(41)
+    assert "it was not prepared within 40 s" in (await answers)["uid-0"]
+    assert [{}] == told
+    goes_on.set()
+    await claims.exclusively(lambda: None)  # after the call that hung
+    assert [{}] == told
+    await claims.restore()
+    assert ["uid-0"] == [*told[-1]]
+    await claims.restore()
+    assert 2 == len(told)
