@@ -236,7 +236,8 @@ class DraDriver:
                 await self._claims.exclusively(self._check)  # so that of two instances that start one is first
                 for socket in self._sockets:
                     if not await asyncio.to_thread(socket.owns_socket):
-                        self._registration.forget()
+                        if socket.servicer is self._registration:
+                            self._registration.forget()  # of the other one a kubelet knows the path, and dials again
                         await socket.restore()
                 log.info("serving DRA", driver=self.name, socket=str(self.places.dra_socket))
             self._trouble, self._serves = "", True

@@ -212,6 +212,21 @@ async def test_a_look_that_finds_what_was_known_tells_nobody(api, start_driver, 
     assert [] == running.told
 
 
+async def test_a_driver_whose_own_directory_vanished_stays_registered(start_driver, kubelet):
+    """The kubelet knows the path, dials it again, and asks nothing: the registration socket is as it was."""
+    running = await start_driver(None)
+    await kubelet.register()
+    assert DriverState.REGISTERED is running.driver.state
+    (registration,) = kubelet.sockets
+    own = running.driver.places.directory
+    for each in own.iterdir():
+        each.unlink()
+    own.rmdir()
+    await running.until(running.driver.places.dra_socket.exists)
+    await running.until(lambda: 2 == [each["event"] for each in running.logs].count("serving DRA"))
+    assert ([registration], DriverState.REGISTERED) == ([*kubelet.sockets], running.driver.state)
+
+
 async def test_who_watches_all_sockets_watches_those_of_drivers(start_driver, kubelet, directory):
     """One look for everybody, instead of one of each driver."""
     watch = KubeletSocket(None, directory)
