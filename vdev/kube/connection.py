@@ -32,6 +32,11 @@ _FOREVER = httpx.Timeout(None)  # the deadlines are those of the clock that was 
 _UNREACHABLE = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)
 _BAD_CREDENTIALS = (lightkube.ConfigError, OSError, LookupError, TypeError, ValueError)
 
+_SOCKS = (
+    "the environment names a SOCKS proxy (ALL_PROXY, HTTPS_PROXY or HTTP_PROXY), which vdev cannot speak to; give an "
+    "HTTP proxy, or unset it for vdev"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
@@ -92,8 +97,10 @@ class Connection:
         except (lightkube.ConfigError, msgspec.ValidationError, yaml.YAMLError, httpx.InvalidURL) as wrong:
             raise Unconfigured(f"{source} cannot be used: {wrong}") from wrong
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as wrong:
-            missing = f"no {wrong}" if isinstance(wrong, LookupError) else reason_of(wrong)
-            raise Unconfigured(f"{source} cannot be used: {missing}") from wrong
+            why = f"no {wrong}" if isinstance(wrong, LookupError) else reason_of(wrong)
+            raise Unconfigured(f"{source} cannot be used: {why}") from wrong
+        except ImportError as missing:  # of what httpx speaks SOCKS with
+            raise Unconfigured(f"{source} cannot be used: {_SOCKS}") from missing
         client.headers["User-Agent"] = _AGENT
         return cls(client, config.cluster.server, server, token or None, seen)
 
