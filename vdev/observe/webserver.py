@@ -69,6 +69,7 @@ class Server(uvicorn.Server):
             timeout_keep_alive=limits.idle,
             timeout_graceful_shutdown=limits.end,
         )
+        config.load()  # it imports modules, for which no descriptor may be left later
         super().__init__(config)
         self.limits = limits
         self.waiting: dict[_Connection, None] = {}  # without a whole request; the one that waits longest is the first
