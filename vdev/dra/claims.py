@@ -164,7 +164,11 @@ class Claims:
         self._waits_for = f"another call, or the disk under {self._places.directory}"
         while True:
             await self._one_at_a_time.acquire()
-            working = asyncio.get_running_loop().run_in_executor(None, self._under_lock, work)
+            try:
+                working = asyncio.get_running_loop().run_in_executor(None, self._under_lock, work)
+            except BaseException:  # no thread can be started at the moment
+                self._one_at_a_time.release()
+                raise
             working.add_done_callback(self._done)
             if done := await asyncio.shield(working):
                 return done[0]

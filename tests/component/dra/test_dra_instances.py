@@ -7,6 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,3 +157,18 @@ async def test_what_was_prepared_too_late_is_told_with_the_next_look(directory):
     assert ["uid-0"] == [*told[-1]]
     await claims.restore()
     assert 2 == len(told)
+
+
+async def test_a_thread_that_cannot_be_started_blocks_nobody(directory, monkeypatch):
+    """One call fails where the system has no more threads; the next one is not kept waiting by it."""
+    claims = Claims(Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi"), Api({}), _find)
+
+    def none(*_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "run_in_executor", none)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await claims.exclusively(list)
+    async with asyncio.timeout(30):
+        assert [] == await claims.exclusively(list)
