@@ -1,7 +1,10 @@
 """What follows from a plan is an output: the example of the docs is one, and what goes wrong in it is its own."""
 
+import asyncio
 import json
 import re
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,3 +165,26 @@ async def test_the_same_answer_of_the_kubelet_is_no_turn(kubelet, start_agent, s
     assert output.settled == settled
     await kubelet.delete_pod(pod.name)
     await kubelet.wait_until(lambda: output.settled > settled, what="a turn")
+
+
+async def test_an_answer_while_the_last_one_is_decided_upon(kubelet, start_agent, shows, monkeypatch):
+    """It counts where it says something else than that, though it be what the plan in force was made with."""
+    agent = await start_agent(CONFIG.replace("count: 2", "count: 2500"), look_at_holders=0.05)
+    await shows(NPU, 2500, 2500)
+    reconciler, begun, goes_on = agent.agent.reconciler, threading.Event(), threading.Event()
+    nothing = reconciler.holders.snapshot(())
+    decide = reconciler._decider.decide
+
+    def slowly(world):
+        begun.set()
+        assert goes_on.wait(30)
+        return decide(world)
+
+    monkeypatch.setattr(reconciler._decider, "decide", slowly)
+    monkeypatch.setattr(reconciler, "_holdings", lambda: replace(nothing, holders=frozenset({(NPU, "npu-0")})))
+    assert reconciler.needs_answer
+    agent.agent.due.mark()
+    assert await asyncio.to_thread(begun.wait, 30)
+    monkeypatch.setattr(reconciler, "_holdings", lambda: nothing)
+    assert reconciler.needs_answer
+    goes_on.set()

@@ -108,6 +108,7 @@ class Reconciler:
         self._differences = differences
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
+        self._observed = Holdings()  # of the plan in force, or of the next one while that is decided
         self._machine: Machine | None = None  # read when it is first asked for
         self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
@@ -128,7 +129,7 @@ class Reconciler:
         plan, known = self._plan, self._holdings()
         if plan is None or self.choices.progresses:
             return True
-        return known != plan.holdings and (plan.waits_for_answer or not plan.holdings.says(known))
+        return known != self._observed and (plan.waits_for_answer or not self._observed.says(known))
 
     async def start(self, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time.
@@ -361,6 +362,7 @@ class Reconciler:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
+        self._observed = world.holdings
         many = MANY if imports_for(world) else self.base.size
         self._plan = await beside(many, self._decide_and_compare, world)
         for problem in self._plan.problems:
