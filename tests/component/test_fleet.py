@@ -637,3 +637,28 @@ async def test_a_rule_for_one_node_writes_on_that_node_alone(start, api_server, 
     await until(lambda: fleet.is_settled)
     written = {each.name for each in api_server.asked[before:] if each.verb in ("patch", "update")}
     assert {"gpu-1"} == written
+
+
+async def test_amounts_that_the_server_writes_in_its_own_way(start, api_server, until):
+    """1000 comes back as 1k, 1024Gi as 1Ti: it is what was wanted, for this controller and for the next one."""
+    text = CONFIG.replace("{cpu: 96, memory: 1Ti, pods: 110}", '{cpu: "1000m", memory: 1024Gi, pods: 1000}')
+    first = await start(text.replace("count: 4", "count: 1000"))
+    await until(lambda: first.is_settled and ["1k", "1k"] == capacity(api_server, "gpu-2"))
+    found = node(api_server, "gpu-0")["status"]["capacity"]
+    assert {"cpu": "1", "memory": "1Ti", "pods": "1k", NPU: "1k"} == found
+    await first.stop()
+    writes = api_server.writes
+    second = await start(text.replace("count: 4", "count: 1000"))
+    await until(lambda: second.is_settled and 3 == len(second.members))
+    assert writes == api_server.writes
+
+
+async def test_what_is_allocatable_is_the_fleets_to_say(start, api_server, until):
+    """No kubelet computes it: whoever sets it to the capacity is undone."""
+    rules = "faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy}]}"
+    await start(ONE_NODE + rules)
+    await until(lambda: ["4", "3"] == capacity(api_server, "n"))
+    undone = {"status": {"allocatable": {NPU: "4"}}}
+    for _ in range(2):
+        await api_server.edit("nodes", "n", undone, manager="kubectl-edit", subresource="status")
+        await until(lambda: ["4", "3"] == capacity(api_server, "n"))

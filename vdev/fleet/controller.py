@@ -383,6 +383,7 @@ class Fleet:
             events=self._events,
             level=logging.DEBUG,
             takes_back=True,
+            may_have_kubelet=False,
         )
         notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
         member = Member(seen, slices, notes, access, engine)

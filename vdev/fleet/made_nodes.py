@@ -13,6 +13,7 @@ import structlog
 
 from ..core.fleet.made import MAKER, TOLD, MadeNode
 from ..core.fleet.scope import Scope, marked_by
+from ..core.model.syntax.quantity import amount_of
 from ..kube import NODES, Api, Conflict, Missing
 from ..kube.ownership import owned
 from .seen.cluster import SeenNode
@@ -136,8 +137,8 @@ def _key(taint: Document) -> tuple[str, str]:
 def _has_status(document: Document, wanted: Document) -> bool:
     status = document.get("status") or {}
     for key in ("capacity", "allocatable"):
-        amounts = wanted.get(key) or {}
-        if not amounts.items() <= (status.get(key) or {}).items():
+        amounts, there = wanted.get(key) or {}, status.get(key) or {}
+        if any(amount_of(there.get(name)) != amount_of(amount) for name, amount in amounts.items()):
             return False
         if not owned(document, "status", key, manager=MAKER, subresource="status") <= amounts.keys():
             return False

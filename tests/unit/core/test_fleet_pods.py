@@ -133,3 +133,13 @@ def test_no_device_is_with_two_pods(wants, gone):
         assert len(together) == len(set(together))
     fewer = assigned(*documents, before=found, listed=inventory(gone))
     assert all(slot in inventory(gone).resources[NPU].ids for each in fewer.devices.values() for _, slot in held(each))
+
+
+def test_a_pod_that_asks_for_thousands():
+    """The API server writes 1000 as 1k; what is no whole number is nothing that a kubelet counts."""
+    document = pod("a", ("main", 4), ("main", 4), ("main", 4))
+    amounts = ("1k", "2e3", "500m")
+    for container, amount in zip(document["spec"]["containers"], amounts, strict=True):
+        container["resources"]["limits"][NPU] = amount
+    found = read_pod(document)
+    assert [{NPU: 1000}, {NPU: 2000}, {}] == [each.wants for each in found.containers]

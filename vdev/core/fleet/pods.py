@@ -17,6 +17,7 @@ from typing import Any
 from ..allocation.preferred import allocator_for
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Key
+from ..model.syntax.quantity import amount_of
 
 Document = Mapping[str, Any]
 Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -141,8 +142,8 @@ def _main(container: Document) -> PodContainer:
 def _wants(container: Document) -> Mapping[str, int]:
     """Its extended resources: names with a domain that is not Kubernetes' own, in whole numbers."""
     limits = (container.get("resources") or {}).get("limits") or {}
-    amounts = {name: str(amount) for name, amount in limits.items() if _is_extended(name)}
-    return {name: int(amount) for name, amount in amounts.items() if amount.isdecimal() and int(amount) > 0}
+    amounts = {name: amount_of(amount) for name, amount in limits.items() if _is_extended(name)}
+    return {name: int(amount) for name, amount in amounts.items() if amount and amount > 0 and amount.denominator == 1}
 
 
 def _is_extended(name: str) -> bool:

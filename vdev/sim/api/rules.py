@@ -12,6 +12,7 @@ from .kinds import ApiKind, Document
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUANTITY = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"[0-9]+([kMGTPE]|[KMGTPE]i|e[0-9]+)?")  # as such amounts are given back
 _CONDITION = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _ALPHABET = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -150,7 +151,7 @@ def _resource(name: str, quantity: Any) -> Iterator[str]:
     own = name in _STANDARD or name.startswith(("hugepages-", "attachable-volumes-"))
     if not isinstance(quantity, str) or not _QUANTITY.fullmatch(quantity):
         yield f"Invalid value: {json.dumps(quantity)}: quantities must match the regular expression …"
-    elif not own and not quantity.isdigit():
+    elif not own and not _WHOLE.fullmatch(quantity):
         yield f'Invalid value: "{quantity}": must be an integer'
     if not own:
         if "/" not in name:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..objects.amounts import as_given_back
 from . import rules
 from .kinds import KINDS, ApiKind, Document, Refused, conflict, invalid, not_found, value_at
 from .ownership import Manager, Owners, shown
@@ -108,7 +109,7 @@ class Objects:
 
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
         """A new object. Raises Refused."""
-        new = copy.deepcopy(dict(document))
+        new = copy.deepcopy(dict(as_given_back(kind.kind, document)))
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
@@ -142,7 +143,7 @@ class Objects:
         `check` is given the object before and after, and raises Refused.
         """
         old = self.get(kind, namespace, name)
-        new = _part(kind, old, new, subresource)
+        new = _part(kind, old, as_given_back(kind.kind, new), subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
             new = _without_deallocated(old, new)
         check(old, new)
@@ -194,7 +195,7 @@ class Objects:
             owners = self._owners[kind, namespace, name].copy()
         elif uid := (document.get("metadata") or {}).get("uid"):
             raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
-        applied = _applied(kind, document, subresource)
+        applied = _applied(kind, as_given_back(kind.kind, document), subresource)
         whole: Manager = (manager, "Apply", subresource)
         new, clashes = owners.apply(whole, kind.api_version, old, applied, force=force)
         if clashes:

@@ -53,6 +53,7 @@ class NodeAccess:
     `on_news` is called when an output has something to write, for whoever does not wait for it in a task of its own.
     `events` is how often Events may be written, where several nodes share that.
     `level` is that of the log for what is written: of one among thousands of nodes nobody wants to read it.
+    `may_have_kubelet`: a kubelet on the node may compute what is allocatable of its capacity.
     `takes_back`: what an earlier process wrote goes also where nothing of that kind is asked for any more.
     """
 
@@ -65,6 +66,7 @@ class NodeAccess:
     events: Pace | None = None
     level: int = logging.INFO
     takes_back: bool = False
+    may_have_kubelet: bool = True
 
 
 FaultRules = Callable[[str, str], ApiFault | None]

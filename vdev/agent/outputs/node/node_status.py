@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from ....core.decide import Plan
+from ....core.model.syntax.quantity import amount_of
 from ....core.node.capacity import SlotCounts
 from ....core.node.conditions import NodeCondition, condition_document
 from ....kube.ownership import owned
@@ -31,6 +32,7 @@ class NodeStatus(ApiOutput):
         super().__init__(access)
         self.written = False
         self.kubelet_decides = False  # what is allocatable
+        self._may_have_kubelet = access.may_have_kubelet
         self._capacity: Mapping[str, SlotCounts] = {}
         self._conditions: tuple[NodeCondition, ...] = ()
         self._since: dict[str, tuple[bool, str]] = {}  # when each condition became what it is
@@ -73,11 +75,11 @@ class NodeStatus(ApiOutput):
 
     def _learn(self, status: Mapping[str, Any]) -> None:
         """See whether a kubelet computes what is allocatable."""
-        if not self.kubelet_decides and self._offered == self._allocatable():
+        if self._may_have_kubelet and not self.kubelet_decides and self._offered == self._allocatable():
             capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
             self.kubelet_decides = any(
-                capacity.get(name) == str(amount.capacity) == allocatable.get(name) != str(amount.allocatable)
-                for name, amount in self._capacity.items()
+                amount_of(capacity.get(name)) == count.capacity == amount_of(allocatable.get(name)) != count.allocatable
+                for name, count in self._capacity.items()
             )
             if self.kubelet_decides:
                 log.info("the kubelet computes what is allocatable; unhealthy devices stay in it")
@@ -87,12 +89,12 @@ class NodeStatus(ApiOutput):
 
     def _is_there(self, document: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
         """Whether the Node says what is wanted, and nothing else from here."""
-        wanted = {"capacity": {name: str(amount.capacity) for name, amount in self._capacity.items()}}
+        wanted = {"capacity": {name: count.capacity for name, count in self._capacity.items()}}
         if not self.kubelet_decides:
-            wanted["allocatable"] = self._allocatable()
+            wanted["allocatable"] = {name: count.allocatable for name, count in self._capacity.items()}
         for part, amounts in wanted.items():
             there = status.get(part) or {}
-            if any(there.get(name) != amount for name, amount in amounts.items()):
+            if any(amount_of(there.get(name)) != amount for name, amount in amounts.items()):
                 return False
             if not owned(document, _STATUS, part, subresource=_STATUS) <= amounts.keys():
                 return False

@@ -1,9 +1,10 @@
-"""Amounts of memory in Kubernetes' notation: `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
+"""Amounts in Kubernetes' notation, above all of memory: `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
 
 The rules are those of Kubernetes' resource.Quantity, with two that memory needs: the amount is a whole, non-negative
 number of bytes (Kubernetes would round up), and below 2^63.
 """
 
+import functools
 import re
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from ....errors import VdevError
 _BINARY = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
 _DECIMAL = {suffix: 1000**power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)}
 _SCALE = {"": 1, **_BINARY, **_DECIMAL}
+_SMALL = {suffix: Fraction(1, 1000**power) for power, suffix in enumerate(("m", "u", "n"), 1)}
 _FORM = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[A-Za-z]*))"
 )
@@ -43,6 +45,20 @@ def parse_quantity(text: str | int) -> int:
     if amount >= _LIMIT:
         raise QuantityError(f"{text!r} is more than Kubernetes can count: the amount must be below 2^63 bytes (8Ei)")
     return int(amount)
+
+
+@functools.lru_cache(maxsize=1024)
+def amount_of(quantity: object) -> Fraction | None:
+    """What a quantity of an object stands for, or None for what is none.
+
+    The API server writes amounts back in its own way, a thousand as `1k`: compare amounts and not their texts.
+    """
+    form = _FORM.fullmatch(str(quantity))
+    scale = None if form is None else {**_SCALE, **_SMALL}.get(form["suffix"] or "")
+    if form is None or scale is None:
+        return None
+    amount: Fraction = Fraction(form["number"]) * scale * Fraction(f"1e{form['exponent'] or 0}")
+    return -amount if form["sign"] == "-" else amount
 
 
 def written(amount: int) -> str:
