@@ -118,3 +118,13 @@ async def test_a_directory_that_cannot_be_made_is_said(start_agent, directory, s
     assert "cannot make the CDI directory" in agent.agent.cdi.trouble
     (directory / "cdi").unlink()
     await shows("acme.dev/npu", 2, 2)
+
+
+async def test_resources_with_like_names_have_files_of_their_own(kubelet, start_agent):
+    """Domain and name read the same with a '-' between them, and both resources have a device 0."""
+    flags = "flags: {plugin: {deviceListStrategy: cdi-cri, deviceIDStrategy: index}}"
+    text = (NPU % (flags, 1)).replace("acme.dev/npu", "acme/my-npu")
+    agent = await start_agent(text + "  - {name: other, resource: acme-my/npu, virtual: {}}\n")
+    documents = [json.loads(path.read_text()) for path in agent.cdi_dir.glob("vdev-*.json")]
+    kinds = {each["kind"]: [device["name"] for device in each["devices"]] for each in documents}
+    assert {f"k8s.device-plugin.{each}": ["0", "all"] for each in ("acme/my-npu", "acme-my/npu")} == kinds

@@ -14,9 +14,10 @@ from vdev.core.model.syntax import names
     ("resource", "kind"),
     [
         ("nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu"),
-        ("acme.dev/a", "k8s.device-plugin.acme.dev/a-device"),
-        ("acme.dev/3d", "k8s.device-plugin.acme.dev/device-3d"),
-        ("acme.dev/7", "k8s.device-plugin.acme.dev/device-7"),
+        ("acme.dev/a-device", "k8s.device-plugin.acme.dev/a-device"),
+        ("acme.dev/a", "k8s.device-plugin.acme.dev/device-a-8c1b73c6"),
+        ("acme.dev/3d", "k8s.device-plugin.acme.dev/device-3d-9cdd3438"),
+        ("acme.dev/7", "k8s.device-plugin.acme.dev/device-7-48dcca8b"),
     ],
 )
 def test_kinds(resource, kind):
@@ -32,6 +33,27 @@ def test_every_resource_name_has_a_valid_kind(resource):
     assert "" == names.resource_name_problem(resource)
     vendor, _, cls = cdi.kind(resource).partition("/")
     assert all(len(part) > 1 and part[0].isalpha() and part[-1].isalnum() for part in (vendor, cls))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("acme.dev/a", "acme.dev/a-device"),
+        ("acme.dev/7", "acme.dev/device-7"),
+        ("acme.dev/3d", "acme.dev/device-3d"),
+        ("acme/my-npu", "acme-my/npu"),
+        ("acme.dev/x-y.z-npu", "acme.dev-x/y.z-npu"),
+        (f"{'a' * 244}/{'b' * 60}1", f"{'a' * 244}/{'b' * 60}2"),
+    ],
+)
+def test_two_resources_share_neither_kind_nor_file(one, other):
+    """By index, both have a device 0; in one kind or one file, the second would take the place of the first."""
+    kinds = [cdi.kind(each) for each in (one, other)]
+    assert kinds[0] != kinds[1]
+    files = [cdi.file_name(each) for each in kinds]
+    assert files[0] != files[1]
+    assert all(len(f".{file}.123456789abc.tmp") <= 255 for file in files)
+    assert all(cdi.is_document(cdi.document(kind, [cdi.CdiDevice("0", env={"A": "1"})])) for kind in kinds)
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from ..model.device import EMPTY, DeviceNode, Mount
-from ..model.syntax.names import domain_and_name
+from ..model.syntax.names import digest, domain_and_name
 
 VENDOR_PREFIX = "k8s.device-plugin."
 ALL = "all"
 Document = dict[str, Any]
 """A specification, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
-_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?")
 _VERSION = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}")
+_MAX_FILE = 200  # characters of a kind in its file's name; a file that is being written has a longer one
 _V030, _V050, _V060 = "0.3.0", "0.5.0", "0.6.0"
 
 
@@ -38,14 +39,13 @@ def kind(resource: str) -> str:
     """The CDI kind of a declared resource: `acme.dev/npu` gives `k8s.device-plugin.acme.dev/npu`.
 
     The class of a name that CDI would not take (one letter, a leading digit) gets a harmless frame, so that no
-    resource name can make a file that is ignored or that kills the runtime.
+    resource name can make a file that is ignored or that kills the runtime. The frame ends in a fingerprint, for
+    another resource may be called like the frame alone, and no two may share a kind.
     """
     domain, name = domain_and_name(resource)
     name = _NOT_IN_CLASS.sub("-", name)
-    if not name[:1].isalpha():
-        name = f"device-{name}"
-    if len(name) == 1:
-        name = f"{name}-device"
+    if len(name) == 1 or not name[:1].isalpha():
+        name = f"device-{name}-{digest(resource)}"
     return f"{VENDOR_PREFIX}{domain}/{name}"
 
 
@@ -55,8 +55,16 @@ def qualified(cdi_kind: str, name: str) -> str:
 
 
 def file_name(cdi_kind: str) -> str:
-    """The one file of a kind; the prefix marks it as ours."""
-    return f"vdev-{cdi_kind.replace('/', '-')}.json"
+    """The one file of a kind; the prefix marks it as ours.
+
+    A fingerprint follows where the name would be too long for a file, or could be another kind's: the `-` between
+    domain and class may be any `-` where the domain has one of its own.
+    """
+    plain = cdi_kind.replace("/", "-")
+    domain = cdi_kind.partition("/")[0].removeprefix(VENDOR_PREFIX)
+    if "-" in domain or len(plain) > _MAX_FILE:
+        plain = f"{plain[:_MAX_FILE]}-{digest(cdi_kind)}"
+    return f"vdev-{plain}.json"
 
 
 def document(
