@@ -90,6 +90,35 @@ def errors(text: str) -> list[str]:
         ('    virtual: {}\n    container: {env: {A: "{x}"}}', "env.A: unknown placeholder {x}; allowed: {id}"),
         ('    virtual: {}\n    container: {env: {A: "{id"}}', "env.A: stray '{'"),
         ('    virtual: {attributes: {m: x}}\n    container: {env: {A: "{attributes.n}"}}', "unknown attribute 'n'"),
+        (
+            '    glob: /dev/a*\n    container: {env: {A: "{attributes.serial}"}}',
+            "env.A: unknown attribute 'serial'; the device's attributes: base, below, match, target",
+        ),
+        (
+            '    usb: {vendor: "1050", children: [tty]}\n    container: {env: {A: "{attributes.seriel}"}}',
+            "env.A: unknown attribute 'seriel'; the device's attributes: manufacturerName, port, product, productName, "
+            "serial, tty, vendor; did you mean 'serial'?",
+        ),
+        (
+            '    sysfs: {class: net, match: {mtu: "*"}}\n    labels: {x.dev/a: "{attributes.address}"}',
+            "labels[\"x.dev/a\"]: unknown attribute 'address'; the device's attributes: driver, mtu, name",
+        ),
+        (
+            '    glob: [{path: /dev/a*, containerPath: "/dev/{attributes.nr}"}]',
+            "f:4:43: devices[0].glob[0].containerPath: unknown attribute 'nr'",
+        ),
+        (
+            '    usb: {vendor: "1050", containerPath: "/dev/{attributes.nr}"}',
+            "f:4:42: devices[0].usb.containerPath: unknown attribute 'nr'",
+        ),
+        (
+            '    usb: [{vendor: "1"}, {vendor: "2", containerPath: "/{attributes.nr}"}]',
+            "devices[0].usb[1].containerPath: unknown attribute 'nr'",
+        ),
+        (
+            '    sysfs: {bus: pci, containerPath: "/dev/{attributes.nr}"}',
+            "devices[0].sysfs.containerPath: unknown attribute 'nr'",
+        ),
         ("    virtual: {}\n    container: {env: {A: null}}", "env.A: expected a string, got nothing"),
         ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
         (

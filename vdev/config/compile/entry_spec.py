@@ -17,7 +17,7 @@ from ..schema.devices.partitions import FromLabel
 from .dra_spec import dra_spec
 from .partition_choice import partition_choice
 from .telemetry_spec import entry_telemetry, smi_tool
-from .templated import actions, container, health, labels, parser, virtual_node
+from .templated import Parse, actions, container, health, labels, parser, virtual_node
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
 _BY_POSITION = spec.GroupBy.POSITION
@@ -46,6 +46,7 @@ def entry_spec(
         count = source.count
         if model.virtual.node:
             source = replace(source, node=virtual_node(model.virtual.node, parse, (*path, "virtual", "node")))
+    _container_paths(model, path, parser(report, resolved.attributes | {"base"}))
     at = (*path, "partitions")
     choice = _choice(model, resolved, at, layouts, report)
     if choice:
@@ -93,14 +94,30 @@ def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: Problem
     if model.virtual:
         return virtual(model.virtual, (*path, "virtual"), presets, report)
     if model.glob:
-        return ResolvedSource(_glob(model))
+        return _real(_glob(model))
     if model.sysfs:
-        return ResolvedSource(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
+        return _real(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
     sticks = tuple(map(_usb, model.usb or [sources.Usb()]))
     grouped = len(sticks) > 1 or model.group_by is spec.GroupBy.ALL
-    return ResolvedSource(
-        spec.UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0]
-    )
+    return _real(spec.UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0])
+
+
+def _real(source: spec.GlobSource | spec.SysfsSource | spec.UsbSource | spec.UsbGroup) -> ResolvedSource:
+    return ResolvedSource(source, source.attribute_names)
+
+
+def _container_paths(model: Entry, path: KeyPath, parse: Parse) -> None:
+    """Check the placeholders in the paths of real devices' nodes, which discovery renders, with the node as `base`."""
+    items = [((*path, "glob", number), item.container_path) for number, item in enumerate(model.glob or ())]
+    several = len(model.usb or ()) > 1
+    items += [
+        ((*path, "usb", number) if several else (*path, "usb"), stick.container_path)
+        for number, stick in enumerate(model.usb or ())
+    ]
+    if model.sysfs:
+        items.append(((*path, "sysfs"), model.sysfs.container_path))
+    for at, text in items:
+        parse(text, (*at, "containerPath"))
 
 
 def _choice(

@@ -17,10 +17,10 @@ Parse = Callable[[str, KeyPath], Template]
 """Parses the template at a path."""
 
 
-def parser(report: ProblemReport, attributes: frozenset[str] | None) -> Parse:
+def parser(report: ProblemReport, attributes: frozenset[str]) -> Parse:
     """Parses the templates of one entry, and reports those that name what its devices lack.
 
-    `attributes` are those that its devices have; None where only discovery knows.
+    `attributes` are those that its devices have.
     """
 
     def parsed(text: str, path: KeyPath) -> Template:

@@ -27,11 +27,11 @@ _REST = ("*", "all")  # the keys for all devices that no other key names
 class ResolvedSource:
     """A source, and what else the entry takes from its preset, if it has one.
 
-    `attributes` are those that templates may name; None for real devices, whose attributes are known after discovery.
+    `attributes` are those that templates may name.
     """
 
     source: Source
-    attributes: frozenset[str] | None = None
+    attributes: frozenset[str]
     geometry: Geometry | None = None
     visible_devices_env: str = ""
     gpu_names: tuple[str, ...] = ()

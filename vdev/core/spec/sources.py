@@ -32,6 +32,11 @@ class VirtualSource:
     partition_nodes: tuple[NodeTemplate, ...] = ()
     node: StandIn | None = None
 
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates."""
+        return frozenset(self.attributes)
+
 
 class PathType(StrEnum):
     """How a matched path reaches the container: as a device node, or as a bind mount."""
@@ -87,6 +92,11 @@ class GlobSource:
     group_by: GroupBy = GroupBy.POSITION
     allow_dangerous: bool = False
 
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates."""
+        return frozenset({"base", "target", "match", "below"})
+
 
 class Operator(StrEnum):
     """How an attribute is compared."""
@@ -129,6 +139,11 @@ class SysfsSource:
     permissions: str = "rw"
     allow_dangerous: bool = False
 
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates; a child's is the name of its nodes or interfaces."""
+        return frozenset({"name", "driver", *(each.attribute for each in self.match), *self.children})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsbSource:
@@ -146,6 +161,12 @@ class UsbSource:
     permissions: str = "rw"
     optional: bool = False
 
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates; a child's is the name of its nodes or interfaces."""
+        own = {"vendor", "product", "serial", "port", "manufacturerName", "productName"}
+        return frozenset({*own, *self.children})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsbGroup:
@@ -153,6 +174,11 @@ class UsbGroup:
 
     sticks: tuple[UsbSource, ...]
     group_by: GroupBy = GroupBy.POSITION
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes that its devices may have, for templates: those of the stick that comes first."""
+        return frozenset[str]().union(*(each.attribute_names for each in self.sticks))
 
 
 Source = VirtualSource | GlobSource | SysfsSource | UsbSource | UsbGroup
