@@ -24,7 +24,7 @@ from .checks.telemetry import check_telemetry
 from .compile import telemetry_spec, whole_spec
 from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
-from .compile.fleet_spec import fleet_spec
+from .compile.fleet_spec import check_capacity, fleet_spec
 from .document.known_entries import KnownEntry
 from .document.loader import Document, overlaid
 from .document.position import in_order
@@ -135,7 +135,10 @@ def built(
             fleet=fleet,
         )
 
-    faults = _faults(validated, spec(frozenset()), report)
+    whole = spec(frozenset())
+    if not report.broken():
+        check_capacity(validated.file.fleet, whole, report)
+    faults = _faults(validated, whole, report)
     problems = in_order((*report.problems, *report.elsewhere), (*document.files, *layouts.texts))
     if len(problems) > MAX_PROBLEMS:
         more = error(document.files[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")

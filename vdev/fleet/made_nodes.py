@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from ..core.fleet.made import MAKER, TOLD, MadeNode
+from ..core.fleet.made import MAKER, TAINTS, TOLD, MadeNode
 from ..core.fleet.scope import Scope, marked_by
 from ..core.model.syntax.quantity import amount_of
 from ..kube import NODES, Api, Conflict, Missing
@@ -20,9 +20,6 @@ from .seen.cluster import SeenNode
 from .seen.kept import metadata_of
 
 log = structlog.get_logger(__name__)
-
-TAINTS = "vdev.dev/taints"
-"""The annotation with the taints that are ours."""
 
 Document = Mapping[str, Any]
 

@@ -7,7 +7,10 @@ from vdev.core.fleet.made import made_nodes
 from vdev.core.spec import ChosenNodes, Delays
 from vdev.errors import ConfigError
 
-HEAD = "version: v1\ndevices: [{name: a, resource: example.com/a, virtual: {count: 1}}]\nfleet:\n  nodes:\n"
+HEAD = (
+    "version: v1\ndevices: [{name: a, resource: example.com/a, virtual: {count: 1}}, "
+    "{name: b, resource: example.com/b, virtual: {count: 1}, onNodes: a}]\nfleet:\n  nodes:\n"
+)
 
 
 def load(*items):
@@ -48,6 +51,21 @@ def test_nodes_that_exist_are_chosen():
         (["{name: a, taints: [{key: x, effect: No}]}"], "expected NoSchedule, PreferNoSchedule or NoExecute"),
         (["{name: a, capacity: {cpu: lots}}"], "fleet.nodes[0].capacity.cpu"),
         (["{selector: {}}"], "the selector is empty"),
+        (["{name: a, capacity: {memory: 96K}}"], "fleet.nodes[0].capacity.memory: '96K' is not allowed"),
+        (["{name: a, capacity: {pods: 1.5}}"], "fleet.nodes[0].capacity.pods: 1.5 is no whole number; Kubernetes"),
+        (["{name: a, capacity: {acme.dev/x: 500m}}"], 'fleet.nodes[0].capacity["acme.dev/x"]: 500m is no whole number'),
+        (
+            ["{name: a, capacity: {example.com/a: 8}}"],
+            'fleet.nodes[0].capacity["example.com/a"]: example.com/a is counted',
+        ),
+        (
+            ["{name: a, taints: [{key: x, effect: NoSchedule}, {key: x, value: y, effect: NoSchedule}]}"],
+            "fleet.nodes[0].taints[1]: the taint x with NoSchedule is there twice",
+        ),
+        (["{name: a, labels: {vdev.dev/made-by: me}}"], "vdev.dev/made-by is vdev's own"),
+        (["{name: a, annotations: {vdev.dev/taints: x}}"], "vdev.dev/taints is vdev's own"),
+        (["{name: a, annotations: {vdev.dev/fleet: x}}"], "vdev.dev/fleet is vdev's own"),
+        (['{name: "n{1..2}.' + "a." * 31 + 'b"}'], "fleet.nodes[0].name: the label kubernetes.io/hostname of n1.a.a."),
     ],
 )
 def test_what_is_wrong_is_said(items, said):
@@ -55,6 +73,37 @@ def test_what_is_wrong_is_said(items, said):
     with pytest.raises(ConfigError) as refused:
         load(*items)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ["{name: a, capacity: {cpu: 1500m, memory: 1.5Gi, pods: 1k, acme.dev/x: 2, hugepages-2Mi: 1Gi}}"],
+        ["{name: b1, capacity: {example.com/b: 8}}"],
+        ["{name: a, taints: [{key: x, effect: NoSchedule}, {key: x, effect: NoExecute}]}"],
+        ["{name: a, labels: {vdev.dev/config: x}}"],
+        ['{name: "n{1..2}.' + "a." * 31 + 'b", labels: {kubernetes.io/hostname: "n{1}"}}'],
+    ],
+)
+def test_what_is_fine(items):
+    """Amounts of what no device is; devices of an entry that is on other nodes; a hostname of one's own."""
+    load(*items)
+
+
+def test_no_capacity_of_what_devices_make():
+    """Also of partitions and of shared devices; an entry on other nodes does not matter."""
+    text = (
+        "version: v1\nflags: {migStrategy: mixed}\n"
+        "devices:\n  - {name: g, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}, onNodes: g*, "
+        "partitions: {1: [1g.5gb]}}\n"
+        "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: nvidia.com/shared, replicas: 2}]}}\n"
+        "fleet: {nodes: [{name: NAME, capacity: {RESOURCE: 2}}]}\n"
+    )
+    for resource in ("nvidia.com/gpu", "nvidia.com/shared", "nvidia.com/mig-1g.5gb"):
+        with pytest.raises(ConfigError, match="is counted by the devices of g"):
+            config.load_text(text.replace("NAME", "g1").replace("RESOURCE", resource), "f.yaml")
+        config.load_text(text.replace("NAME", "g1").replace("RESOURCE", "nvidia.com/mig-2g.10gb"), "f.yaml")
+        config.load_text(text.replace("NAME", "h1").replace("RESOURCE", resource), "f.yaml")
 
 
 def test_a_fleet_needs_nodes(tmp_path, capsys):

@@ -1,15 +1,22 @@
 """The section `fleet` to the core's values, and what must fit together in it."""
 
+from collections.abc import Iterator
+
+from ...core.fleet.made import HOSTNAME, MADE, TAINTS, TOLD
+from ...core.inventory.listed.naming import name_of_partition, name_of_whole
 from ...core.model.place import KeyPath
+from ...core.model.problem import Problem
 from ...core.model.syntax.label_syntax import node_name_problem, value_problem
 from ...core.model.syntax.name_range import NameRange, NameRangeError, filled, parse_names
-from ...core.spec import NO_FLEET, ChosenNodes, Delays, FleetSpec, MadeNodes, NodeTaint
+from ...core.model.syntax.quantity import amount_of
+from ...core.spec import NO_FLEET, ChosenNodes, Delays, EntrySpec, FleetSpec, MadeNodes, NodeTaint, Spec
 from ..report import ProblemReport
 from ..schema.fleet_section import Fleet, FleetNodes
 
 MAX_NODES = 20_000
 """Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
 
+_OWN = {"labels": {MADE}, "annotations": {TAINTS, TOLD}}  # by which a fleet knows what it did
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
@@ -29,6 +36,7 @@ def fleet_spec(model: Fleet | None, report: ProblemReport) -> FleetSpec:
     _check_names({path: nodes.names for path, nodes in made.items()}, report)
     for path, nodes in made.items():
         _check_values(nodes, path, report)
+        _check_objects(nodes, path, report)
     return FleetSpec(made=tuple(made.values()), chosen=tuple(chosen), reject_pods=model.reject_pods)
 
 
@@ -81,6 +89,9 @@ def _check_values(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> Non
     """Values name numbers that there are; labels are such as Kubernetes takes, on every node."""
     for kind, values in (("labels", nodes.labels), ("annotations", nodes.annotations)):
         for key, text in values.items():
+            if key in _OWN[kind]:
+                report.key_error((*path, kind, key), f"{key} is vdev's own, by which a fleet knows its nodes")
+                continue
             try:
                 found = {filled(text, *each) for each in nodes.names} if len(nodes.names) <= MAX_NODES else ()
             except NameRangeError as wrong:
@@ -89,3 +100,49 @@ def _check_values(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> Non
             problem = next(filter(None, map(value_problem, sorted(found, key=len, reverse=True))), "")
             if problem and kind == "labels":
                 report.error((*path, kind, key), problem)
+
+
+def _check_objects(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> None:
+    """Hostnames, taints and amounts are such as Kubernetes takes."""
+    if HOSTNAME not in nodes.labels and len(nodes.names) <= MAX_NODES:
+        for name, _ in nodes.names:
+            if problem := value_problem(name):
+                hint = f"give these nodes another {HOSTNAME} under labels, or shorter names"
+                report.error((*path, "name"), f"the label {HOSTNAME} of {name} would be its name: {problem}", hint)
+                break
+    seen: set[tuple[str, str]] = set()
+    for place, taint in enumerate(nodes.taints):
+        if (taint.key, taint.effect) in seen:
+            message = (
+                f"the taint {taint.key} with {taint.effect} is there twice; Kubernetes takes it once, with one value"
+            )
+            report.error((*path, "taints", place), message)
+        seen.add((taint.key, taint.effect))
+    for name, text in nodes.capacity.items():
+        amount = amount_of(text)
+        if ("/" in name or name == "pods") and amount is not None and amount.denominator != 1:
+            report.error((*path, "capacity", name), f"{text} is no whole number; Kubernetes counts {name} in those")
+
+
+def check_capacity(model: Fleet | None, spec: Spec, report: ProblemReport) -> None:
+    """What devices make is not among what nodes have beside them: both would be written, one over the other."""
+    for place, each in enumerate(model.nodes if model else ()):
+        names = parse_names(each.name) if each.name and each.capacity else ()
+        for resource in each.capacity if len(names) <= MAX_NODES else ():
+            owners = (entry for entry in spec.entries if resource in _resources(spec, entry))
+            owner = next((entry.name for entry in owners if any(entry.is_on(name) for name, _ in names)), None)
+            if owner is not None:
+                message = f"{resource} is counted by the devices of {owner}; capacity is for what no device is"
+                report.error(("fleet", "nodes", place, "capacity", resource), message, "leave it out here")
+
+
+def _resources(spec: Spec, entry: EntrySpec) -> Iterator[str]:
+    """The names that the entry's devices may be counted under."""
+    if not entry.listed:
+        return
+    told = [name_of_whole(spec, entry), *(name_of_partition(spec, entry, each) for each in entry.possible_profiles)]
+    names = [each[0] for each in told if not isinstance(each, Problem)]
+    yield from names
+    for rule in spec.sharing.resources if spec.sharing else ():
+        if rule.name in names:
+            yield rule.rename or f"{rule.name}.shared"

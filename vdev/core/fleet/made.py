@@ -13,6 +13,9 @@ TOLD = "vdev.dev/fleet"
 """The annotation of Nodes that existed and on which a fleet writes, with its name. Only from these anything is taken
 back.
 """
+TAINTS = "vdev.dev/taints"
+"""The annotation of Nodes that were made, with the taints that are ours."""
+HOSTNAME = "kubernetes.io/hostname"
 MAKER = "vdev-fleet"
 """What a fleet is called that has no other name, and the field manager of what is written to make Nodes."""
 
@@ -28,7 +31,7 @@ class MadeNode:
 
     def metadata(self) -> dict[str, Any]:
         """Its labels and annotations."""
-        labels = {"kubernetes.io/hostname": self.name, MADE: self.fleet, **self._filled(self.of.labels)}
+        labels = {HOSTNAME: self.name, MADE: self.fleet, **self._filled(self.of.labels)}
         return {"labels": labels, "annotations": self._filled(self.of.annotations)}
 
     def taints(self) -> list[dict[str, str]]:
