@@ -115,7 +115,7 @@ def built(
             text.remember(model, compiled[path], measured=on)
     check_entries(entries, report)
     flags = whole_spec.flags(validated.file)
-    whole_file.check_flags(validated, entries, report)
+    whole_file.check_flags(validated, entries, compiled, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
     whole_file.check_sizes(validated, compiled, report)
     check_node(validated.file.node, entries, report)

@@ -1,5 +1,6 @@
 """Whether an attribute's value meets a condition. Pure: reading the attribute is for `discovery`."""
 
+import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import assert_never
@@ -7,6 +8,7 @@ from typing import assert_never
 from .spec import Condition, Operator
 
 _HEX = "0x"
+_NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?)")
 _COMPARED: Mapping[Operator, Callable[[float, float], bool]] = {
     Operator.GT: lambda value, limit: value > limit,
     Operator.GE: lambda value, limit: value >= limit,
@@ -46,12 +48,10 @@ def meets(condition: Condition, value: str | None) -> bool:
 
 def number(text: str | None) -> float | None:
     """The value of a number as sysfs writes them: decimal, or hexadecimal with `0x`; None for anything else."""
-    if text is None:
+    text = "" if text is None else text.strip()
+    if not _NUMBER.fullmatch(text):
         return None
-    try:
-        return float(int(text, 16)) if text.lower().startswith(_HEX) else float(text)
-    except ValueError:
-        return None
+    return float(int(text, 16)) if _HEX in text.lower() else float(text)
 
 
 def wording(condition: Condition) -> str:

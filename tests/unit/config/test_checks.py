@@ -119,6 +119,44 @@ def errors(text: str) -> list[str]:
             '    sysfs: {bus: pci, containerPath: "/dev/{attributes.nr}"}',
             "devices[0].sysfs.containerPath: unknown attribute 'nr'",
         ),
+        ('    sysfs: {class: net, match: {m: {">": nan}}}', "match.m: expected a number, got the string 'nan'"),
+        ('    sysfs: {class: net, match: {m: {">": 1_0}}}', "match.m: expected a number, got the string '1_0'"),
+        ('    sysfs: {class: net, match: {m: {exists: "true"}}}', "got the string 'true'; take the quotes off"),
+        ('    sysfs: {class: net, match: {"": x}}', 'match[""]: must not be empty'),
+        ("    sysfs: {class: net, match: {/etc/x: x}}", "match[\"/etc/x\"]: '/etc/x' is an absolute path; write it"),
+        ("    sysfs: {class: ../net}", "class: '../net' is not allowed; expected the name of a class, a bus or"),
+        ("    sysfs: {bus: ..}", "bus: '..' is not allowed"),
+        ("    sysfs: {bus: usb, children: [a/b]}", "children[0]: 'a/b' is not allowed"),
+        ('    sysfs: {class: net, match: {m: "[b-a]"}}', "match.m: [b-a] matches nothing: its range is backwards"),
+        ('    sysfs: {class: net, match: {m: {in: [x, "[^a]"]}}}', "match.m: [^a] matches what [a] matches, and '^'"),
+        ('    usb: {serial: "[a"}', "usb.serial: the '[' in '[a' is never closed"),
+        ('    usb: {port: "1-{1,2}"}', "usb.port: braces are not wildcards, so '1-{1,2}' matches only what has braces"),
+        (
+            '    glob: "/dev/ttyUSB[^0-9]"',
+            "devices[0].glob: [^0-9] matches what [0-9] matches, and '^'; write [!0-9] for every other character, or "
+            "[0-9^] if '^' is meant",
+        ),
+        (
+            "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/null, containerPath: /dev/x/}]}",
+            "containerPath: '/dev/x/' ends in '/', and this is the path of one node; write the node's name after it",
+        ),
+        (
+            "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/null/}]}",
+            "hostPath: '/dev/null/' ends in '/'",
+        ),
+        ('    virtual: {node: {like: "null", containerPath: /dev/x/}}', "node.containerPath: '/dev/x/' ends in '/'"),
+        (
+            "    glob: [{path: /dev/a}, {path: /dev/./a}]",
+            "devices[0].glob[1].path: /dev/./a is already taken in the container, at f:4:19; give each a path of its",
+        ),
+        (
+            "    virtual: {}\n    container: {mounts: [{hostPath: /b}, {hostPath: /c, containerPath: /b/}]}",
+            "mounts[1].containerPath: /b/ is already taken in the container",
+        ),
+        (
+            '    virtual: {preset: a30}\n    partitions: {"all": [], "*": all-1g.6gb}',
+            "devices[0].partitions[\"*\"]: 'all' and '*' are the same: the devices that no other key names",
+        ),
         ("    virtual: {}\n    container: {env: {A: null}}", "env.A: expected a string, got nothing"),
         ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
         (
@@ -247,6 +285,21 @@ def test_entry_names_are_lower_case_words(name: str) -> None:
     """Ids and file names are made from them."""
     (message,) = errors(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
     assert "devices[0].name: " in message
+
+
+def test_resources_with_one_variable_are_warned_of() -> None:
+    """What tells a container of its devices is made from the resource's name, in which `-`, `.` and case are lost."""
+    entry = "  - {name: b, resource: %s, virtual: {}%s}\n"
+    own = HEAD + "    virtual: {}\n"
+
+    def warnings(text: str) -> list[str]:
+        return [str(problem) for problem in config.load_text(text, "f").problems]
+
+    (told,) = warnings(own + entry % ("example-com/A", ""))
+    assert "example-com/A and example.com/a have the variable EXAMPLE_COM_A_VISIBLE_DEVICES" in told
+    assert [] == warnings(own + entry % ("example.com/a", ""))
+    assert [] == warnings(own + entry % ("example-com/a", ", visibleDevicesEnv: OTHER"))
+    assert [] == warnings("flags: {plugin: {deviceListStrategy: cdi-cri}}\n" + own + entry % ("example-com/a", ""))
 
 
 def test_names_are_unique() -> None:

@@ -217,6 +217,10 @@ def test_every_text_can_be_sorted(texts: list[str]) -> None:
         (Operator.LE, ("4",), "4", True),
         (Operator.LE, ("4",), "many", False),
         (Operator.LE, ("4",), None, False),
+        (Operator.GT, ("0x10",), "17", True),
+        (Operator.GT, ("4",), "inf", False),
+        (Operator.GT, ("4",), "1_000", False),
+        (Operator.GT, ("4",), "0x" + "f" * 300, False),
     ],
 )
 def test_conditions(operator: Operator, values: tuple[str, ...], value: str | None, expected: bool) -> None:

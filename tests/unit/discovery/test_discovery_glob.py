@@ -452,6 +452,10 @@ def test_loops_and_dangling_links_are_left_out(fake: FakeHost) -> None:
     found = find(fake, "/dev/l*")
     assert [["/dev/lp0"]] == nodes(found)
     assert 2 == sum("probably a loop" in message for message in messages(found))
+    assert [] == [message for message in messages(found) if "lost" in message]
+    (told,) = messages(find(fake, "/dev/lost"))
+    assert "glob /dev/lost matches nothing but links to what is not there" in told
+    assert [] == [message for message in messages(find(fake, "/dev/l*0")) if "links" in message]
 
 
 def test_a_linked_directory_does_not_trap_the_recursion(fake: FakeHost) -> None:

@@ -45,6 +45,13 @@ def stick(fake: FakeHost, port: str, number: int, serial: str = "A1", product: s
 SDR = UsbSource(vendor="0bda", product="2838")
 
 
+def test_a_serial_number_is_no_path(tmp_path: Path) -> None:
+    """A `*` stands for any of it, whatever its maker put in."""
+    fake = FakeHost(tmp_path)
+    stick(fake, "1-1", 2, serial=".A/B")
+    assert [["/dev/bus/usb/001/002"]] == list(nodes(find(fake, UsbSource(serial="*B"))).values())
+
+
 @pytest.mark.parametrize(
     ("source", "ports"),
     [

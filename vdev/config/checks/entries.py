@@ -128,13 +128,24 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
             shown = "containerPath" if item.container_path else "hostPath"
             members.append(((*at, shown), item.container_path or item.host_path))
             _dangerous(item.host_path, model, (*at, "hostPath"), report)
+            if key == "deviceNodes":
+                _is_no_directory(item.host_path, (*at, "hostPath"), report)
+                _is_no_directory(item.container_path or "", (*at, "containerPath"), report)
     for at, shown in members:
-        if not _parts(shown):
+        parts = _parts(shown)
+        if not parts:
             report.error(at, f"{shown} is the root of the container, which cannot be replaced")
-        if shown in taken:
-            message = f"{shown} is already taken in the container, at {report.document.value_place(taken[shown])}"
+        plain = "/".join(parts)
+        if plain in taken:
+            message = f"{shown} is already taken in the container, at {report.document.value_place(taken[plain])}"
             report.error(at, message, "give each a path of its own")
-        taken.setdefault(shown, at)
+        taken.setdefault(plain, at)
+
+
+def _is_no_directory(path: str, at: KeyPath, report: ProblemReport) -> None:
+    """A path of one node; only what is found on the host has a name to put into a directory."""
+    if path.endswith("/") and _parts(path):
+        report.error(at, f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
 
 
 def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
@@ -157,6 +168,8 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Problem
     kind = report.exactly_one(path, kinds, "nothing says what the node is")
     if not kind:
         return
+    if kind != "directory":
+        _is_no_directory(model.container_path or "", (*path, "containerPath"), report)
     belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
     extra = {
         "permissions": model.permissions,

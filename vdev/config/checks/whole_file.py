@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ...core.model.dra import ClaimApi
 from ...core.model.place import KeyPath
+from ...core.model.syntax.names import visible_devices_env
 from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, VirtualSource
 from ..report import ProblemReport
 from ..schema.config_file import ConfigFile
@@ -41,7 +42,9 @@ def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], rep
                 report.error((*path, "replicas"), message, _LIMIT)
 
 
-def check_flags(validated: Validated, models: Entries, report: ProblemReport) -> None:
+def check_flags(
+    validated: Validated, models: Entries, compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport
+) -> None:
     """The flags against each other, and against the entries."""
     model = validated.file.flags
     is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
@@ -59,6 +62,23 @@ def check_flags(validated: Validated, models: Entries, report: ProblemReport) ->
     if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
         message = "cdi-annotations and cdi-cri together inject every device twice"
         report.warning(("flags", "plugin", "deviceListStrategy"), message, "one of them is enough")
+    if not all(each.is_cdi for each in chosen):
+        _variables(compiled, report)
+
+
+def _variables(compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> None:
+    """A warning for resources whose device lists would have one variable: a container with both sees one list."""
+    first: dict[str, EntrySpec] = {}
+    for path, entry in compiled.items():
+        if entry.visible_devices_env or entry.template or not entry.listed:
+            continue
+        variable = visible_devices_env(entry.resource)
+        other = first.setdefault(variable, entry)
+        if other.resource != entry.resource:
+            message = (
+                f"{entry.resource} and {other.resource} have the variable {variable}: a container sees one of them"
+            )
+            report.warning((*path, "resource"), message, "set visibleDevicesEnv on one of the entries")
 
 
 def check_emptiness(validated: Validated, report: ProblemReport) -> None:

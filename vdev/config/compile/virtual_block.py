@@ -115,6 +115,9 @@ def partitions(
         return {}
     result: dict[int, tuple[str, ...]] = {}
     named: dict[int, str] = {}
+    if wanted.keys() >= {*_REST}:
+        message = "'all' and '*' are the same: the devices that no other key names"
+        report.key_error((*path, "*"), message, "remove one of them")
     for key, value in sorted(wanted.items(), key=lambda item: item[0] in _REST):
         here = (*path, key)
         profiles = _profiles(geometry, value, here, report)

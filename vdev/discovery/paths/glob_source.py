@@ -20,6 +20,7 @@ from .grouping import Match, MatchGroup
 from .pattern_walk import MAX_LOOKS, MAX_MATCHES, Walk
 
 _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
+_LEADS_NOWHERE = Check("exists", "", ok=False)
 
 
 def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
@@ -97,7 +98,10 @@ class _Scan:
         if not paths and not item.optional:
             self._problems.warn(f"glob {item.path}", "matches nothing on this node")
         found = []
-        for path, verdict in _without_other_names([(path, self._judge(item, wanted, path)) for path in paths]):
+        verdicts = [(path, self._judge(item, wanted, path)) for path in paths]
+        if verdicts and not item.optional and all(verdict == _LEADS_NOWHERE for _, verdict in verdicts):
+            self._problems.warn(f"glob {item.path}", "matches nothing but links to what is not there")
+        for path, verdict in _without_other_names(verdicts):
             if isinstance(verdict, Check):
                 self.candidates.append(Candidate(path, (verdict,)))
                 continue
@@ -126,7 +130,7 @@ class _Scan:
             self._problems.warn(path, "is left out", str(broken))
             return Check("can be looked at", str(broken), ok=False)
         if info is None:  # a link to nothing, or gone since the directory was read
-            return Check("exists", "", ok=False)
+            return _LEADS_NOWHERE
         for excluded in self._source.exclude:
             if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
                 return Check(f"is not excluded by {excluded}", info.path, ok=False)

@@ -3,9 +3,10 @@
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from ...core.model.device import HEALTHY, RawDevice
-from ...core.model.syntax import names, path_pattern
+from ...core.model.syntax import names
 from ...core.spec import EntrySpec, GroupBy, UsbGroup, UsbSource
 from ...hostfs import HostRoot
 from ..device_nodes import Numa
@@ -183,7 +184,7 @@ def _checks(source: UsbSource, device: _Usb) -> tuple[Check, ...]:
 
 
 def _fits(value: str, wanted: str) -> bool:
-    return bool(value) and path_pattern.component_matches(wanted, value)
+    return bool(value) and fnmatchcase(value, wanted)
 
 
 def _wanted(source: UsbSource) -> str:

@@ -13,6 +13,8 @@ from pydantic import (
     model_validator,
 )
 
+from ....core import attribute_match
+from ....core.model.syntax import path_pattern
 from ....core.spec import NodeKind, Operator, PathType
 from ...document.parser import Plain
 from ..scalars import (
@@ -37,6 +39,7 @@ from ..scalars import (
     not_empty,
     one_of,
     one_or_many,
+    without_problem,
 )
 from ..section import Section, described, refuse
 from ..telemetry_block import PhysicsModel
@@ -129,7 +132,7 @@ def path_item(value: object) -> list[Any]:
     return [{"path": value} if isinstance(value, str) else value]
 
 
-Glob = Annotated[list[GlobItem], Shorthand((list, tuple), PATH, path_item)]
+Glob = Annotated[list[GlobItem], ItemInJson(), Shorthand((list, tuple), PATH, path_item)]
 """One pattern, or a list of patterns."""
 
 _OPERATORS = {
@@ -177,7 +180,7 @@ def _test(value: object) -> Test:
     if isinstance(value, Test):
         return value
     if type(value) is str:
-        return Test(Operator.GLOB, (value,), value)
+        return Test(Operator.GLOB, _patterns(value), value)
     if not isinstance(value, dict):
         quoted = f'write it in quotes: "{value}"' if isinstance(value, str) else ""
         refuse(
@@ -192,6 +195,13 @@ def _test(value: object) -> Test:
     return Test(operator, values, {word: list(values) if listed else Plain(values[0])})
 
 
+def _patterns(*texts: str) -> tuple[str, ...]:
+    for text in texts:
+        if any(found := path_pattern.word_problem(text)):
+            refuse(*found)
+    return texts
+
+
 def _operand(operator: Operator, value: object) -> tuple[str, ...]:
     match operator:
         case Operator.IN | Operator.NOT_IN:
@@ -201,18 +211,36 @@ def _operand(operator: Operator, value: object) -> tuple[str, ...]:
             for item in items:
                 if type(item) is not str:
                     refuse(f"expected a list of strings, with {described(item)} in it", f'write it in quotes: "{item}"')
-            return tuple(items)
+            return _patterns(*items)
         case Operator.EXISTS:
-            if str(value).lower() not in ("true", "false"):
-                refuse(f"expected true or false, got {described(value)}")
-            return (str(value).lower(),)
+            return (str(_EXISTS.validate_python(value)).lower(),)
         case _:
-            try:
-                float(str(value))
-            except ValueError:
+            if isinstance(value, bool) or attribute_match.number(str(value)) is None:
                 refuse(f"expected a number, got {described(value)}")
             return (str(value),)
 
+
+_EXISTS: TypeAdapter[bool] = TypeAdapter(Flag)
+
+
+def _attribute_problem(path: str) -> str:
+    if not path:
+        return "must not be empty"
+    if path.startswith("/"):
+        return f"{path!r} is an absolute path; write it relative to the device, with '../' for its parents"
+    return ""
+
+
+Attribute = Annotated[Text, without_problem(_attribute_problem, pattern="^[^/]")]
+"""The path of an attribute, relative to its device."""
+
+Subsystem = Annotated[
+    Text, matching(r"(?!\.{1,2}$)[^/]+", "the name of a class, a bus or a subsystem, such as tty, without '/'")
+]
+"""A name below /sys/class or /sys/bus."""
+
+WordPattern = Annotated[Word, without_problem(path_pattern.word_problem)]
+"""A pattern for a word."""
 
 Condition = Annotated[Test, PlainValidator(_test), WithJsonSchema(_TEST_JSON)]
 """A condition on an attribute's value."""
@@ -221,14 +249,14 @@ Condition = Annotated[Test, PlainValidator(_test), WithJsonSchema(_TEST_JSON)]
 class Sysfs(Section):
     """Real devices of a class or bus in sysfs that meet every condition."""
 
-    class_: Annotated[Word | None, Field(alias="class")] = None
+    class_: Annotated[Subsystem | None, Field(alias="class")] = None
     """A class below /sys/class, such as video4linux."""
-    bus: Word | None = None
+    bus: Subsystem | None = None
     """A bus below /sys/bus, such as usb or pci."""
-    match: dict[Text, Condition] = {}
+    match: dict[Attribute, Condition] = {}
     """What attribute files must hold, by their path relative to the device, with ../ for parents. A value is a pattern,
     or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
-    children: list[Word] = []
+    children: list[Subsystem] = []
     """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
     container_path: PathTemplate = ""
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
@@ -247,13 +275,13 @@ class Usb(Section):
     """Vendor id: hexadecimal digits, in quotes."""
     product: Annotated[Text, _HEX4] | None = None
     """Product id: hexadecimal digits, in quotes."""
-    serial: Word | None = None
+    serial: WordPattern | None = None
     """Pattern for the serial number."""
-    port: Word | None = None
+    port: WordPattern | None = None
     """Pattern for the port, such as 1-1.2: the place where something is plugged in, whatever it is."""
     class_: Annotated[Annotated[Text, _HEX2] | None, Field(alias="class")] = None
     """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
-    children: list[Word] = []
+    children: list[Subsystem] = []
     """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
     container_path: PathTemplate = ""
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""

@@ -74,8 +74,17 @@ def parse(text: str) -> PathPattern:
 
 def problem(text: str) -> tuple[str, str]:
     """Why a pattern cannot match what was meant by it, and what to write; two empty strings when nothing is wrong."""
+    return _problem(text, text.split("/"), "a path with")
+
+
+def word_problem(text: str) -> tuple[str, str]:
+    """As `problem`, for a pattern that is matched against a word and not against a path."""
+    return _problem(text, [text], "what has")
+
+
+def _problem(text: str, components: Iterable[str], matched: str) -> tuple[str, str]:
     plain = ""  # what stands outside sets
-    for component in text.split("/"):
+    for component in components:
         place = 0
         while place < len(component):
             if component[place] != "[":
@@ -85,14 +94,17 @@ def problem(text: str) -> tuple[str, str]:
             end = _set_end(component, place + 1)
             if end < 0:
                 return f"the '[' in {component!r} is never closed", "write [[] for the character itself"
-            if _set(component[place + 1 : end]) == _NOTHING:
-                written = component[place : end + 1]
-                return f"{written} matches nothing: its range is backwards", "write the lower character first"
+            body = component[place + 1 : end]
+            if _set(body) == _NOTHING:
+                return f"[{body}] matches nothing: its range is backwards", "write the lower character first"
+            if body[:1] == "^" and body[1:]:
+                hint = f"write [!{body[1:]}] for every other character, or [{body[1:]}^] if '^' is meant"
+                return f"[{body}] matches what [{body[1:]}] matches, and '^'", hint
             place = end + 1
         plain += "/"
     if _BRACES.search(plain):
         return (
-            f"braces are not wildcards, so {text!r} matches only a path with braces in its name",
+            f"braces are not wildcards, so {text!r} matches only {matched} braces in its name",
             "write each alternative as a pattern of its own, or [{] for a brace",
         )
     return "", ""
