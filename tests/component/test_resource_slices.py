@@ -95,6 +95,17 @@ async def test_an_edit_is_an_update_in_place(agent, api_server, slices):
     assert writes + 1 == api_server.writes
 
 
+@pytest.mark.parametrize("who", ["kubectl-edit", "zealous-controller"])
+async def test_an_edit_by_somebody_else_is_undone(who, agent, api_server, slices):
+    """It stays our slice, whoever wrote to it last and whatever that one is called."""
+    for spoilt in ({"devices": [{"name": "x"}]}, {"pool": {"generation": 9, "resourceSliceCount": 2}}):
+        (only,) = slices()
+        await api_server.edit("resourceslices", only["metadata"]["name"], {"spec": spoilt}, manager=who)
+        await api_server.until(lambda: NPUS == devices(slices()))
+        await api_server.until(lambda: {1} == {count for _, count in pools(slices())})
+    assert [] == [each for each in agent.agent.reconciler.problems if "publishes" in str(each)]
+
+
 async def test_health_is_a_taint(agent, api_server, slices):
     """Which goes again; the time at which it was added is the server's."""
     do = agent.agent.faults.commands

@@ -257,14 +257,19 @@ def _digest(content: Document) -> bytes:
 
 
 def _is_ours(document: Document) -> bool:
-    return _manager(document) == MANAGER
+    """Whether it was published from here, also where somebody else wrote to it since."""
+    return MANAGER in _writers(document)
+
+
+def _writers(document: Document) -> Sequence[str]:
+    """Whose the fields of the specification are: the server names the oldest first, of one second by their names."""
+    entries = document["metadata"].get("managedFields") or ()
+    return [str(each.get("manager")) for each in entries if "f:spec" in (each.get("fieldsV1") or {})]
 
 
 def _manager(document: Document) -> str:
     """Who wrote the specification."""
-    entries = document["metadata"].get("managedFields") or ()
-    found = (each.get("manager") for each in entries if "f:spec" in (each.get("fieldsV1") or {}))
-    return str(next(found, None) or "somebody")
+    return next(iter(_writers(document)), "somebody")
 
 
 def _keys(value: object) -> frozenset[str]:
