@@ -6,6 +6,7 @@ Where that is not allowed it is said once, and everything else goes on.
 
 import asyncio
 import datetime as dt
+import functools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ from ..core.claims.prepared import PreparedClaim
 from ..core.intervals import Intervals
 from ..errors import ApiServerError
 from ..kube import RESOURCE_CLAIMS, Missing, ObjectKind
-from ..kube.answers import Conflict, Denied, Invalid
+from ..kube.answers import Denied, Invalid
 from .checkpoint import Prepared
 from .health_stream import DeviceHealth, Health
 
@@ -91,25 +92,34 @@ class ClaimStatus:
         while True:
             await self._news.wait()
             self._news.clear()
-            pause = None
+            pause, refused = None, dict[str, PreparedClaim]()
             for claim in list(self._due.values()) if self._health is not None else ():
                 del self._due[claim.uid]
                 try:
                     await self._write(claim)
                     attempt, self.trouble = 0, ""
-                except (Missing, Conflict):  # it is gone, or is another one
+                except Missing:
                     continue
-                except Invalid as refused:
-                    self._say(str(refused))
+                except Invalid as why:  # also, from 1.36 on, for want of a permission of the driver's
+                    refused[claim.uid] = claim
+                    self._say(str(why))
                 except ApiServerError as failed:
                     self._due.setdefault(claim.uid, claim)
                     self._say(str(failed))
                     pause = self._intervals.watch_again if isinstance(failed, Denied) else self._backoff.pause(attempt)
                     attempt += 1
                     break
+            if refused:
+                self._clock.call_later(self._intervals.watch_again, functools.partial(self._try_again, refused))
             if pause is not None:
                 await self._clock.sleep(pause)
                 self._news.set()
+
+    def _try_again(self, refused: Mapping[str, PreparedClaim]) -> None:
+        for uid, claim in refused.items():
+            if self._claims.get(uid, claim) == claim:  # or it is not prepared any more, which is to be said as well
+                self._due.setdefault(uid, claim)
+        self._news.set()
 
     def _say(self, why: str) -> None:
         trouble = f"the status of claims of {self._driver} is not written: {why}"

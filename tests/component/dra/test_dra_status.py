@@ -133,6 +133,32 @@ async def test_who_may_not_write_it_is_told_once(api, start_driver, kubelet, all
     await running.until(lambda: not running.driver.problems)
 
 
+async def test_a_permission_of_the_driver_that_comes_later(api, start_driver, kubelet, allocate, api_server, devices):
+    """1.36 answers its absence as something invalid: that is tried again, too, and keeps no other claim waiting."""
+    granted = {"get resourceclaims", "patch resourceclaims/status"}
+    api_server.permissions = granted
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    await called.prepare(await allocate("c0", ("r", "gpu-0")))
+    await running.until(lambda: any("associated-node:patch" in each.message for each in running.driver.problems))
+    api_server.permissions = granted | {"associated-node:patch resourceclaims/driver"}
+    await called.prepare(await allocate("c1", ("r", "gpu-1")))
+    await running.until(lambda: devices("c1"))
+    running.clock.advance(601)
+    await running.until(lambda: devices("c0") and not running.driver.problems)
+
+
+async def test_a_conflict_is_tried_again(api, start_driver, kubelet, allocate, api_server, devices):
+    """Of a claim that is another one by now the next look tells."""
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    api_server.fail(verb="patch", resource="resourceclaims/status", status=409, times=2)
+    await called.prepare(await allocate("c", ("r", "gpu-0")))
+    await running.until(lambda: devices("c"))
+
+
 async def test_an_api_server_that_comes_back_is_told(api, start_driver, kubelet, allocate, api_server, devices):
     """It is tried again."""
     running = await start_driver(api)
