@@ -24,6 +24,26 @@ DEFERRED: Mapping[str, tuple[str, ...]] = {
     "google.protobuf.internal.python_message": (),  # messages where the library of compiled code is missing
     "calendar": ("timegm",),  # protobuf, for timestamps; http.cookiejar
     "zoneinfo": ("ZoneInfo", "ZoneInfoNotFoundError"),  # pydantic, for fields of that type; so the next two
+    "pydantic.json_schema": (  # who asks for a schema of the file is `vdev schema`
+        "GenerateJsonSchema",
+        "JsonSchemaKeyT",
+        "JsonSchemaMode",
+        "JsonSchemaValue",
+        "PydanticJsonSchemaWarning",
+        "model_json_schema",
+    ),
+    "dotenv": ("dotenv_values",),  # pydantic-settings, for files of variables
+    "yaml.loader": ("BaseLoader", "FullLoader", "Loader", "SafeLoader", "UnsafeLoader"),  # libyaml reads and writes
+    "yaml.dumper": ("BaseDumper", "Dumper", "SafeDumper"),
+    "yaml.reader": ("Reader", "ReaderError"),
+    "yaml.scanner": ("Scanner", "ScannerError"),
+    "yaml.parser": ("Parser", "ParserError"),
+    "yaml.composer": ("Composer", "ComposerError"),
+    "yaml.emitter": ("Emitter", "EmitterError"),
+    "subprocess": (),  # asyncio, for processes; locale comes with it
+    "ctypes.util": (),  # inotify-simple, to look for the C library, which takes a program
+    "shutil": (),  # argparse, for the terminal's width
+    "tempfile": (),  # importlib.resources, for resources of an archive
     "ipaddress": ("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"),
     "decimal": ("Decimal", "InvalidOperation"),
     f"{_SETTINGS}.cli": (  # vdev makes its command line itself, and reads no settings from what follows
@@ -81,6 +101,12 @@ DEFERRED: Mapping[str, tuple[str, ...]] = {
 }
 """Each with the functions and classes of it that a library imports by name, and which stand for themselves as well."""
 
+_WITH: Mapping[str, tuple[str, ...]] = {
+    "yaml.loader": tuple(f"yaml.{each}" for each in ("reader", "scanner", "parser", "composer", "constructor")),
+    "yaml.dumper": tuple(f"yaml.{each}" for each in ("emitter", "serializer", "representer")),
+}
+"""What is found as an attribute of a package once that module is imported."""
+
 WITHOUT = (
     "rich",  # structlog would show tracebacks in colours with it: 4 MiB that nobody looks at
     "h2",  # httpx would speak HTTP/2 with it, and is not asked to
@@ -114,7 +140,9 @@ class _Finder:
         return _StandIn(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing of it is executed yet."""
+        """Nothing of it is executed yet, and what others expect to be imported with it is."""
+        for name in _WITH.get(module.__name__, ()):
+            importlib.import_module(name)
 
 
 class _StandIn(ModuleType):
@@ -140,6 +168,9 @@ class _StandIn(ModuleType):
         with self._lock:
             if not self.is_imported():
                 del sys.modules[self.__name__]
+                for name in _WITH.get(self.__name__, ()):
+                    if isinstance(with_it := sys.modules.get(name), _StandIn):
+                        with_it.real()
                 module = importlib.import_module(self.__name__)
                 vars(self).update((name, value) for name, value in vars(module).items() if not name.startswith("__"))
             return importlib.import_module(self.__name__)
@@ -230,12 +261,37 @@ def _proxies() -> Mapping[str, str]:
     return found
 
 
+def _terminal_size(fallback: tuple[int, int] = (80, 24)) -> os.terminal_size:
+    """As `shutil` has it: what the environment says, else the terminal."""
+    try:
+        there = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1)
+    except (OSError, ValueError):  # no terminal, or closed
+        there = os.terminal_size(fallback)
+    named = (os.environ.get(each, "") for each in ("COLUMNS", "LINES"))
+    chosen = [int(each) if each.isdecimal() else 0 for each in named]
+    return os.terminal_size((chosen[0] or there.columns or fallback[0], chosen[1] or there.lines or fallback[1]))
+
+
+class _JsonSchema:
+    """What pydantic has for a field's JSON Schema, for models of which nobody asks for one."""
+
+    def __init__(self, json_schema: Mapping[str, object]) -> None:
+        self._json_schema = json_schema
+
+    def __get_pydantic_json_schema__(self, _core: object, _handler: object) -> dict[str, object]:
+        return dict(self._json_schema)
+
+
 _INSTEAD: Mapping[str, Mapping[str, object]] = {
     "ssl": {"SSLSocket": _NoSocket},
     "importlib.metadata": {"version": _version},  # httpx says its own
     "httpx2._cookies": {"IndexedCookieJar": _NoCookies},
     "urllib.request": {"Request": _NoRequest, "getproxies": _proxies},
     "tokenize": {"open": _text},  # linecache
+    "pydantic.json_schema": {"DEFAULT_REF_TEMPLATE": "#/$defs/{model}", "WithJsonSchema": _JsonSchema},
+    "subprocess": {"PIPE": -1, "STDOUT": -2, "DEVNULL": -3},
+    "ctypes.util": {"find_library": lambda _name: None},  # that is this process, which has the C library
+    "shutil": {"get_terminal_size": _terminal_size},
     "gettext": {"gettext": lambda text: text, "ngettext": lambda one, many, count: one if count == 1 else many},
 }
 """What is used of modules though they are not imported."""

@@ -282,3 +282,77 @@ def test_what_is_imported_already_stays():
     """Nothing is put in the place of a module that somebody has; each is alone with that in a process."""
     done = subprocess.run([sys.executable, "-c", STAYS], capture_output=True, text=True, timeout=60)
     assert "[]\n" == done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("environment", [{}, {"COLUMNS": "100"}, {"COLUMNS": "x", "LINES": "7"}])
+def test_a_terminal_is_as_wide_as_ever(environment):
+    """Help is broken into lines by that, and nothing is imported for it."""
+    program = f"""
+import json, os
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+os.environ.update({environment!r})
+import shutil
+ours = [tuple(shutil.get_terminal_size()), tuple(shutil.get_terminal_size((7, 9)))]
+had = shutil.is_imported()
+shutil.rmtree
+import shutil
+print(json.dumps([had, ours == [tuple(shutil.get_terminal_size()), tuple(shutil.get_terminal_size((7, 9)))]]))
+"""
+    assert [False, True] == said(program)
+
+
+def test_constants_are_those_of_the_module():
+    """They are what asyncio has as defaults, and what pydantic has."""
+    program = """
+import json, subprocess
+from pydantic.json_schema import DEFAULT_REF_TEMPLATE
+ours = [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL, DEFAULT_REF_TEMPLATE]
+subprocess.Popen(["true"]).wait()
+sys.modules["pydantic.json_schema"].SkipJsonSchema
+import pydantic.json_schema, subprocess
+real = [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL, pydantic.json_schema.DEFAULT_REF_TEMPLATE]
+print(json.dumps([ours == real, hasattr(subprocess, "is_imported")]))
+"""
+    assert [True, False] == said(program)
+
+
+def test_a_schema_says_what_it_says_elsewhere():
+    """Though what a field says of itself was made before the module was imported."""
+    program = """
+import json
+from typing import Annotated
+from pydantic import BaseModel, WithJsonSchema
+class Model(BaseModel):
+    field: Annotated[int, WithJsonSchema({"type": "string"})]
+print(json.dumps([type(WithJsonSchema).__module__, Model.model_json_schema()["properties"]]))
+"""
+    assert {"field": {"title": "Field", "type": "string"}} == said(program)[1]
+
+
+def test_yaml_is_read_and_written_without_libyaml_as_well():
+    """By what reads it in Python, whose errors are the same classes as those of libyaml."""
+    program = """
+import json, yaml
+from yaml.scanner import ScannerError
+found = [yaml.safe_load("a: [1, b]"), yaml.safe_dump({"c": 1})]
+for loader in (yaml.CSafeLoader, yaml.SafeLoader):
+    try:
+        yaml.load("a: '", loader)
+    except yaml.YAMLError as error:
+        found.append(isinstance(error, yaml.scanner.ScannerError))
+print(json.dumps([*found, list(yaml.load("[x, y]", yaml.CSafeLoader))]))
+"""
+    assert [{"a": [1, "b"]}, "c: 1\n", True, True, ["x", "y"]] == said(program)
+
+
+def test_files_are_watched_without_looking_for_the_library():
+    """Which Python does with the output of a program."""
+    program = """
+import json, os
+from inotify_simple import INotify, flags
+watch = INotify()
+watch.add_watch(".", flags.CREATE)
+print(json.dumps(sys.modules["subprocess"].is_imported() if "subprocess" in sys.modules else False))
+"""
+    assert said(program) is False

@@ -32,6 +32,8 @@ _FOREVER = httpx.Timeout(None)  # the deadlines are those of the clock that was 
 _UNREACHABLE = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)
 _BAD_CREDENTIALS = (lightkube.ConfigError, OSError, LookupError, TypeError, ValueError)
 
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader exists where libyaml does
+
 _SOCKS = (
     "the environment names a SOCKS proxy (ALL_PROXY, HTTPS_PROXY or HTTP_PROXY), which vdev cannot speak to; give an "
     "HTTP proxy, or unset it for vdev"
@@ -178,7 +180,7 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
     if server.kubeconfig is not None:
         if os.pathsep in str(server.kubeconfig):
             raise lightkube.ConfigError("these are several files; kubectl config view --flatten makes one of them")
-        config = lightkube.KubeConfig.from_file(server.kubeconfig).get(server.context or None)
+        config = _read(server.kubeconfig).get(server.context or None)
         if config is None:
             raise lightkube.ConfigError("it has no current context; choose one with --context NAME")
         return config
@@ -186,6 +188,14 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
     account: Any = lightkube.KubeConfig.from_one(cluster=cluster, user=User(token_file=str(server.token))).get()
     assert isinstance(account, lightkube.SingleConfig)
     return account
+
+
+def _read(kubeconfig: Path) -> lightkube.KubeConfig:
+    """As lightkube reads it, which would import what reads YAML in Python: libyaml has done that all along."""
+    path = kubeconfig.expanduser()
+    if not path.is_file():
+        raise lightkube.ConfigError(f"Configuration file {kubeconfig} not found")
+    return lightkube.KubeConfig.from_dict(yaml.load(path.read_text("utf-8"), _Loader), fname=path)  # noqa: S506 - a safe one
 
 
 def _is_loopback(url: str) -> bool:
