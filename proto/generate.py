@@ -22,6 +22,8 @@ _EXPERIMENTAL = re.compile(
     r"\n+ # This class is part of an EXPERIMENTAL API\.\nclass .*?(?=\n\n\nclass |\Z)", re.DOTALL
 )
 """gRPC's second way to call a method, without a stub; a third of the generated code, and nobody takes it."""
+_VERSION_CHECK = re.compile(r"import warnings\n|GRPC_GENERATED_VERSION(?:: str\n.*?: str| = .*?\n    \))\n", re.DOTALL)
+"""Whether the grpcio installed is new enough for the code; pyproject.toml asks for that already."""
 
 
 def generate(out: Path) -> None:
@@ -33,8 +35,8 @@ def generate(out: Path) -> None:
     if protoc.main(["protoc", f"-I{HERE}", f"-I{well_known}", plugin, *outputs, *protos]) != 0:
         sys.exit("protoc failed; its message is above")
     (out / "vdev" / "pb" / "__init__.py").write_text(INIT)
-    for path in (out / "vdev" / "pb").glob("*_pb2_grpc.py"):
-        path.write_text(_EXPERIMENTAL.sub("\n", path.read_text()))
+    for path in (out / "vdev" / "pb").glob("*_pb2_grpc.py*"):
+        path.write_text(_EXPERIMENTAL.sub("\n", _VERSION_CHECK.sub("", path.read_text())))
 
 
 def main() -> None:
