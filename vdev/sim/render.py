@@ -2,24 +2,7 @@
 
 from typing import Any, assert_never
 
-from .journal import (
-    ClaimChanged,
-    DriverGone,
-    DriverRefused,
-    DriverRegistered,
-    Entry,
-    Lifecycle,
-    Listed,
-    ManifestRefused,
-    NodeChanged,
-    PluginLost,
-    PodChanged,
-    PodDeleted,
-    PodWaiting,
-    Registered,
-    RegistrationFailed,
-    SlicesDeleted,
-)
+from . import journal
 from .lint import Finding
 from .objects.container_edits import Edits
 from .objects.node_devices import Capacity
@@ -29,42 +12,42 @@ NOTHING = Capacity({}, {})
 _INDENT = " " * 9
 
 
-def render_entry(entry: Entry, before: Capacity = NOTHING) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
+def render_entry(entry: journal.Entry, before: Capacity = NOTHING) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
     """An entry as one line or a few; empty for what the following entry says better. `before` is the node until now."""
     match entry:
-        case Lifecycle():
+        case journal.Lifecycle():
             return _line("kubelet", f"{entry.what}{'; plugins register at ' + entry.detail if entry.detail else ''}")
-        case Registered():
+        case journal.Registered():
             extra = [*(["pre-start"] if entry.options.pre_start_required else [])]
             extra += ["preferred allocation"] if entry.options.preferred_allocation else []
             again = " again" if entry.again else ""
             return _line("plugin", f"{entry.resource} registered{again} ({', '.join([entry.endpoint, *extra])})")
-        case RegistrationFailed():
+        case journal.RegistrationFailed():
             return _line("plugin", f"{entry.resource or 'unnamed'} refused ({entry.endpoint}): {entry.error}")
-        case PluginLost():
+        case journal.PluginLost():
             return _line("plugin", f"{entry.resource} disconnected: {entry.error}; all its devices are unhealthy now")
-        case Listed():
+        case journal.Listed():
             return ""  # The node says the same in numbers, if they changed.
-        case NodeChanged():
+        case journal.NodeChanged():
             return render_node(entry.node, before)
-        case PodChanged():
+        case journal.PodChanged():
             return render_pod(entry.pod)
-        case PodDeleted():
+        case journal.PodDeleted():
             return _line("pod", f"{entry.pod.spec.key} deleted")
-        case PodWaiting():
+        case journal.PodWaiting():
             return _line("pod", f"{entry.pod} waits: {entry.reason}")
-        case ManifestRefused():
+        case journal.ManifestRefused():
             return _line("pod", f"{entry.path} refused: {entry.error}")
-        case DriverRegistered():
+        case journal.DriverRegistered():
             return _line("driver", f"{entry.driver} registered ({entry.service}, {entry.endpoint})")
-        case DriverRefused():
+        case journal.DriverRefused():
             return _line("driver", f"refused ({entry.socket}): {entry.error}")
-        case DriverGone():
+        case journal.DriverGone():
             return _line("driver", f"{entry.driver} is gone ({entry.endpoint}): {entry.why}")
-        case SlicesDeleted():
+        case journal.SlicesDeleted():
             of = f" of {entry.driver}" if entry.driver else ""
             return _line("slices", f"{entry.count}{of} deleted by the kubelet: {entry.why}")
-        case ClaimChanged():
+        case journal.ClaimChanged():
             return _line(
                 "claim", f"{entry.claim} {entry.what}{': ' if entry.devices else ''}{', '.join(entry.devices)}"
             )
@@ -98,12 +81,12 @@ def render_pod(pod: PodStatus) -> str:
     return _line("pod", f"\n{_INDENT}".join(rows))
 
 
-def entry_json(entry: Entry, before: Capacity = NOTHING) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
+def entry_json(entry: journal.Entry, before: Capacity = NOTHING) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
     """An entry as a JSON object; `event` says its kind. `before` is the node until now."""
     match entry:
-        case Lifecycle():
+        case journal.Lifecycle():
             return {"event": "kubelet", "what": entry.what, "detail": entry.detail}
-        case Registered():
+        case journal.Registered():
             options = {
                 "preStartRequired": entry.options.pre_start_required,
                 "getPreferredAllocationAvailable": entry.options.preferred_allocation,
@@ -115,42 +98,42 @@ def entry_json(entry: Entry, before: Capacity = NOTHING) -> dict[str, Any]:  # n
                 "options": options,
                 "again": entry.again,
             }
-        case RegistrationFailed():
+        case journal.RegistrationFailed():
             return {
                 "event": "registrationFailed",
                 "resource": entry.resource,
                 "endpoint": entry.endpoint,
                 "error": entry.error,
             }
-        case PluginLost():
+        case journal.PluginLost():
             return {"event": "pluginLost", "resource": entry.resource, "error": entry.error}
-        case Listed():
+        case journal.Listed():
             return {
                 "event": "listed",
                 "resource": entry.resource,
                 "healthy": entry.healthy,
                 "unhealthy": entry.unhealthy,
             }
-        case NodeChanged():
+        case journal.NodeChanged():
             return {"event": "node", **node_json(entry.node, before)}
-        case PodChanged():
+        case journal.PodChanged():
             return {"event": "pod", **pod_json(entry.pod)}
-        case PodDeleted():
+        case journal.PodDeleted():
             return {"event": "podDeleted", "name": entry.pod.name, "namespace": entry.pod.namespace}
-        case PodWaiting():
+        case journal.PodWaiting():
             return {"event": "podWaiting", "pod": entry.pod, "reason": entry.reason}
-        case ManifestRefused():
+        case journal.ManifestRefused():
             return {"event": "manifestRefused", "path": entry.path, "error": entry.error}
-        case DriverRegistered():
+        case journal.DriverRegistered():
             text = {"driver": entry.driver, "endpoint": entry.endpoint, "service": entry.service}
             return {"event": "driverRegistered", **text}
-        case DriverRefused():
+        case journal.DriverRefused():
             return {"event": "driverRefused", "socket": entry.socket, "error": entry.error}
-        case DriverGone():
+        case journal.DriverGone():
             return {"event": "driverGone", "driver": entry.driver, "endpoint": entry.endpoint, "why": entry.why}
-        case SlicesDeleted():
+        case journal.SlicesDeleted():
             return {"event": "slicesDeleted", "driver": entry.driver, "count": entry.count, "why": entry.why}
-        case ClaimChanged():
+        case journal.ClaimChanged():
             return {"event": "claim", "claim": entry.claim, "what": entry.what, "devices": list(entry.devices)}
         case Finding():
             return {

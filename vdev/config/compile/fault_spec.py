@@ -4,38 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ...core.model.faults.fault_effects import (
-    ApiFailure,
-    ApiVerb,
-    Call,
-    Cdi,
-    CdiFault,
-    CountErrors,
-    Delay,
-    Effect,
-    Fail,
-    FaultyAnswer,
-    FaultyClaims,
-    Flap,
-    HealthStream,
-    HealthStreamFault,
-    NodeEvent,
-    Overheat,
-    PodResources,
-    Process,
-    Register,
-    Remove,
-    SetCondition,
-    SetHealth,
-    SetTaint,
-    SliceFault,
-    Slices,
-    Socket,
-    SocketFault,
-    Stream,
-    StreamFault,
-    Xid,
-)
+from ...core.model.faults import fault_effects as effects
 from ...core.model.faults.fault_rules import (
     Chance,
     DeviceFilter,
@@ -139,84 +108,87 @@ def _start(model: schema.FaultRule) -> Start:
     return Start.START if model.since is schema.Since.START else Start.LOAD
 
 
-def _effect(model: schema.FaultRule) -> Effect | None:
+def _effect(model: schema.FaultRule) -> effects.Effect | None:
     return _of_devices(model) or _of_the_plugin(model) or _of_the_node(model) or _of_drivers(model)
 
 
-def _of_devices(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one return per kind
+def _of_devices(model: schema.FaultRule) -> effects.Effect | None:  # noqa: PLR0911 - one return per kind
     if model.xid is not None:
         leaves = model.health is None and model.xid in APPLICATION_ERRORS
-        return Xid(model.xid, None if leaves else _health(model, described(model.xid)))
+        return effects.Xid(model.xid, None if leaves else _health(model, described(model.xid)))
     if model.health is not None:
         return _health(model, _TEXT)
     if model.flap is not None:
-        return Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
+        return effects.Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
     if model.remove or model.drop:
-        return Remove(drop_held=model.drop)
+        return effects.Remove(drop_held=model.drop)
     if model.overheat is not None:
-        return Overheat(float(model.overheat.to), model.overheat.within)
+        return effects.Overheat(float(model.overheat.to), model.overheat.within)
     if (each := model.hardware_errors) is not None:
-        return CountErrors(each.corrected_ecc, each.uncorrected_ecc, each.pcie_replays, each.remapped_rows)
-    return SetTaint(model.taint.key, model.taint.value, model.taint.effect.value) if model.taint is not None else None
+        return effects.CountErrors(each.corrected_ecc, each.uncorrected_ecc, each.pcie_replays, each.remapped_rows)
+    if (taint := model.taint) is not None:
+        return effects.SetTaint(taint.key, taint.value, taint.effect.value)
+    return None
 
 
-def _of_the_plugin(model: schema.FaultRule) -> Effect | None:  # noqa: PLR0911 - one return per kind
+def _of_the_plugin(model: schema.FaultRule) -> effects.Effect | None:  # noqa: PLR0911 - one return per kind
     if model.rpc:
         return _call(model)
     if model.register_ is not None:
         each = model.register_
-        return Register(delay=each.delay or 0.0, never=each.never, version=each.version or "", twice=each.twice)
+        return effects.Register(delay=each.delay or 0.0, never=each.never, version=each.version or "", twice=each.twice)
     if model.stream is not None:
-        fault = StreamFault(_key(model.stream) or "close")
-        return Stream(fault, rate=float(model.stream.flood or 0))
+        fault = effects.StreamFault(_key(model.stream) or "close")
+        return effects.Stream(fault, rate=float(model.stream.flood or 0))
     if model.socket is not None:
-        return Socket(SocketFault(_key(model.socket) or "delete"))
+        return effects.Socket(effects.SocketFault(_key(model.socket) or "delete"))
     if model.cdi is not None:
-        return Cdi(CdiFault(_key(model.cdi) or "missing"), model.cdi.late or 0.0)
+        return effects.Cdi(effects.CdiFault(_key(model.cdi) or "missing"), model.cdi.late or 0.0)
     if model.pod_resources is not None:
-        return PodResources()
-    return Process(model.process.exit) if model.process is not None else None
+        return effects.PodResources()
+    return effects.Process(model.process.exit) if model.process is not None else None
 
 
-def _of_the_node(model: schema.FaultRule) -> Effect | None:
+def _of_the_node(model: schema.FaultRule) -> effects.Effect | None:
     if model.event is not None:
-        return NodeEvent(model.event.reason, model.event.message, warning=model.event.type is EventType.WARNING)
+        return effects.NodeEvent(model.event.reason, model.event.message, warning=model.event.type is EventType.WARNING)
     if model.condition is not None:
         it = model.condition
-        return SetCondition(it.type, it.status, it.reason, it.message or f"the fault rule {model.name!r} says so")
+        message = it.message or f"the fault rule {model.name!r} says so"
+        return effects.SetCondition(it.type, it.status, it.reason, message)
     return _api(model.api) if model.api is not None else None
 
 
-def _of_drivers(model: schema.FaultRule) -> Effect | None:
+def _of_drivers(model: schema.FaultRule) -> effects.Effect | None:
     if model.slices is not None:
-        return Slices(SliceFault(_key(model.slices) or "withheld"), model.slices.late or 0.0)
+        return effects.Slices(effects.SliceFault(_key(model.slices) or "withheld"), model.slices.late or 0.0)
     if model.health_stream is not None:
-        return HealthStream(HealthStreamFault(_key(model.health_stream) or "silent"))
+        return effects.HealthStream(effects.HealthStreamFault(_key(model.health_stream) or "silent"))
     return None
 
 
-def _health(model: schema.FaultRule, why: str) -> SetHealth:
+def _health(model: schema.FaultRule, why: str) -> effects.SetHealth:
     healthy = model.health is schema.HealthWord.HEALTHY
-    return SetHealth(healthy=healthy, reason=model.reason or ("" if healthy else why))
+    return effects.SetHealth(healthy=healthy, reason=model.reason or ("" if healthy else why))
 
 
-def _api(block: ApiFaults) -> ApiFailure:
+def _api(block: ApiFaults) -> effects.ApiFailure:
     after = None if block.retry_after is None else int(block.retry_after)
-    verbs = [ApiVerb.WATCH] if block.watch else block.verbs
-    return ApiFailure(block.status or 0, after, frozenset(verbs), frozenset(block.resources))
+    verbs = [effects.ApiVerb.WATCH] if block.watch else block.verbs
+    return effects.ApiFailure(block.status or 0, after, frozenset(verbs), frozenset(block.resources))
 
 
-def _call(model: schema.FaultRule) -> Call:
-    delay = Delay(model.delay.p50, model.delay.max) if model.delay else None
-    fail = Fail(model.error.code, model.error.message) if model.error else None
+def _call(model: schema.FaultRule) -> effects.Call:
+    delay = effects.Delay(model.delay.p50, model.delay.max) if model.delay else None
+    fail = effects.Fail(model.error.code, model.error.message) if model.error else None
     answer = _key(model.answer) if model.answer else ""
-    return Call(
+    return effects.Call(
         frozenset(model.rpc),
         delay,
         model.hang,
         fail,
-        FaultyAnswer(answer) if answer in set(FaultyAnswer) else None,
-        FaultyClaims(answer) if answer in set(FaultyClaims) else None,
+        effects.FaultyAnswer(answer) if answer in set(effects.FaultyAnswer) else None,
+        effects.FaultyClaims(answer) if answer in set(effects.FaultyClaims) else None,
         refuse=(model.answer and model.answer.claim_error) or "",
     )
 

@@ -5,30 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ..inventory.resources import Inventory
-from ..model.faults.fault_effects import (
-    ApiFailure,
-    Call,
-    Cdi,
-    CountErrors,
-    FaultKind,
-    Flap,
-    HealthStream,
-    HealthStreamFault,
-    NodeEvent,
-    Overheat,
-    PodResources,
-    Process,
-    Register,
-    Remove,
-    SetCondition,
-    SetHealth,
-    SetTaint,
-    SliceFault,
-    Slices,
-    Socket,
-    Stream,
-    Xid,
-)
+from ..model.faults import fault_effects as effects
 from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, FaultSpec, Start
 from ..model.faults.xid import described
 from .schedule import Dice, Firing, on_node, spans
@@ -36,11 +13,11 @@ from .targets import names, select
 
 _MOST = 1000  # happenings of one rule
 _OF_SLICES = {
-    SliceFault.WITHHELD: "changes are not written",
-    SliceFault.INCOMPLETE: "the pool has one less than it says",
-    SliceFault.OLD_GENERATION: "one of an older generation is left",
-    SliceFault.DUPLICATE_NAME: "one device is in two of them",
-    SliceFault.WIPED: "all are deleted",
+    effects.SliceFault.WITHHELD: "changes are not written",
+    effects.SliceFault.INCOMPLETE: "the pool has one less than it says",
+    effects.SliceFault.OLD_GENERATION: "one of an older generation is left",
+    effects.SliceFault.DUPLICATE_NAME: "one device is in two of them",
+    effects.SliceFault.WIPED: "all are deleted",
 }
 
 
@@ -74,10 +51,10 @@ def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -
     happenings: list[ForecastEvent] = []
     waiting, elsewhere, without = [], [], []
     for rule in faults.rules:
-        devices = names(select(rule, inventory, dice)) if rule.kind is FaultKind.DEVICE else ()
+        devices = names(select(rule, inventory, dice)) if rule.kind is effects.FaultKind.DEVICE else ()
         if not on_node(rule.nodes, rule.name, dice):
             elsewhere.append(rule.name)
-        elif rule.kind is FaultKind.DEVICE and not devices:
+        elif rule.kind is effects.FaultKind.DEVICE and not devices:
             without.append(rule.name)
         elif rule.triggered:
             waiting.append((rule.name, f"{_trigger(rule)}, then {words(rule)}"))
@@ -104,65 +81,65 @@ def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sen
     """What a rule does, in a few words."""
     where = "" if rule.resource == "*" else f" of {rule.resource}"
     match rule.effect:
-        case SetHealth() as health:
+        case effects.SetHealth() as health:
             return _health(health)
-        case Xid() as error:
+        case effects.Xid() as error:
             return _xid(error)
-        case Flap(up=up, down=down, reason=reason):
+        case effects.Flap(up=up, down=down, reason=reason):
             return f"Unhealthy, up {up:g} s and down {down:g} s in turns: {reason}"
-        case Remove(drop_held=drop):
+        case effects.Remove(drop_held=drop):
             return "dropped from the list, held or not" if drop else "unplugged"
-        case Call() as call:
+        case effects.Call() as call:
             calls = " and ".join(sorted(call.rpcs))
             return f"{_which(rule.chance)} {calls}{where} {_call(call)}"
-        case Register(never=True):
+        case effects.Register(never=True):
             return f"no registration{where}"
-        case Register(twice=True):
+        case effects.Register(twice=True):
             return f"every registration{where} is made twice"
-        case Register(delay=delay, version=version):
+        case effects.Register(delay=delay, version=version):
             return (
                 f"registrations{where} name version {version}"
                 if version
                 else f"registrations{where} come {delay:g} s late"
             )
-        case Stream(fault=fault, rate=rate):
+        case effects.Stream(fault=fault, rate=rate):
             return f"device list{where}: {fault.value}{f' {rate:g} times a second' if rate else ''}"
-        case Socket(fault=fault):
+        case effects.Socket(fault=fault):
             return f"socket{where}: {fault.value}d"
-        case Cdi(fault=fault, delay=delay):
+        case effects.Cdi(fault=fault, delay=delay):
             return f"CDI file{where}: {fault.value}{f' by {delay:g} s' if delay else ''}"
-        case PodResources():
+        case effects.PodResources():
             return "PodResources API does not answer"
-        case Process(exit=code):
+        case effects.Process(exit=code):
             return f"the process ends with exit code {code}"
-        case NodeEvent(reason=reason, message=message, warning=bad):
+        case effects.NodeEvent(reason=reason, message=message, warning=bad):
             return f"{'Warning' if bad else 'Normal'} Event {reason}: {message}"
-        case SetCondition() as each:
+        case effects.SetCondition() as each:
             return f"condition {each.type} is {each.status}: {each.reason}: {each.message}"
-        case ApiFailure() as failure:
+        case effects.ApiFailure() as failure:
             return f"{_which(rule.chance)} the API server{_requests(failure)} {_answer(failure)}"
-        case SetTaint(key=key, value=value, effect=effect):
+        case effects.SetTaint(key=key, value=value, effect=effect):
             return f"taint {key}{f'={value}' if value else ''}:{effect}"
-        case Overheat(to=to, within=within):
+        case effects.Overheat(to=to, within=within):
             return f"heated to {to:g} °C within {within:g} s"
-        case CountErrors() as errors:
+        case effects.CountErrors() as errors:
             return f"counts {_errors(errors)} a minute"
-        case Slices(fault=SliceFault.LATE, delay=delay):
+        case effects.Slices(fault=effects.SliceFault.LATE, delay=delay):
             return f"ResourceSlices{where}: changes are written {delay:g} s late"
-        case Slices(fault=fault):
+        case effects.Slices(fault=fault):
             return f"ResourceSlices{where}: {_OF_SLICES[fault]}"
-        case HealthStream(fault=fault):
-            silent = fault is HealthStreamFault.SILENT
+        case effects.HealthStream(fault=fault):
+            silent = fault is effects.HealthStreamFault.SILENT
             return f"health streams{where} {'say nothing more' if silent else 'end'}"
         case _:
             assert_never(rule.effect)
 
 
-def _health(effect: SetHealth) -> str:
+def _health(effect: effects.SetHealth) -> str:
     return f"{'Healthy' if effect.healthy else 'Unhealthy'}{f': {effect.reason}' if effect.reason else ''}"
 
 
-def _errors(errors: CountErrors) -> str:
+def _errors(errors: effects.CountErrors) -> str:
     counts = {
         "corrected ECC errors": errors.corrected,
         "uncorrected ECC errors": errors.uncorrected,
@@ -172,20 +149,20 @@ def _errors(errors: CountErrors) -> str:
     return " and ".join(f"{number:g} {what}" for what, number in counts.items() if number)
 
 
-def _xid(error: Xid) -> str:
+def _xid(error: effects.Xid) -> str:
     what = described(error.number)
     if error.health is None:
         return f"{what}; the health stays as it is"
     return _health(error.health) if error.health.reason == what else f"{what}; {_health(error.health)}"
 
 
-def _requests(failure: ApiFailure) -> str:
+def _requests(failure: effects.ApiFailure) -> str:
     parts = (" or ".join(sorted(failure.verbs)), " or ".join(sorted(failure.resources)))
     named = " of ".join(filter(None, parts))
     return f" ({named})" if named else ""
 
 
-def _answer(failure: ApiFailure) -> str:
+def _answer(failure: effects.ApiFailure) -> str:
     wait = "" if failure.after is None else f", to try again after {failure.after} s"
     return f"gets the status {failure.status}{wait}" if failure.status else "gets no answer"
 
@@ -198,7 +175,7 @@ def _which(chance: Chance) -> str:
     return "each call to" if chance.probability >= ALWAYS else f"{chance.probability:.0%} of the calls to"
 
 
-def _call(call: Call) -> str:
+def _call(call: effects.Call) -> str:
     parts = []
     if call.delay is not None:
         middle = f"about {call.delay.median:g} s, at most " if call.delay.median < call.delay.most else ""
