@@ -23,9 +23,9 @@ class StillHanging(Exception):
 class BlockingCalls:
     """Runs blocking calls; a key identifies the caller."""
 
-    def __init__(self, clock: Clock, *, at_once: int = _AT_ONCE) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._slots = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._running: set[str] = set()
 
     @property

@@ -160,14 +160,14 @@ class Engine:
         run.cleared, run.firings = True, ()
         self._on_change()
 
-    def trigger(self, name: str, keys: frozenset[Key] | None = None) -> None:
+    def trigger(self, name: str) -> None:
         """Make a rule's fault happen now. Raises UsageError."""
         run = self._run(name)
         if not run.here:
             raise UsageError(f"the rule {name!r} is not for this node, {self._node}")
         run.cleared, now = False, self.clock.now()
         waits = run.rule.triggered
-        run.fire(Firing(now, keys, once=not waits), now)
+        run.fire(Firing(now, once=not waits), now)
         self._on_change()
 
     def _run(self, name: str) -> RuleRun:

@@ -88,9 +88,9 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def number(value: Any, default: int = 0) -> int | None:
-    """A whole number that is not negative, as it is written or in quotes; None for anything else."""
+def number(value: Any) -> int | None:
+    """A whole number that is not negative, as it is written or in quotes; 0 for nothing, None for anything else."""
     if value is None:
-        return default
+        return 0
     text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None

@@ -7,16 +7,17 @@ event.
 import logging
 import sys
 import time
-from typing import Any, TextIO
+from typing import Any
 
 import structlog
 
 FORMATS = ("auto", "console", "json")
+_PERIOD = 60.0  # seconds
 
 
-def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None = None) -> None:
+def configure(*, level: str = "info", form: str = "auto") -> None:
     """Set up structlog for the process: `form` is one of FORMATS, `auto` meaning console on a terminal."""
-    out = stream or sys.stderr
+    out = sys.stderr
     console = form == "console" or (form == "auto" and out.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -43,18 +44,18 @@ def configure(*, level: str = "info", form: str = "auto", stream: TextIO | None 
 
 
 class Seldom:
-    """Warns at most once per period of something that may happen often, and says how many warnings were left out."""
+    """Warns at most once a minute of something that may happen often, and says how many warnings were left out."""
 
-    def __init__(self, log: Any, period: float = 60.0) -> None:
-        self._log, self._period = log, period
+    def __init__(self, log: Any) -> None:
+        self._log = log
         self._next, self._left_out = 0.0, 0
 
     def warning(self, event: str, **keys: object) -> None:
-        """Log it, unless the last one was less than a period ago."""
+        """Log it, unless the last one was less than a minute ago."""
         now = time.monotonic()
         if now < self._next:
             self._left_out += 1
             return
         more = {"notLogged": self._left_out} if self._left_out else {}
-        self._next, self._left_out = now + self._period, 0
+        self._next, self._left_out = now + _PERIOD, 0
         self._log.warning(event, **keys, **more)

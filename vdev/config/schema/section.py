@@ -94,9 +94,9 @@ def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
     raise ValidationError.from_exception_data(title, details)
 
 
-def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str], hint: str = "") -> None:
+def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str]) -> None:
     """Refuse a list, each item at its place for which `problem_of` returns a text."""
-    flaws = [Flaw((place,), text, hint, item) for place, item in enumerate(items) if (text := problem_of(item))]
+    flaws = [Flaw((place,), text, value=item) for place, item in enumerate(items) if (text := problem_of(item))]
     if flaws:
         refuse_all(title, flaws)
 
