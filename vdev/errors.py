@@ -13,6 +13,7 @@
     ├── SocketError          a socket that cannot be bound or reached
     ├── ApiServerError       the API server gave no answer, or a no; `vdev.kube.answers` has one for each of them
     ├── HostError            a file, directory or device of the host that cannot be used
+    ├── InjectedError        a fault rule ends a call of the kubelet
     └── InvariantBroken      what must never be so is so; the one error that ends a running agent
 
 This module imports nothing of ours; every layer may raise what stands here.
@@ -94,6 +95,14 @@ class ApiServerError(VdevError):
 
 class HostError(VdevError):
     """A file, directory or device node of the host cannot be read, written or made."""
+
+
+class InjectedError(VdevError):
+    """A fault rule ends a call of the kubelet with this error; `code` is the name of a gRPC status."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 class InvariantBroken(VdevError):

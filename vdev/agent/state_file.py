@@ -20,7 +20,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
-from ..hostfs.look import listed
+from ..hostfs.look import Stamp, listed, stamp
 
 log = structlog.get_logger(__name__)
 
@@ -50,18 +50,6 @@ def path_of(directory: Path, kind: str, owner: Owner, suffix: str = ".json") -> 
     return directory / f"{kind}-{hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]}{suffix}"
 
 
-_Stamp = tuple[int, int, int]
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    """What another file, or the same one written anew, would not have; None where there is no file."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
 class StateFile:
     """The file of one kind of record in `directory`."""
 
@@ -82,7 +70,7 @@ class StateFile:
         self._pause = intervals.sync_state_file
         self._syncs = False  # whether it will soon
         self._clock = clock
-        self._stamp: _Stamp | None = None  # of the file as it was last read or written; None: there is none
+        self._stamp: Stamp | None = None  # of the file as it was last read or written; None: there is none
         self._look = False  # whether to compare with the disk
         self._watched = frozenset({self.path.parent})
 
@@ -106,7 +94,7 @@ class StateFile:
         look, self._look = self._look, False
         known = self._stamp
         if look and known is not None:
-            found = await asyncio.to_thread(_stamp, self.path)
+            found = await asyncio.to_thread(stamp, self.path)
             if found != known and self._stamp is known:
                 self._stamp = None
                 log.warning("deleted or changed by something else; writing it again", file=str(self.path))
@@ -130,7 +118,7 @@ class StateFile:
 
     def read_now(self) -> dict[str, Any] | None:
         """As `read`; blocks for as long as it takes."""
-        self._stamp = _stamp(self.path)
+        self._stamp = stamp(self.path)
         text = read_plain(self.path, limit=MAX_BYTES)
         return None if text is None else unsealed(text, self.owner, version=self._version)
 
@@ -143,7 +131,7 @@ class StateFile:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
             write_atomic(self.path, text, mode=0o600)
-            self._stamp = _stamp(self.path)
+            self._stamp = stamp(self.path)
         except OSError as failed:
             raise HostError(f"cannot make {directory}: {failed.strerror}; {_HINT}") from failed
         except HostError as failed:

@@ -15,6 +15,7 @@ import structlog
 from ..core.claims.prepared import PreparedClaim, as_json, from_json
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
+from ..hostfs.look import Stamp, stamp
 
 log = structlog.get_logger(__name__)
 
@@ -32,13 +33,13 @@ class Checkpoint:
         self.problem = ""
         self.exists = False
         """Whether there was one when it was last read, with something in it that could be used."""
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: Stamp | None = None
         self._known: Prepared = {}
 
     def read(self) -> Prepared:
         """The claims. A file that cannot be understood is set aside. Raises HostError where it cannot be read."""
-        stamp = _stamp(self.path)
-        if stamp is None or stamp != self._stamp:
+        now = stamp(self.path)
+        if now is None or now != self._stamp:
             text = read_plain(self.path, limit=MAX_BYTES, follow=False)
             try:
                 self._known = {} if text is None else _parsed(text)
@@ -46,7 +47,7 @@ class Checkpoint:
             except ValueError as wrong:
                 self._set_aside(str(wrong))
                 self._known, self.exists = {}, False
-            self._stamp = stamp
+            self._stamp = now
         return self._known
 
     def write(self, claims: Prepared) -> None:
@@ -59,7 +60,7 @@ class Checkpoint:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
         self._stamp = None
         write_atomic(self.path, text, mode=0o600)
-        self._stamp, self._known, self.exists = _stamp(self.path), dict(claims), True
+        self._stamp, self._known, self.exists = stamp(self.path), dict(claims), True
 
     def _set_aside(self, wrong: str) -> None:
         aside = self.path.with_name(f"{self.path.name}.spoilt")
@@ -80,14 +81,6 @@ def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
     except (HostError, ValueError):
         return {}
     return {device.device: device.record for claim in claims.values() for device in claim.devices}
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _parsed(text: bytes) -> dict[str, PreparedClaim]:

@@ -17,6 +17,7 @@ from ..core.claims.prepared import PreparedClaim
 from ..core.intervals import Intervals
 from ..core.model.faults.fault_answers import ClaimFault
 from ..core.model.faults.fault_effects import ClaimCall
+from ..errors import InjectedError
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
 from .claims import ClaimRef, Claims
 from .fault_hooks import FaultHooks
@@ -33,14 +34,6 @@ BOGUS = "vdev-bogus"  # a device that exists nowhere
 ALL_AT_ONCE = "*"  # a request that no container can name: for those that use the claim as a whole
 ObserveRpc = Callable[[str, str, str, float], None]
 """Is told each call: its name, the driver, the status code and the seconds that it took."""
-
-
-class _Aborted(Exception):
-    """A fault rule ends the call with this error."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
 
 
 class DraServicer:
@@ -130,7 +123,7 @@ class DraServicer:
                 if fault is None:
                     return await handler(request, None)
                 return await self._with_fault(fault, request, handler, answer)
-            except _Aborted as aborted:
+            except InjectedError as aborted:
                 code = aborted.code
                 await context.abort(grpc.StatusCode[code], str(aborted))
             except asyncio.CancelledError:
@@ -158,9 +151,9 @@ class DraServicer:
         if fault.hang:
             while self._faults.holds(fault.rule) and not self._closing:
                 await self._poked.wait()
-            raise _Aborted("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
+            raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
         if fault.fail is not None:
-            raise _Aborted(fault.fail.code, fault.fail.message)
+            raise InjectedError(fault.fail.code, fault.fail.message)
         if fault.refuse:
             return answer(claims={each.uid: {"error": fault.refuse} for each in request.claims})
         right = await handler(request, fault)

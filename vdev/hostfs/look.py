@@ -7,6 +7,8 @@ disks. Blocks.
 import os
 from pathlib import Path
 
+Stamp = tuple[int, int, int]
+
 
 def exists(path: Path) -> bool:
     """Whether something is there, as far as this process can see."""
@@ -29,3 +31,12 @@ def names(directory: Path) -> list[str]:
 def listed(directory: Path) -> list[Path]:
     """What is in a directory; nothing where it cannot be listed."""
     return [directory / name for name in names(directory)]
+
+
+def stamp(path: Path) -> Stamp | None:
+    """What another file, or the same one written anew, would not have; None where there is no file."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -20,7 +20,7 @@ from ..core.inventory.list_size import LIST_LIMIT
 from ..core.inventory.resources import Resource
 from ..core.model.faults.fault_answers import CallFault
 from ..core.model.faults.fault_effects import Rpc, StreamFault
-from ..errors import VdevError
+from ..errors import InjectedError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from . import faulty_answers
 from .encode import ListEncoder, allocate_response, keep_ready
@@ -61,14 +61,6 @@ class RequestHandler(Protocol):
 
     def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
         """An RPC ended."""
-
-
-class _InjectedError(Exception):
-    """A fault rule ends the call with this error."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
 
 
 def _ids(request: object) -> Sequence[str] | None:
@@ -206,7 +198,7 @@ class Servicer:
                     return await self._with_fault(fault, read(raw), handler, deadline)
                 ready = at_once(raw)
                 return await within(clock, deadline, handler(read(raw))) if ready is None else ready
-            except _InjectedError as injected:
+            except InjectedError as injected:
                 code = injected.code
                 await context.abort(grpc.StatusCode[code], str(injected))
             except asyncio.CancelledError:
@@ -243,9 +235,9 @@ class Servicer:
             if fault.hang:
                 while self._faults.holds(fault.rule) and not self._closing:
                     await self._poked.wait()
-                raise _InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
+                raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
             if fault.fail is not None:
-                raise _InjectedError(fault.fail.code, fault.fail.message)
+                raise InjectedError(fault.fail.code, fault.fail.message)
             right = await within(self._clock, deadline, handler(request))
             if fault.faulty_answer is None:
                 return right
@@ -284,7 +276,7 @@ class Servicer:
                     continue  # a newer list may have come while this one was written
                 news.clear()
                 await news.wait()
-        except _InjectedError as injected:
+        except InjectedError as injected:
             await context.abort(grpc.StatusCode[injected.code], str(injected))
         finally:
             self._news.pop(news, None)

@@ -10,7 +10,7 @@ from ..model.device import Device, Health
 from ..model.faults.fault_effects import CountErrors, Overheat, SensorFault
 from ..model.telemetry import EntryTelemetry, LoadPattern, LoadSpec, Range
 from ..partitions.geometry import PIN, Geometry
-from .history import NO_RATES, WHOLE, Drive, Heat, Rates, Share
+from .history import NO_RATES, WHOLE, Drive, Rates, Share
 from .replay import Series
 from .shapes import Load, lot
 
@@ -122,7 +122,7 @@ def _drive(situation: LoadSituation, parts: Sequence[OfferedPart], before: Drive
         shares=MappingProxyType(shares),
         xids=xids,
         lost=LOST in xids,
-        heat=next((Heat(fault.to, fault.within) for fault in reversed(faults) if isinstance(fault, Overheat)), None),
+        heat=next((fault for fault in reversed(faults) if isinstance(fault, Overheat)), None),
         rates=_rates([fault for fault in faults if isinstance(fault, CountErrors)]),
     )
 

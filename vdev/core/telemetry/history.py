@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from ..model.faults.fault_effects import Overheat
 from ..model.telemetry import Physics
 from .shapes import IDLE, NO_LOAD, Levels, Load, levels, total
 
@@ -27,14 +28,6 @@ class Rates:
 
 
 NO_RATES = Rates()
-
-
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """The device comes to the temperature `to` (°C) within so many seconds, whatever its load."""
-
-    to: float
-    within: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +59,7 @@ class Drive:
     xids: tuple[int, ...] = ()
     lost: bool = False
     there: bool = True
-    heat: Heat | None = None
+    heat: Overheat | None = None
     rates: Rates = NO_RATES
 
     @property

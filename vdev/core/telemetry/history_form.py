@@ -10,8 +10,9 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from ..model.faults.fault_effects import Overheat
 from ..model.telemetry import LoadPattern, Physics, Range
-from .history import Counted, Drive, Heat, History, Rates, Share, Stretch, begin, stretch
+from .history import Counted, Drive, History, Rates, Share, Stretch, begin, stretch
 from .replay import Series
 from .shapes import Load
 
@@ -57,7 +58,7 @@ def _read(document: Any, physics: Physics, series: Series | None) -> Stretch:
         xids=tuple(int(number) for number in xids),
         lost=bool(lost),
         there=bool(there),
-        heat=Heat(*map(float, heat)) if heat else None,
+        heat=Overheat(*map(float, heat)) if heat else None,
         rates=Rates(**dict(zip(Rates.__dataclass_fields__, map(float, rates), strict=True))),
     )
     before = Counted(**dict(zip(Counted.__dataclass_fields__, map(float, counted), strict=True)))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vdev.core.model.faults.fault_effects import Overheat
 from vdev.core.model.telemetry import NOTHING, LoadPattern, Physics, Range
-from vdev.core.telemetry.history import Drive, Heat, Rates, Share, begin, changed, power
+from vdev.core.telemetry.history import Drive, Rates, Share, begin, changed, power
 from vdev.core.telemetry.history_form import documents, recalled
 from vdev.core.telemetry.replay import series
 from vdev.core.telemetry.sensor_readings import Throttle, read, read_part
@@ -61,7 +62,7 @@ def drives(draw):
         shares={name: Share(1 / (len(parts) or 1), next(some), size) for name, size in memory.items()},
         xids=draw(st.sampled_from([(), (13,), (48,), (79,), (63, 64)])),
         lost=draw(st.booleans()),
-        heat=draw(st.none() | st.builds(Heat, st.floats(20, 150), st.floats(1, 600))),
+        heat=draw(st.none() | st.builds(Overheat, st.floats(20, 150), st.floats(1, 600))),
         rates=draw(st.builds(Rates, corrected=st.floats(0, 10), remapped=st.floats(0, 10))),
     )
 
@@ -247,7 +248,7 @@ def test_a_step_of_load_warms_the_device_slowly():
 
 def test_a_device_that_runs_away_with_heat_cools_down_again():
     """It comes to the fault's temperature in its time, and to its own after the fault."""
-    history = changed(begin(Drive(physics=PHYSICS)), Drive(physics=PHYSICS, heat=Heat(105, 60)), 100.0)
+    history = changed(begin(Drive(physics=PHYSICS)), Drive(physics=PHYSICS, heat=Overheat(105, 60)), 100.0)
     assert read(history, 100.0, MEMORY).temperature_c < 40
     assert 60 < read(history, 130.0, MEMORY).temperature_c < 80
     assert read(history, 500.0, MEMORY).temperature_c == 105
