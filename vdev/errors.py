@@ -90,7 +90,9 @@ class SocketUnreachable(SocketError):
 
 
 class ApiServerError(VdevError):
-    """The API server gave no answer, or one that is a no."""
+    """The API server gave no answer, or one that is a no; `wait` is how many seconds it asks to be left alone."""
+
+    wait: float = 0.0
 
 
 class HostError(VdevError):

@@ -662,3 +662,12 @@ async def test_what_is_allocatable_is_the_fleets_to_say(start, api_server, until
     for _ in range(2):
         await api_server.edit("nodes", "n", undone, manager="kubectl-edit", subresource="status")
         await until(lambda: ["4", "3"] == capacity(api_server, "n"))
+
+
+async def test_a_refused_pod_with_a_long_name_is_told_of(start, api_server, until):
+    """Also where what fits of it into the name of an Event would end in a dot."""
+    await start(ONE_NODE)
+    await until(lambda: ["4", "4"] == capacity(api_server, "n"))
+    name = f"{'a' * 199}.b"
+    await add_pod(api_server, name, 5)
+    await until(lambda: [name] == [each["involvedObject"]["name"] for each in api_server.all("events", "default")])

@@ -345,7 +345,7 @@ async def test_a_wait_that_is_too_long(api_server, api, status, after):
     api_server.fail(status=status, after=after)
     with pytest.raises(kube.Throttled, match="asks to wait 3600 s") as raised:
         await api.get(NODES, "worker-1")
-    assert after == raised.value.after
+    assert (after, 600) == (raised.value.after, raised.value.wait)
 
 
 async def test_a_server_that_never_has_time(api_server, api):

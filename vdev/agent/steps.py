@@ -22,7 +22,7 @@ from ..aio.cancellation import raise_if_cancelled
 from ..aio.clock import SYSTEM, Clock
 from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, error
-from ..errors import InvariantBroken, VdevError
+from ..errors import ApiServerError, InvariantBroken, VdevError
 
 log = structlog.get_logger(__name__)
 
@@ -145,7 +145,8 @@ class Steps:
         raise_if_cancelled()
         before = self._failing.get(name)
         attempts = before.attempts + 1 if before else 0
-        again_at = self._clock.now() + self._backoff.pause(attempts)
+        asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
+        again_at = self._clock.now() + max(self._backoff.pause(attempts), asked)
         problem = error("vdev", f"{name} failed: {_reason(failed)}", _hint(failed))
         self._failing[name] = _Failure(problem, attempts, again_at)
         log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)

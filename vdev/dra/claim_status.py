@@ -107,6 +107,7 @@ class ClaimStatus:
                     self._due.setdefault(claim.uid, claim)
                     self._say(str(failed))
                     pause = self._intervals.watch_again if isinstance(failed, Denied) else self._backoff.pause(attempt)
+                    pause = max(pause, failed.wait)
                     attempt += 1
                     break
             if refused:

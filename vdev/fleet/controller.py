@@ -305,7 +305,8 @@ class Fleet:
                 log.exception("a node could not be decided", node=name)
             attempts = self._failed[name] = self._failed.get(name, -1) + 1
             self._trouble[name] = str(failed)
-            self._due.add_later(name, min(60.0, 2.0 ** min(attempts, 6)))
+            asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
+            self._due.add_later(name, max(min(60.0, 2.0 ** min(attempts, 6)), asked))
             return
         self._failed.pop(name, None)
         self._trouble.pop(name, None)

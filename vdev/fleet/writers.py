@@ -120,7 +120,8 @@ class Writers:
                 elif attempts == 0:
                     log.warning("could not be written", what=output.name, node=node, reason=str(failed))
                 self._failing[output] = node, failed
-                await self._clock.sleep(self._backoff.pause(attempts))
+                asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
+                await self._clock.sleep(max(self._backoff.pause(attempts), asked))
                 attempts += 1
             else:
                 attempts = 0

@@ -22,6 +22,7 @@ from ..errors import ApiServerError
 from .kinds import ObjectKind
 
 _OWNER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
+_LONGEST_WAIT = 600.0  # seconds that a server is left alone, whatever it says
 _SHOWN = 400  # characters of a message that is not a Status: a proxy's page
 
 
@@ -77,6 +78,7 @@ class Throttled(ApiServerError):
         super().__init__(f"the API server has too much to do{wait}: {message}")
         self.call = call
         self.after = after
+        self.wait = min(after or 0.0, _LONGEST_WAIT)
 
 
 class Denied(ApiServerError):

@@ -146,7 +146,7 @@ async def follow(calls: ApiCalls, chosen: Selection) -> AsyncGenerator[Change, N
         failures = failures + 1 if clock.now() - begun < calls.intervals.steady else 0
         pause = backoff.pause(max(0, failures - 1)) if trouble or failures > 1 else 0.0
         if isinstance(trouble, Throttled):
-            pause = max(pause, trouble.after or 0.0)
+            pause = max(pause, trouble.wait)
         await clock.sleep(pause)
 
 

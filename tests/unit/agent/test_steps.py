@@ -10,6 +10,7 @@ from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock
 from vdev.core.intervals import PRODUCTION, Intervals
 from vdev.errors import HostError, InvariantBroken
+from vdev.kube import NODES, ApiCall, Throttled
 
 NOW = Intervals(retry_step_first=0.0, retry_step_most=0.0)
 
@@ -41,6 +42,18 @@ def test_a_failure_is_told_once_and_over_when_it_is_done(clock):
     assert () == steps.problems
     assert 1 == sum(line["log_level"] == "error" for line in logs)
     assert 3 == sum(isinstance(line.get("exc_info"), IndexError) for line in logs if line["log_level"] == "debug")
+
+
+def test_a_server_that_asks_to_be_left_alone_is(clock):
+    """So long, though the first pause of a step is short; what it does not say is nothing to go by."""
+    steps = Steps(clock=clock)
+
+    def throttled(after):
+        raise Throttled(ApiCall(verb="patch", kind=NODES), "busy", after=after)
+
+    for after, least in ((None, 0), (1, 1), (90, 90), (86400, 600)):
+        steps.do(f"writing {after}", lambda after=after: throttled(after))
+        assert least <= steps.pause(f"writing {after}") <= max(least, 0.5)
 
 
 def test_pauses_grow_and_others_do_not_wait(clock):

@@ -183,7 +183,7 @@ class PodNotes:
         log.warning("a kubelet would refuse this pod", node=self._node, pod=f"{pod.namespace}/{pod.name}", reason=why)
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
-            "metadata": {"name": f"{pod.name[:200]}.{pod.uid[:8]}.refused", "namespace": pod.namespace},
+            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{pod.uid[:8]}.refused", "namespace": pod.namespace},
             "involvedObject": {
                 "apiVersion": "v1",
                 "kind": "Pod",

@@ -170,7 +170,7 @@ class NodeEvents(ApiOutput):
     def _name(self, happening: EventText) -> str:
         """As client-go names them: the object's name and a time; and what it is, so that two of one instant differ."""
         what = hashlib.sha256(f"{happening.reason} {happening.message}".encode()).hexdigest()[:8]
-        return f"{self._node[:220]}.{int(self._clock.wall() * 1e6):x}{what}"
+        return f"{self._node[:220].rstrip('-.')}.{int(self._clock.wall() * 1e6):x}{what}"
 
     def _timestamp(self) -> str:
         return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
