@@ -31,11 +31,11 @@ from vdev.hostfs.root import inspect
 _OWN = {"driver", "node", "links"}
 
 
-def inspect_marked(path: Path) -> tuple[NodeKind, int, int]:
+def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
     """What a path is, where a plain file may stand for a device node."""
     kind, major, minor = inspect(path)
-    if kind is NodeKind.FILE and path.stat().st_size < 32:
-        word, _, numbers = path.read_text(errors="replace").partition(" ")
+    if kind is NodeKind.FILE and Path(path).stat().st_size < 32:
+        word, _, numbers = Path(path).read_text(errors="replace").partition(" ")
         if word in (NodeKind.CHAR, NodeKind.BLOCK):
             major, minor = map(int, numbers.split(":"))
             return NodeKind(word), major, minor

@@ -70,7 +70,7 @@ def _discover(  # noqa: PLR0917 - all that `discover` is given
         case GlobSource():
             from .paths import glob_source  # as below: most files have devices of one or two kinds
 
-            return glob_source.discover(entry, entry.source, host, numbering=numbering)
+            return glob_source.discover(entry, entry.source, host, numbering=numbering, before=before)
         case SysfsSource():
             from .sysfs import sysfs_source
 

@@ -60,12 +60,16 @@ class Numa:
     def __init__(self, host: HostRoot) -> None:
         self._host = host
         self._known: dict[str, int] = {}
+        self._of_nodes: dict[FileInfo, int | None] = {}
 
     def of_node(self, info: FileInfo) -> int | None:
         """The NUMA node of a device node, or None when the kernel knows none."""
-        kind = f"/sys/dev/{info.kind}"
-        link = self._host.link(f"{kind}/{info.major}:{info.minor}")
-        return self.of_directory(posixpath.normpath(posixpath.join(kind, link))) if link else None
+        if info not in self._of_nodes:
+            kind = f"/sys/dev/{info.kind}"
+            link = self._host.link(f"{kind}/{info.major}:{info.minor}")
+            directory = posixpath.normpath(posixpath.join(kind, link))
+            self._of_nodes[info] = self.of_directory(directory) if link else None
+        return self._of_nodes[info]
 
     def of_directory(self, directory: str) -> int | None:
         """The NUMA node that the nearest ancestor of a sysfs device (or itself) belongs to, or None."""

@@ -57,6 +57,7 @@ class Found:
     """One scan's result. `watch` holds the host directories whose changes can change the result.
 
     In the directories that `names` has, only changes of files with such names can; these are components of patterns.
+    `made_of` is equal where the devices are made of the same, for the source that says it, and for that alone.
     """
 
     devices: tuple[RawDevice, ...] = ()
@@ -64,6 +65,7 @@ class Found:
     candidates: tuple[Candidate, ...] = ()
     watch: frozenset[str] = frozenset()
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    made_of: object = field(default=None, compare=False, repr=False)
 
     def concerns(self, directory: str, changed: Collection[str]) -> bool:
         """Whether changes of files with these names in a watched directory can change the result; none: of any."""

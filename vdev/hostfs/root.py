@@ -7,6 +7,7 @@ links are resolved below the root: an absolute one never leads to this container
 Everything here blocks: call it in a thread.
 """
 
+import copy
 import errno
 import os
 import posixpath
@@ -14,6 +15,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from ..core.spec import NodeKind
 from ..errors import HostError, reason_of
@@ -46,14 +48,14 @@ class FileInfo:
         return self.kind in (NodeKind.CHAR, NodeKind.BLOCK)
 
 
-Inspect = Callable[[Path], tuple[NodeKind, int, int]]
+Inspect = Callable[[str], tuple[NodeKind, int, int]]
 
 
-def inspect(path: Path) -> tuple[NodeKind, int, int]:
+def inspect(path: str) -> tuple[NodeKind, int, int]:
     """Kind, major and minor of a file that is no link. Raises OSError."""
     found = os.lstat(path)
     if stat.S_ISLNK(found.st_mode):  # one that leads nowhere, such as /proc/<pid>/exe of a thread of the kernel
-        raise FileNotFoundError(errno.ENOENT, "a link that cannot be followed", str(path))
+        raise FileNotFoundError(errno.ENOENT, "a link that cannot be followed", path)
     return _KINDS[stat.S_IFMT(found.st_mode)], os.major(found.st_rdev), os.minor(found.st_rdev)
 
 
@@ -64,6 +66,13 @@ class HostRoot:
         self.root = Path(posixpath.normpath(root.absolute()))
         self._prefix = "" if str(self.root) == "/" else str(self.root)
         self._inspect = inspect
+        self._directories: dict[str, str] | None = None  # resolved ones, while they are remembered
+
+    def at_one_moment(self) -> Self:
+        """The same host for a few looks in a row: where the way to a directory leads is found out once."""
+        moment = copy.copy(self)
+        moment._directories = {}  # noqa: SLF001 - of its own class
+        return moment
 
     def __repr__(self) -> str:
         return f"HostRoot({str(self.root)!r})"
@@ -76,7 +85,17 @@ class HostRoot:
         """
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
-        way = symlinks.follow(host_path, self._read_link, last=follow)
+        directory, _, name = host_path.rpartition("/")
+        if self._directories is None or not directory or name in ("", ".", ".."):
+            return self._followed(host_path, last=follow)
+        known = self._directories.get(directory)
+        if known is None:
+            known = self._directories[directory] = self._followed(directory)
+        path = f"{known.rstrip('/')}/{name}"
+        return self._followed(path) if follow and self._read_link(path) else path
+
+    def _followed(self, host_path: str, *, last: bool = True) -> str:
+        way = symlinks.follow(host_path, self._read_link, last=last)
         if way.is_loop:
             raise HostError(f"{host_path}: too many symbolic links in a row, probably a loop")
         return way.path
@@ -105,7 +124,7 @@ class HostRoot:
         """
         resolved = self.resolve(host_path)
         try:
-            kind, major, minor = self._inspect(Path(self._prefix + resolved))
+            kind, major, minor = self._inspect(self._prefix + resolved)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as cause:

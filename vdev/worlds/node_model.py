@@ -5,6 +5,7 @@ each change takes some, modulo what there is, so that an event means something w
 """
 
 import itertools
+import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -53,12 +54,13 @@ _PART = re.compile(r"(?P<device>npu-\d+)(-(?P<profile>\dx)-(?P<start>\d+))?")
 _NODE = re.compile(r"(left|right)-(?P<node>w\d+)")
 
 
-def inspect_marked(path: Path) -> tuple[NodeKind, int, int]:
+def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
     """What a path is, where a small plain file stands for a device node: no rights are needed to make one."""
     kind, major, minor = inspect(path)
-    if kind is NodeKind.FILE and path.name.startswith(("w", "tty")):
-        number = int(path.name.lstrip("wtyW"))
-        return NodeKind.CHAR, 10, number + (NODES if path.name.startswith("tty") else 0)
+    name = posixpath.basename(path)
+    if kind is NodeKind.FILE and name.startswith(("w", "tty")):
+        number = int(name.lstrip("wtyW"))
+        return NodeKind.CHAR, 10, number + (NODES if name.startswith("tty") else 0)
     return kind, major, minor
 
 

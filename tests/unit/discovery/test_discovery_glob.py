@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,8 +107,8 @@ def test_a_pattern_that_asks_for_too_much_watches_one_directory(fake: FakeHost) 
 def test_a_link_that_cannot_be_read_is_nothing(tmp_path: Path) -> None:
     """/proc/<pid>/exe of a thread of the kernel is a link that leads nowhere, and cannot even be read."""
 
-    def unreadable(path: Path) -> tuple[NodeKind, int, int]:
-        return inspect(path.with_name("link"))
+    def unreadable(path: str) -> tuple[NodeKind, int, int]:
+        return inspect(str(Path(path).with_name("link")))
 
     (tmp_path / "link").symlink_to("anywhere")
     (tmp_path / "exe").touch()
@@ -429,6 +430,71 @@ def test_numa_comes_from_the_nearest_ancestor_that_knows(fake: FakeHost) -> None
     assert (0, 1) == both.numa
     assert [(0,), (1,)] == [device.numa for device in find(fake, "/dev/dri/renderD*").devices]
     assert () == find(fake, "/dev/vfio/vfio").devices[0].numa
+
+
+def _again(entry: EntrySpec, host: HostRoot, before: Found) -> Found:
+    """Another scan of the same entry; what it finds is what one finds that knows of no earlier one."""
+    found = discovery.discover(entry, host, node="n", before=(entry, before))
+    assert discovery.discover(entry, host, node="n") == found
+    return found
+
+
+@pytest.mark.parametrize("group_by", list(GroupBy))
+def test_devices_of_the_same_matches_are_the_same_objects(fake: FakeHost, group_by: GroupBy) -> None:
+    """What a device is made of is compared, so that it need not be made anew."""
+    fake.add((KIT / "server.yaml").read_text())
+    source = GlobSource(paths=(GlobPath(path="/dev/dri/renderD*"), GlobPath(path="/dev/dri/card*")), group_by=group_by)
+    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    first = discovery.discover(entry, fake.host, node="n")
+    assert first.devices
+    assert _again(entry, fake.host, first).devices is first.devices
+
+
+def _another_numa_node(fake: FakeHost) -> None:
+    place = (fake.root / "sys/dev/char/226:128").resolve()
+    while not (place / "numa_node").exists():
+        place = place.parent
+    (place / "numa_node").write_text("5\n")
+
+
+def _another_target(fake: FakeHost) -> None:
+    fake.remove("/dev/gpu")
+    fake.link("/dev/gpu", "dri/renderD129")
+
+
+_CHANGES: list[tuple[str, Callable[[FakeHost], None]]] = [
+    ("/dev/dri/renderD*", _another_numa_node),
+    ("/dev/dri/renderD*", lambda fake: fake.node("dri/renderD128", "226:77")),
+    ("/dev/dri/renderD*", lambda fake: fake.remove("/dev/dri/renderD128")),
+    ("/dev/dri/renderD*", lambda fake: fake.node("dri/renderD7", "226:7")),
+    ("/dev/gpu", _another_target),
+    ("/dev/dr?", lambda fake: fake.node("dri/renderD7", "226:7")),
+]
+
+
+@pytest.mark.parametrize(("pattern", "change"), _CHANGES)
+def test_devices_that_are_made_of_something_else_are_made_anew(
+    fake: FakeHost, pattern: str, change: Callable[[FakeHost], None]
+) -> None:
+    """NUMA node, numbers, members, what a link leads to, and what is in a directory all count."""
+    fake.add((KIT / "server.yaml").read_text())
+    fake.link("/dev/gpu", "dri/renderD128")
+    source = GlobSource(paths=(GlobPath(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),))
+    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    first = discovery.discover(entry, fake.host, node="n")
+    change(fake)
+    assert first.devices != _again(entry, fake.host, first).devices
+
+
+def test_an_entry_that_was_edited_has_devices_of_its_own(fake: FakeHost) -> None:
+    """The same matches make other devices for another entry."""
+    fake.add((KIT / "server.yaml").read_text())
+    source = GlobSource(paths=(GlobPath(path="/dev/dri/renderD*"),))
+    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    first = discovery.discover(entry, fake.host, node="n")
+    edited = replace(entry, source=replace(source, paths=(replace(source.paths[0], permissions="r"),)))
+    again = discovery.discover(edited, fake.host, node="n", before=(entry, first))
+    assert {"r"} == {node.permissions for device in again.devices for node in device.nodes}
 
 
 def test_watched_directories_are_those_that_decide(fake: FakeHost) -> None:

@@ -21,7 +21,7 @@ from vdev.hostfs import HostRoot
 TIMEOUT = 20.0
 
 
-def every_file_is_a_node(path: Path) -> tuple[NodeKind, int, int]:
+def every_file_is_a_node(path: str) -> tuple[NodeKind, int, int]:
     os.lstat(path)
     return NodeKind.CHAR, 1, 3
 

@@ -101,7 +101,7 @@ class Scanner:
         ]
         if not asked:
             return {}
-        looked = await asyncio.to_thread(lambda: {each[0].name: self._attempt(each) for each in asked})
+        looked = await asyncio.to_thread(self._attempts, asked)
         for name, attempt in looked.items():
             self._steps.do(_step(name), functools.partial(self._note, name, attempt))
         return {name: each[0] for name, each in looked.items() if not isinstance(each, Exception)}
@@ -111,21 +111,27 @@ class Scanner:
             raise attempt
         self._looked[name] = attempt
 
-    def _attempt(self, asked: _Asked) -> "_Places | Exception":
+    def _attempts(self, asked: Sequence[_Asked]) -> "dict[str, _Places | Exception]":
+        host = self._host.at_one_moment()
+        return {each[0].name: self._attempt(host, each) for each in asked}
+
+    def _attempt(self, host: HostRoot, asked: _Asked) -> "_Places | Exception":
         try:
-            found = self._look(*asked)
+            found = self._look(host, *asked)
         except Exception as failed:  # noqa: BLE001 - it is raised in the step of the entry
             return failed
-        return found, self._resolved(found)
+        return found, _resolved(host, found)
 
-    def _look(self, entry: EntrySpec, numbering: discovery.Numbering, before: _Before | None) -> discovery.Found:
+    def _look(
+        self, host: HostRoot, entry: EntrySpec, numbering: discovery.Numbering, before: _Before | None
+    ) -> discovery.Found:
         """What is found for the entry, of the objects found `before` where it says the same.
 
         So what follows can see by identity what changed.
         """
         found = discovery.discover(
             entry,
-            self._host,
+            host,
             node=self._node,
             numbering=numbering,
             device_dir=self._device_dir,
@@ -155,17 +161,11 @@ class Scanner:
         unknown = [name for name, known in places.items() if known is None or known[0] is not scan.found[name]]
         if unknown:  # it was looked for since, for a configuration that was refused
             self._looked |= await asyncio.to_thread(
-                lambda: {name: (scan.found[name], self._resolved(scan.found[name])) for name in unknown}
+                lambda: {name: (scan.found[name], _resolved(self._host, scan.found[name])) for name in unknown}
             )
         self._places = {name: self._looked[name] for name in scan.found}
         self._looked = dict(self._places)
         return frozenset(place for _, places in self._places.values() for place in places)
-
-    def _resolved(self, found: discovery.Found) -> Mapping[Path, Sequence[str]]:
-        places: dict[Path, list[str]] = {}
-        for directory in found.watch:
-            places.setdefault(_place(self._host, directory), []).append(directory)
-        return places
 
     def concerned(self, changed: Mapping[Path, Collection[str]]) -> frozenset[str]:
         """The entries that changes of watched directories concern; each comes with the names that changed, or none."""
@@ -175,6 +175,13 @@ class Scanner:
             for place in places.keys() & changed.keys()
             if any(found.concerns(directory, changed[place]) for directory in places[place])
         )
+
+
+def _resolved(host: HostRoot, found: discovery.Found) -> Mapping[Path, Sequence[str]]:
+    places: dict[Path, list[str]] = {}
+    for directory in found.watch:
+        places.setdefault(_place(host, directory), []).append(directory)
+    return places
 
 
 def _place(host: HostRoot, directory: str) -> Path:

@@ -1,7 +1,7 @@
 """Devices found by path patterns: `pattern_walk` finds the paths, `grouping` forms devices of the usable ones."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -23,15 +23,26 @@ _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
 _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 
-def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
-    """The devices that the patterns form together."""
+def discover(
+    entry: EntrySpec,
+    source: GlobSource,
+    host: HostRoot,
+    *,
+    numbering: Numbering,
+    before: tuple[EntrySpec, Found] | None = None,
+) -> Found:
+    """The devices that the patterns form together; those found `before` for the entry, where the same matches do."""
     problems = Problems(entry)
     scan = _Scan(source, host, problems)
     matches = [scan.matches(item) for item in source.paths]
     items, groups = _groups(source, matches)
     by_key = source.group_by is GroupBy.ALL or all(each.optional for each in items)
     builder = _Builder(entry, items, host, by_key=by_key)
-    devices = tuple(builder.devices(groups, numbering))
+    made_of = builder.made_of(groups)
+    if before is not None and made_of is not None and before[0] is entry and made_of == before[1].made_of:
+        devices = before[1].devices
+    else:
+        devices = tuple(builder.devices(groups, numbering))
     if all(each.optional for each in source.paths) and not any(matches):
         problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
     used = {
@@ -58,6 +69,7 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
             for directory, wanted in scan.names.items()
             if directory not in scan.watched and directory not in builder.watched
         },
+        made_of=made_of,
     )
 
 
@@ -189,6 +201,16 @@ class _Builder:
         self._host = host
         self._numa = Numa(host)
 
+    def made_of(self, groups: Sequence[MatchGroup]) -> object:
+        """All that the devices of these groups follow from; None where that is more than can be told: directories."""
+        infos = [[match.info for match in each.members if match is not None] for each in groups]
+        if any(info.kind is NodeKind.DIRECTORY for each in infos for info in each):
+            return None
+        return self._items, groups, [self._numa_of(each) for each in infos]
+
+    def _numa_of(self, infos: Iterable[FileInfo]) -> tuple[int, ...]:
+        return tuple(sorted({node for info in infos if (node := self._numa.of_node(info)) is not None}))
+
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """One device per group that has the member which names it, in the order of the groups."""
         named = list(self._named(groups))
@@ -214,12 +236,11 @@ class _Builder:
 
     def _device(self, device_id: str, index: int, members: MatchGroup) -> RawDevice:
         pairs = [(item, match) for item, match in zip(self._items, members.members, strict=True) if match is not None]
-        numa = {node for _, match in pairs if (node := self._numa.of_node(match.info)) is not None}
         bare = RawDevice(
             id=device_id,
             entry=self._entry.name,
             index=index,
-            numa=tuple(sorted(numa)),
+            numa=self._numa_of(match.info for _, match in pairs),
             attributes=_attributes(pairs[0][1]),
             paths=tuple(match.path for _, match in pairs),
             health=self._health(members),
