@@ -1,8 +1,10 @@
-"""Quantities as the embedded API server gives them back."""
+"""Quantities, as pods and slices have them and as the embedded API server gives them back."""
+
+from decimal import Decimal
 
 import pytest
 
-from vdev.sim.objects.amounts import as_given_back, canonical
+from vdev.sim.objects.amounts import as_given_back, canonical, exact
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,44 @@ def test_quantities_are_written_in_one_way(written, back):
     """The same amount with the largest suffix that leaves it whole; what is no quantity stays, to be refused."""
     assert back == canonical(written)
     assert back == canonical(back)
+
+
+@pytest.mark.parametrize(
+    ("written", "amount"),
+    [
+        ("2", "2"),
+        (2, "2"),
+        (0.5, "0.5"),
+        ("+5.", "5"),
+        ("-.5", "-0.5"),
+        ("512Ki", "524288"),
+        ("1.5Mi", "1572864"),
+        ("8Ei", "9223372036854775807"),
+        ("1E", "1000000000000000000"),
+        ("1E3", "1000"),
+        ("1e-3", "0.001"),
+        ("1500m", "1.5"),
+        ("1n", "0.000000001"),
+        ("0.1n", "0.000000001"),
+        ("-1e-99", "-0.000000001"),
+        ("1e999999999", "9223372036854775807"),
+        ("-1e999999999", "-9223372036854775807"),
+        ("0e999999999", "0"),
+    ],
+)
+def test_what_quantities_amount_to(written, amount):
+    """Each suffix and exponent; no finer than a billionth, which is rounded up, and no further than 2^63 - 1."""
+    assert Decimal(amount) == exact(written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [*["", " 1", "1 ", "1_0", "\uff11", "1K", "1ki", "1e", "1e3k", "0x1", "inf", "NaN", "1.2.3"], "9" * 65, True, None],
+)
+def test_what_is_no_quantity(written):
+    """Kubernetes takes neither spaces nor underscores, and one suffix or exponent."""
+    assert exact(written) is None
+    assert written is canonical(written)
 
 
 def test_all_quantities_of_an_object():

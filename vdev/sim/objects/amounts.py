@@ -1,4 +1,4 @@
-"""Quantities as the API server gives them back: it keeps the amount, and writes each in one way.
+"""Quantities: what they amount to, and how the API server gives them back, which writes each amount in one way.
 
 A thousand devices are `1k` of them, whoever wrote `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
@@ -6,6 +6,7 @@ A thousand devices are `1k` of them, whoever wrote `1000` (source: Kubernetes 1.
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,9 @@ _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 1
 _BINARY_FROM = 1024  # below it amounts are written as decimal ones
 _POWERS = {suffix: power for power, suffix in _DECIMAL.items()}
 _MOST_EXPONENT = 30  # beyond which nobody counts anything
+_LONGEST = 64  # characters
+_FINEST = 10**9  # parts of one
+_MOST = 2**63 - 1
 _RESOURCES = tuple(
     f"spec.{kind}.*.resources.{amounts}.*"
     for kind in ("initContainers", "containers")
@@ -50,21 +54,43 @@ def canonical(quantity: Any) -> Any:
     The largest suffix that leaves the number whole, of the same kind as it was written with: `1024` stays, `1024Ki` is
     `1Mi`, and half a byte of anything is written in thousandths.
     """
-    if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
+    if (form := _form(quantity)) is None:
         return quantity
-    form = _FORM.fullmatch(str(quantity))
-    if form is None:
-        return quantity
-    suffix, number = form["suffix"], Fraction(form["number"].rstrip(".")) * (-1 if form["sign"] == "-" else 1)
+    suffix, amount = form["suffix"], _amount(form)
     if suffix in _BINARY[1:]:
-        amount = number * 1024 ** _BINARY.index(suffix)
         return _binary(int(amount)) if amount.denominator == 1 and abs(amount) >= _BINARY_FROM else _decimal(amount)
     if suffix in _POWERS:
-        return _decimal(number * Fraction(10) ** _POWERS[suffix])
-    exponent = int(suffix[1:])
-    if abs(exponent) > _MOST_EXPONENT:
+        return _decimal(amount)
+    if abs(int(suffix[1:])) > _MOST_EXPONENT:
         return quantity
-    return _decimal(number * Fraction(10) ** exponent, lambda power: f"e{power}" if power else "")
+    return _decimal(amount, lambda power: f"e{power}" if power else "")
+
+
+def exact(quantity: Any) -> Decimal | None:
+    """The amount, counted as Kubernetes does: no finer than a billionth, and no further than 2^63 - 1.
+
+    None for what is no quantity.
+    """
+    if (form := _form(quantity)) is None:
+        return None
+    amount = _amount(form)
+    parts = min(-(-abs(amount) * _FINEST // 1), _MOST * _FINEST)
+    return Decimal(parts if amount >= 0 else -parts) / _FINEST
+
+
+def _form(quantity: Any) -> re.Match[str] | None:
+    if isinstance(quantity, bool) or not isinstance(quantity, str | int | float) or len(str(quantity)) > _LONGEST:
+        return None
+    return _FORM.fullmatch(str(quantity))
+
+
+def _amount(form: re.Match[str]) -> Fraction:
+    suffix, number = form["suffix"], Fraction(form["number"].rstrip(".")) * (-1 if form["sign"] == "-" else 1)
+    if suffix in _BINARY[1:]:
+        return number * (1 << 10 * _BINARY.index(suffix))
+    power = _POWERS[suffix] if suffix in _POWERS else int(suffix[1:])
+    scale: Fraction = Fraction(10) ** max(-2 * _LONGEST, min(2 * _LONGEST, power))
+    return number * scale
 
 
 def _binary(amount: int) -> str:

@@ -5,20 +5,14 @@ Only rules about extended resources are checked. The values that come out are th
 
 import uuid
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 from types import MappingProxyType
 from typing import Any
 
 from ...errors import UsageError
+from .amounts import exact
 from .pods import ContainerSpec, Kind, PodClaim, PodSpec
 
-_SUFFIXES = {
-    "": Decimal(1), "m": Decimal("0.001"), "u": Decimal("0.000001"), "n": Decimal("0.000000001"),
-    "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9, "T": Decimal(10) ** 12,
-    "P": Decimal(10) ** 15, "E": Decimal(10) ** 18,
-    "Ki": Decimal(2) ** 10, "Mi": Decimal(2) ** 20, "Gi": Decimal(2) ** 30, "Ti": Decimal(2) ** 40,
-    "Pi": Decimal(2) ** 50, "Ei": Decimal(2) ** 60,
-}  # fmt: skip
 _UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
 
 
@@ -74,14 +68,9 @@ def parse(document: Any, *, serial: int = 0) -> PodSpec:
 
 
 def quantity(value: Any, where: str) -> Decimal:
-    """A Kubernetes quantity (`2`, `500m`, `1Gi`, `1e3`) as an exact number. Raises ManifestError."""
-    text = str(value)
-    number = text.rstrip("numkMGTPEi")
-    try:
-        amount = Decimal(number) * _SUFFIXES[text[len(number) :]]
-    except (InvalidOperation, KeyError):
-        amount = Decimal("NaN")
-    if isinstance(value, bool) or not amount.is_finite():
+    """A Kubernetes quantity (`2`, `500m`, `1Gi`, `1e3`) as a number. Raises ManifestError."""
+    amount = exact(value)
+    if amount is None:
         raise ManifestError(f"{where}: {value!r} is not a quantity; expected something like 2, 500m or 1Gi")
     return amount
 
