@@ -20,6 +20,8 @@ from .wishes import Wishes
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"
 _DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
+_OCTAL = re.compile(r"0[0-7]+")
+_EXPONENT = re.compile(r"[0-9]+[eE][0-9]")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 
 
@@ -214,15 +216,26 @@ def _stick(draft: Draft, block: Block, stick: dict[str, Any], where: str, *, is_
             draft.lost(f"{where}.{key}", "is missing, or no hexadecimal id; nothing can match it", block)
             return None
         item[key] = hit[1].lower().zfill(4)
-        if is_file and isinstance(value, config.Plain) and hit[1].isdecimal():
-            other = f"{int(hit[1]):04x}"
+        if is_file and isinstance(value, config.Plain) and (read := _as_number(str(value))):
+            kind, other = read
             if other != item[key]:
                 draft.told(
-                    f"{where}.{key}", f"{value} without quotes is decimal in its file, so it looked for {other}", block
+                    f"{where}.{key}", f"{value} without quotes is {kind} in its file, so it looked for {other}", block
                 )
     if serial := stick.get("serial"):
         item["serial"] = literal(str(serial))
     return item
+
+
+def _as_number(written: str) -> tuple[str, str] | None:
+    """What Go's YAML makes of an id without quotes: the kind of number, and the id that it is then."""
+    if _OCTAL.fullmatch(written):
+        return "octal", f"{int(written, 8):04x}"
+    if written.isdecimal():
+        return "decimal", f"{int(written):04x}"
+    if _EXPONENT.fullmatch(written):
+        return "a number with an exponent", f"{int(float(written)):04x}"
+    return None
 
 
 def _let_overlap(draft: Draft, body: Block) -> None:

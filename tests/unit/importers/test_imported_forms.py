@@ -160,12 +160,22 @@ def test_flags_in_a_manifest() -> None:
     assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
 
 
+def test_an_id_that_is_a_number_in_its_file_too() -> None:
+    """What it looked for is what is written: there is nothing to say."""
+    (made,) = files("devices: [{name: ok, groups: [{usb: [{vendor: 0x1209, product: 7}]}]}]")
+    assert [] == [each for each in made.warnings if "without quotes" in each]
+    assert '{vendor: "1209", product: "0007"}' in made.text
+
+
 @pytest.mark.parametrize(
     ("group", "text"),
     [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
         ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is decimal in its file, so it looked for 04b9"),
+        ("{usb: [{vendor: '1', product: 0407}]}", "0407 without quotes is octal in its file, so it looked for 0107"),
+        ("{usb: [{vendor: '1', product: 0980}]}", "0980 without quotes is decimal in its file, so it looked for 03d4"),
+        ("{usb: [{vendor: '1', product: 12e3}]}", "12e3 without quotes is a number with an exponent in its file, so"),
         ("{usb: [{vendor: xyz, product: '1'}]}", "vendor: is missing, or no hexadecimal id"),
         ("{paths: [{path: dev/a}]}", "'dev/a' is not an absolute path"),
         ("{paths: [{path: '/dev/[a'}]}", "a '[' is never closed"),
