@@ -64,9 +64,9 @@ class Exposition:
         if known is not None and known[0] is fixture:
             return known
         ordered = fixture.maker is SmiTool.AMD
-        sets = (
+        sets = dict.fromkeys(
             self._on_node(each, node, fixture) for each in _LABELS[fixture.maker](fixture, node, self.hostname_label)
-        )
+        )  # a container with several claims on the device has one line, where labels do not name those
         return fixture, tuple(LabelSet(each, ordered) for each in sets)
 
     def _on_node(self, labels: Labels, node: str, fixture: Fixture) -> Labels:

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from vdev.core.exposition.family import escaped, text
 from vdev.core.exposition.nodes import Exposition
 from vdev.core.model.faults.fault_effects import CountErrors, Overheat
 from vdev.core.smi import amd as amd_tools
+from vdev.core.telemetry.sensors import User
 
 NVIDIA = """
 flags: {migStrategy: mixed}
@@ -244,6 +246,17 @@ def test_prometheus_reads_all_of_it(config):
     found = Exposition("Hostname").families([("node-1", measured(config, users=users))])
     written = sorted((each.name, round(value, 5)) for each in found for value in each.values)
     assert written == sorted((name, round(value, 5)) for (name, *_), value in read(text(found)).items())
+
+
+@pytest.mark.parametrize("config", [NVIDIA, AMD, OTHER])
+def test_a_container_with_two_claims_on_one_device_is_one_series(config):
+    """Where labels do not name the claim: Prometheus refuses a series that is there twice."""
+    users = tuple(User("a", "b", "c", claim, "acme.dev", "node-1", "npu-0") for claim in ("one", "two"))
+    found = [replace(each, fixture=replace(each.fixture, users=users)) for each in measured(config)]
+    page = text(Exposition("Hostname").families([("node-1", found)]))
+    written = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
+    assert len(set(written)) == len(written)
+    assert ('dra_claim_name="two"' in page) is (config is NVIDIA)
 
 
 def test_many_nodes_are_told_apart_by_a_label():
