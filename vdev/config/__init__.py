@@ -13,6 +13,7 @@ Other packages import this module only; an import-linter contract enforces it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -72,20 +73,53 @@ def load(
     `overrides` maps paths such as `flags.migStrategy` to values that win over the files. With `partial`, items of
     `devices`, `sharing.*.resources` and `resources.*` that have errors are left out and reported: a broken entry never
     takes down its neighbours. `entries` are those of an earlier reading: what did not change among them is not read
-    again. Raises ConfigError with every problem found.
+    again, and of files that say the same nothing is. Raises ConfigError with every problem found.
     """
+    several = len(paths) > 1
+    read = [_read(Path(path), may_be_null=several) for path in paths]
+    asked = (read, dict(overrides), tuple(preset_dirs), partial)
+    if entries is not None and (known := entries.whole(asked)) is not None:
+        same: Loaded = known
+        return same
     documents: list[Document] = []
     problems: list[object] = []
-    for path in paths:
+    for each in read:
         try:
-            documents.append(read_file(Path(path), may_be_empty=len(paths) > 1, entries=entries))
+            documents.append(_document(each, may_be_empty=several, entries=entries))
         except ConfigError as bad:
             problems += bad.problems
     if problems:
         raise ConfigError(tuple(problems))
     if not any(document.root for document in documents):
         read_file(Path(paths[0]))  # raises the error that says so
-    return built(join(documents), overrides, preset_dirs, partial=partial)
+    loaded = built(join(documents), overrides, preset_dirs, partial=partial)
+    if entries is not None and loaded.of_texts:
+        entries.remember(asked, _light(loaded, overrides))
+    return loaded
+
+
+def _light(loaded: Loaded, overrides: Mapping[str, Override]) -> Loaded:
+    """The same without the tree of the document: what is seldom asked for is found by reading the texts again."""
+    texts = loaded.texts
+    return replace(
+        loaded,
+        find_origins=lambda: load_again(texts, overrides=overrides).origins,
+        find_notices=lambda: load_again(texts, overrides=overrides).notices,
+    )
+
+
+def _read(path: Path, *, may_be_null: bool) -> Text | ConfigError:
+    try:
+        return Text(str(path), text_of(path, may_be_null=may_be_null))
+    except ConfigError as bad:
+        return bad
+
+
+def _document(read: Text | ConfigError, *, may_be_empty: bool, entries: KnownEntries | None) -> Document:
+    """The document of a file's text. Raises ConfigError, also what reading the file raised."""
+    if isinstance(read, ConfigError):
+        raise read
+    return read_text(read.text, read.file, may_be_empty=may_be_empty, entries=entries)
 
 
 def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:

@@ -44,7 +44,8 @@ class Loaded:
     """A configuration that can be served.
 
     `problems` holds warnings and, when loaded in part, the errors of what was left out. `fingerprint` is equal for
-    files of equal content under equal overrides. `texts` is what it was read from. `find_origins` makes `origins`, and
+    files of equal content under equal overrides. `texts` is what it was read from, and `of_texts` tells that it follows
+    from the texts of the files alone, and of nothing else that may change. `find_origins` makes `origins`, and
     `find_notices` makes `notices`.
     """
 
@@ -52,6 +53,7 @@ class Loaded:
     problems: tuple[Problem, ...] = ()
     fingerprint: str = ""
     texts: Texts = field(default_factory=Texts)
+    of_texts: bool = field(default=False, compare=False)
     find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
     find_notices: Callable[[], tuple[Problem, ...]] = field(default=tuple, compare=False, repr=False)
 
@@ -147,10 +149,15 @@ def built(
     if broken and not (partial and all(stands_alone(unit) for unit in broken)):
         raise ConfigError(problems)
     served = replace(spec(broken), faults=faults)
-    texts = Texts(document.texts, presets.own, layouts.texts)
-    find_origins = functools.partial(origins, validated, document, over)
-    find_notices = functools.partial(nvidia_notices.notices, validated, document)
-    return Loaded(served, problems, _fingerprint(document), texts, find_origins, find_notices)
+    return Loaded(
+        served,
+        problems,
+        _fingerprint(document),
+        Texts(document.texts, presets.own, layouts.texts),
+        of_texts=not broken and all(_stands_alone(model, presets) for _, model in entries),
+        find_origins=functools.partial(origins, validated, document, over),
+        find_notices=functools.partial(nvidia_notices.notices, validated, document),
+    )
 
 
 def _stands_alone(model: Entry, presets: PresetTexts) -> bool:

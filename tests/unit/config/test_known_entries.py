@@ -1,11 +1,14 @@
 """A file that is read by entry, with an earlier reading known, is what the same file is to a reading of its own."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vdev import config
 from vdev.config.document.loader import read_text
+from vdev.core.model.origin import Override
 from vdev.errors import ConfigError
 
 ENTRIES = (
@@ -162,3 +165,78 @@ def test_two_files(tmp_path, texts):
         for path, text in zip(paths, pair, strict=True):
             path.write_text(text)
         assert told() == told(entries=entries)
+
+
+WHOLE = "version: v1\ndevices:\n- {name: x, resource: acme.dev/x, virtual: {count: 2}}\n"
+
+
+def test_files_that_say_the_same_are_not_worked_out_again(tmp_path):
+    """What a reading came to is good for as long as the texts are, and knows all that it knew."""
+    file, entries = tmp_path / "f.yaml", config.KnownEntries()
+    file.write_text(WHOLE)
+    first, second, third = (config.load([file], entries=entries) for _ in range(3))
+    assert first == second
+    assert second is third
+    assert first.origins == second.origins
+    assert first.notices == second.notices
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"overrides": {"flags.failOnInitError": Override(value=False, source="a flag")}},
+        {"partial": True},
+        {"preset_dirs": [Path("mine")]},
+    ],
+)
+def test_another_question_is_worked_out_again(tmp_path, options):
+    """The same text under other flags, in part, or beside other presets."""
+    file, entries = tmp_path / "f.yaml", config.KnownEntries()
+    (tmp_path / "mine").mkdir()
+    options = {key: [tmp_path / "mine"] if key == "preset_dirs" else value for key, value in options.items()}
+    file.write_text(WHOLE)
+    known = [config.load([file], entries=entries) for _ in range(2)][1]
+    asked = config.load([file], entries=entries, **options)
+    assert asked is not known
+    assert asked == config.load([file], **options)
+
+
+def test_another_text_is_read(tmp_path):
+    """One of two files is edited, and edited back; where it is broken, that is told each time."""
+    files, entries = [tmp_path / "a.yaml", tmp_path / "b.yaml"], config.KnownEntries()
+    files[0].write_text(WHOLE)
+    for text in ("flags: {failOnInitError: true}", "flags: {failOnInitError: false}", "flags: [", "flags: [", ""):
+        files[1].write_text(text)
+        for _ in range(2):
+            assert _told(files) == _told(files, entries=entries)
+
+
+def _told(files, **options):
+    try:
+        loaded = config.load(files, **options)
+    except ConfigError as bad:
+        return bad.problems
+    return loaded, loaded.problems
+
+
+LAYOUTS = "version: v1\nmig-configs:\n  mine:\n  - {devices: all, mig-enabled: false}\n"
+
+
+def test_layouts_in_a_file_of_their_own_are_read_again(tmp_path):
+    """What the text names may say something else, or not be there, though the text is the same."""
+    entries, layouts, file = config.KnownEntries(), tmp_path / "layouts.yaml", tmp_path / "f.yaml"
+    file.write_text(
+        "version: v1\nflags: {migStrategy: mixed}\ndevices:\n- name: x\n  resource: nvidia.com/gpu\n"
+        "  virtual: {preset: a100-sxm4-40gb, count: 1}\n"
+        f"  partitions: {{fromLabel: nvidia.com/mig.config, default: mine, file: {layouts}}}\n"
+    )
+    told = []
+    for text in (LAYOUTS, None, LAYOUTS, "version: v2", LAYOUTS.replace("mine", "theirs"), LAYOUTS):
+        layouts.unlink(missing_ok=True)
+        if text is not None:
+            layouts.write_text(text)
+        for _ in range(2):
+            told.append(_told([file], entries=entries))
+            assert _told([file]) == told[-1]
+    assert told[0] == told[-1]
+    assert told[0] not in told[2:4]

@@ -79,10 +79,19 @@ class ReadByEntry:
 
 
 class KnownEntries:
-    """The entries of the last reading. Not for several readings at the same time."""
+    """The entries of the last reading, and what the last good one came to. Not for several readings at once."""
 
     def __init__(self) -> None:
         self._known: dict[str, KnownEntry] = {}
+        self._whole: tuple[object, Any] = (None, None)
+
+    def whole(self, asked: object) -> Any:
+        """What the last good reading came to, where it was asked the same; else None."""
+        return self._whole[1] if self._whole[0] == asked else None
+
+    def remember(self, asked: object, whole: Any) -> None:
+        """Asked this, a reading came to that, and would again."""
+        self._whole = asked, whole
 
     def read(self, text: str, name: str) -> ReadByEntry | None:
         """The file, or None where it is to be read as a whole."""

@@ -84,14 +84,13 @@ def read_file(path: Path, *, may_be_empty: bool = False, entries: KnownEntries |
     With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null. `entries` are those of an
     earlier reading, whose text need not be parsed again.
     """
-    name = str(path)
-    data = _content(path, may_be_null=may_be_empty)
-    return _nothing(name) if data is None else read_bytes(data, name, may_be_empty=may_be_empty, entries=entries)
+    text = text_of(path, may_be_null=may_be_empty)
+    return read_text(text, str(path), may_be_empty=may_be_empty, entries=entries)
 
 
-def text_of(path: Path) -> str:
-    """The text of one file. Raises ConfigError."""
-    return decoded(_content(path) or b"", str(path))
+def text_of(path: Path, *, may_be_null: bool = False) -> str:
+    """The text of one file, which with `may_be_null` may be /dev/null. Raises ConfigError."""
+    return decoded(_content(path, may_be_null=may_be_null) or b"", str(path))
 
 
 def _content(path: Path, *, may_be_null: bool = False) -> bytes | None:
