@@ -38,13 +38,15 @@ def values(text, name, **labels):
 
 async def eventually(agent, kubelet, condition, what):
     """Wait until the page says so; the page."""
-    async with asyncio.timeout(30):
-        while True:
-            if condition(told := await page(agent)):
-                return told
-            before = agent.agent.turns
-            agent.agent.due.ask_holders()
-            await kubelet.wait_until(lambda before=before: agent.agent.turns != before, what=what)
+    told = "nothing"
+    try:
+        async with asyncio.timeout(30):
+            while not condition(told := await page(agent)):
+                agent.agent.due.ask_holders()
+                await agent.settled(kubelet)
+    except TimeoutError:
+        raise TimeoutError(f"waited for {what}; the page says\n{told}") from None
+    return told
 
 
 def up(running, times=1):
