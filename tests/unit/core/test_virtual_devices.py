@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from vdev.core.inventory import virtual_devices
 from vdev.core.model.device import IdStyle
+from vdev.core.model.syntax import names
 from vdev.core.spec import EntrySpec, VirtualSource
 
 
@@ -58,3 +59,14 @@ def test_more_of_them(before, count):
     before = replace(before, source=replace(source, count=3))
     entry = replace(before, source=source)
     assert min(3, count) == len(virtual_devices.known_of(entry, before, made(before)))
+
+
+def test_many_devices_with_a_long_name_have_ids_of_their_own():
+    """Their ids are shortened, and of so many, two would share a fingerprint; the later one has a longer one."""
+    entry = EntrySpec(name="n" * 50, resource="acme.dev/r", source=VirtualSource(count=70_000))
+    fewer = replace(entry, source=VirtualSource(count=60_000))
+    ids = [device.id for device in made(entry)]
+    assert 70_000 == len(set(ids))
+    assert ids[:60_000] == [device.id for device in made(fewer)]
+    assert ids == [device.id for device in made(entry, ids=ids[:60_000])]
+    assert max(map(len, ids)) <= names.MAX_ID - len("::200000")

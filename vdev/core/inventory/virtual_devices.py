@@ -22,10 +22,10 @@ def devices(
     yield from known[: source.count]
     new = range(len(known), source.count)
     kept = ids[new.start : new.stop]
-    each: dict[str, Sequence[object]] = {
-        "id": [*kept, *(_id(entry, source, index, node) for index in new[len(kept) :])],
-        "index": new,
-    }
+    fresh = [_id(entry, source, index, node) for index in new[len(kept) :]]
+    if _are_short(entry, source):
+        fresh = _apart(entry, fresh, source.count, {*(each.id for each in known[: source.count]), *kept})
+    each: dict[str, Sequence[object]] = {"id": [*kept, *fresh], "index": new}
     same: dict[str, object] = {
         "entry": entry.name,
         "memory": source.memory,
@@ -78,3 +78,19 @@ def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
     if source.id_style is IdStyle.NVIDIA:
         return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}"
     return names.device_id(entry.name, str(index))
+
+
+def _are_short(entry: EntrySpec, source: VirtualSource) -> bool:
+    """Whether ids may be shortened, so that fingerprints alone tell them apart."""
+    made = not source.ids and source.id_style is IdStyle.NAME
+    return made and len(entry.name) + len(f"-{source.count - 1}") > names.MAX_ID - names.REPLICA_ROOM
+
+
+def _apart(entry: EntrySpec, ids: Sequence[str], count: int, taken: set[str]) -> list[str]:
+    """The ids of the last of so many devices, where the fingerprint of one that is taken already is longer."""
+    apart: list[str] = []
+    for index, each in enumerate(ids, count - len(ids)):
+        own = names.device_id(entry.name, str(index), fingerprint=16) if each in taken else each
+        taken.add(own)
+        apart.append(own)
+    return apart

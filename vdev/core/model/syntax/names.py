@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 MAX_ID = 63  # the kubelet's contract for a device id, replica suffix included
+REPLICA_ROOM = 9  # of these, for the replica suffix
 _NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
@@ -72,20 +73,21 @@ def digest(text: str, length: int = 8) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
-def device_id(entry: str, identity: str, *, room: int = 9) -> str:
+def device_id(entry: str, identity: str, *, room: int = REPLICA_ROOM, fingerprint: int = 8) -> str:
     """A stable id made of the entry's name and the device's own identity (a path, serial, port or index).
 
     `<entry>-<identity>`; `<entry>_<identity>` where the identity has a '-' of its own. An entry's name has no '_', so
     that no two pairs share an id: entry `a` with `b-c` and entry `a-b` with `c` are `a_b-c` and `a-b-c`. Only
     characters that are fine in ids, CDI names and file names remain; where that, or the length limit, would lose
-    something, a fingerprint of the whole keeps ids apart. `room` is what the replica suffix may need.
+    something, a fingerprint of the whole keeps ids apart. `room` is what the replica suffix may need; of tens of
+    thousands of ids, two may share a fingerprint of 8 characters.
     """
     plain = f"{entry}{'_' if '-' in identity else '-'}{identity}"
     clean = _NOT_IN_ID.sub("-", plain).strip("-._") or "device"
     limit = MAX_ID - room
     if clean == plain and len(clean) <= limit:
         return clean
-    return f"{clean[: limit - 9].strip('-._')}-{digest(plain)}"
+    return f"{clean[: limit - 1 - fingerprint].strip('-._')}-{digest(plain, fingerprint)}"
 
 
 def is_nvidia_id(text: str) -> bool:
