@@ -56,6 +56,15 @@ def test_devices_can_be_named_by_id_and_by_mig_index(build):
     assert [False, True, True] == ["::" in each for each in build.ids(stock, "nvidia.com/mig-1g.5gb")]
 
 
+def test_a_number_is_an_index_whatever_entries_are_called(build):
+    """An entry may be called "1"; a list of devices that has 1 means the second device."""
+    rule = {"name": "acme.dev/npu", "replicas": 2, "devices": ("1",)}
+    entries = [build.entry(name, "acme.dev/npu", nvidia=False, count=2) for name in ("1", "b")]
+    stock = build.inventory(*entries, sharing=build.sharing(rule))
+    shared = {slot.device.ordinal for slot in stock.resources["acme.dev/npu"].slots if slot.replica is not None}
+    assert {"1"} == shared
+
+
 def test_several_rules_for_one_resource_are_joined(build):
     """Two rules with different devices each replicate their own, and nothing is advertised twice."""
     sharing = build.sharing(

@@ -208,7 +208,7 @@ def _selected(
                 )
             return ordered[:count]
         case references:
-            named = {each for each in references if each in entries}
+            named = {each for each in references if each in entries and not each.isdecimal()}  # a number is an index
             whole = [device for device in ordered if device.raw.entry in named]
             others = tuple(each for each in references if each not in named)
             picked = {device.id: device for device in (*whole, *_referenced(problems, ordered, rule, others))}
