@@ -46,7 +46,10 @@ def _chosen(directory: Path, node: str, key: str, label: str) -> Path:
 
 
 def _configurations(directory: Path) -> list[Path]:
-    names = sorted(each for each in _names(directory) if each.endswith(SUFFIXES) and not each.startswith("."))
+    """Those that may be configurations: of a ConfigMap, whose keys need no suffix, all that a label can name."""
+    names = sorted(each for each in _names(directory) if not each.startswith("."))
+    if not (directory / "..data").is_dir():
+        names = [each for each in names if each.endswith(SUFFIXES)]
     names = [each for each in names if not each.endswith(".schema.json")]  # that of `vdev schema`, for an editor
     if not names:
         raise UsageError(

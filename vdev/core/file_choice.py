@@ -33,7 +33,7 @@ def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -
         found = _of(files, label)
         if found:
             return Choice(found, f"the node's label {key}={label}")
-        near = did_you_mean(label, [name.rpartition(".")[0] or name for name in files])
+        near = did_you_mean(label, [_stem(name) for name in files])
         return Choice("", f"the node's label {key}={label} names no file; {near or _listed(files)}")
     for stem, why in ((node, f"the node's name, {node}"), (DEFAULT, f"no label {key} and no file {node}.yaml")):
         found = _of(files, stem)
@@ -47,6 +47,11 @@ def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -
 def _of(files: Collection[str], stem: str) -> str:
     """The file of that name, or of that name with a suffix."""
     return next((name for name in (stem, *(stem + suffix for suffix in SUFFIXES)) if name in files), "")
+
+
+def _stem(name: str) -> str:
+    """What a label may call the file."""
+    return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
 
 
 def _listed(files: Collection[str]) -> str:

@@ -431,6 +431,16 @@ def test_every_configuration_of_a_directory_is_validated(tmp_path, capsys):
     assert said.err
 
 
+def test_every_key_of_a_configmap_is_validated(tmp_path, capsys):
+    """Keys need no suffix, and those of NVIDIA's plugin have none; elsewhere such a file is a README or the like."""
+    directory = of_nodes(tmp_path, good=GOOD)
+    (Path(directory) / "a100").write_text(BAD)
+    assert 2 == main(["validate", directory])
+    assert f"{directory}/a100:" in capsys.readouterr().err
+    (Path(directory) / "..data").rmdir()
+    assert 0 == main(["validate", directory])
+
+
 @pytest.mark.parametrize("command", ["validate", "plan", "config"])
 def test_a_node_takes_its_file_from_a_directory(command, tmp_path, capsys):
     """By its name, as a running agent would; another node takes another."""

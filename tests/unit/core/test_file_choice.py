@@ -16,6 +16,7 @@ FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
         ("worker-1", "", "worker-1.yaml", "node's name, worker-1"),
         ("worker-2", "", "default.yaml", "no label vdev.dev/config and no file worker-2.yaml"),
         ("worker-1", "a10", "", "names no file; did you mean 'a100'?"),
+        ("worker-1", "A100", "", "names no file; did you mean 'a100'?"),
         ("worker-1", "xyz", "", "names no file; there are a100.yaml, default.yaml, plain, worker-1.yaml"),
         ("worker-1", "..data", "", "names no file"),
     ],
@@ -25,6 +26,13 @@ def test_a_file_is_chosen(node, label, name, why):
     found = choose(FILES, node=node, label=label)
     assert name == found.name
     assert why in found.why
+
+
+def test_a_suffix_of_another_kind_belongs_to_the_name():
+    """What is proposed is a value of the label that would name the file."""
+    found = choose(["gpus.YAML", "a.yaml"], node="n", label="gpus")
+    assert "did you mean 'gpus.YAML'?" in found.why
+    assert "gpus.YAML" == choose(["gpus.YAML", "a.yaml"], node="n", label="gpus.YAML").name
 
 
 def test_nothing_to_choose():
