@@ -322,6 +322,11 @@ async def test_node_capacity(short_dir):
         ({"metadata": {}}, "metadata.name: expected a name"),
         ({"spec": {}}, "spec.containers: expected at least one container"),
         ({"spec": {"containers": {}}}, "spec.containers: expected at least one container"),
+        ({"spec": {"containers": [{"name": "a"}], "resourceClaims": 1}}, "spec.resourceClaims: expected a list, found"),
+        (
+            {"spec": {"containers": [{"name": "a", "resources": {"claims": True}}]}},
+            r"spec.containers\[0\].resources.claims: expected a list, found bool",
+        ),
         ({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}, "container names must be unique"),
         (
             {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "500m"}}}]}},

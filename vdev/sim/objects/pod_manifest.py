@@ -76,9 +76,7 @@ def quantity(value: Any, where: str) -> Decimal:
 
 
 def _containers(documents: Any, where: str, *, init: bool) -> list[ContainerSpec]:
-    if not isinstance(documents or [], list):
-        raise ManifestError(f"{where}: expected a list, found {type(documents).__name__}")
-    return [_container(document, f"{where}[{i}]", init=init) for i, document in enumerate(documents or [])]
+    return [_container(document, f"{where}[{i}]", init=init) for i, document in enumerate(_list(documents, where))]
 
 
 def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
@@ -101,7 +99,7 @@ def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
 def _claims(documents: Any) -> tuple[PodClaim, ...]:
     """The pod's `resourceClaims`."""
     found: list[PodClaim] = []
-    for number, document in enumerate(documents or []):
+    for number, document in enumerate(_list(documents, "spec.resourceClaims")):
         where = f"spec.resourceClaims[{number}]"
         claim = _mapping(document, where)
         name, given, template = (
@@ -117,7 +115,10 @@ def _claims(documents: Any) -> tuple[PodClaim, ...]:
 
 def _used_claims(documents: Any, where: str) -> tuple[tuple[str, str], ...]:
     """A container's `resources.claims`: names of the pod's claims, and requests."""
-    rows = [_mapping(each, f"{where}.resources.claims[{number}]") for number, each in enumerate(documents or [])]
+    rows = [
+        _mapping(each, f"{where}.resources.claims[{number}]")
+        for number, each in enumerate(_list(documents, f"{where}.resources.claims"))
+    ]
     found = [(str(row.get("name") or ""), str(row.get("request") or "")) for row in rows]
     if len(set(found)) != len(found):
         raise ManifestError(f"{where}.resources.claims: the same claim and request twice")
@@ -135,6 +136,12 @@ def _check_extended(resource: str, limit: Decimal | None, request: Decimal | Non
 
 def _quantities(document: Any, where: str) -> dict[str, Decimal]:
     return {str(key): quantity(value, f"{where}[{key}]") for key, value in _mapping(document or {}, where).items()}
+
+
+def _list(documents: Any, where: str) -> list[Any]:
+    if not isinstance(documents or [], list):
+        raise ManifestError(f"{where}: expected a list, found {type(documents).__name__}")
+    return documents or []
 
 
 def _mapping(document: Any, where: str) -> Mapping[str, Any]:
