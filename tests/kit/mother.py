@@ -62,6 +62,34 @@ def _stop(mother, place):
     shutil.rmtree(place, ignore_errors=True)
 
 
+class Program:
+    """A program that stands for Python, and has the words ready; called, it gives its path.
+
+    In a run of several workers all have the same one, which `share` made: `variable` of the environment says where it
+    is. Where it cannot be had it is Python itself. `arguments` are made when it is begun.
+    """
+
+    def __init__(self, variable, module, words, *arguments, environment=None):
+        self._variable, self._environment = variable, environment
+        self._what = module, words, arguments
+        self._path = ""
+
+    def __call__(self) -> str:
+        """Make it, unless that is done."""
+        if not CAN:
+            return sys.executable
+        if not self._path:
+            module, words, arguments = self._what
+            self._path = os.environ.get(self._variable) or begin(
+                module, words, *(each() for each in arguments), environment=self._environment
+            )
+        return self._path
+
+    def share(self) -> None:
+        """Make it now, for all processes that this one starts."""
+        os.environ[self._variable] = self()
+
+
 def wait(descriptor: str) -> None:
     """Until the first one asks: there may be no need to import anything. Ends where who started this is gone before."""
     poll = select.poll()

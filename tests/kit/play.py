@@ -4,7 +4,6 @@ A line for each: `{"seed", "seconds", "events", "mutant"}`; its outcome is a lin
 that stands for Python and has this one ready (see `mother`), for all processes of a run.
 """
 
-import functools
 import json
 import os
 import subprocess
@@ -13,21 +12,10 @@ from typing import Any
 
 from tests.kit import mother
 
-_SHARED = "VDEV_TESTS_PLAY"
 _ALIKE = {"PYTHONHASHSEED": "0"}  # the order of sets is part of a world
 
-
-@functools.cache
-def python() -> str:
-    """A program that is Python, and has `-m tests.kit.play` ready. Where it cannot be had it is Python itself."""
-    if not mother.CAN:
-        return sys.executable
-    return os.environ.get(_SHARED) or mother.begin("tests.kit.play", "-m tests.kit.play", environment=_ALIKE)
-
-
-def share() -> None:
-    """Make it now, for all processes that this one starts."""
-    os.environ[_SHARED] = python()
+python = mother.Program("VDEV_TESTS_PLAY", "tests.kit.play", "-m tests.kit.play", environment=_ALIKE)
+share = python.share
 
 
 def played(*worlds: dict[str, Any], program: str = "") -> list[dict[str, Any]]:

@@ -9,33 +9,17 @@ stand-in (`prepared_client`), which hands signals on.
 """
 
 import contextlib
-import functools
 import importlib
-import os
 import pkgutil
 import sys
 from pathlib import Path
 
 from tests.kit import mother
 
-_SHARED = "VDEV_TESTS_PYTHON"
 _LEFT_ALONE = ("vdev.pytest_plugin", "vdev.__main__")
 
-
-@functools.cache
-def python() -> str:
-    """A program that is Python, and has `-m vdev` ready. Where it cannot be had it is Python itself.
-
-    In a run of several workers all have the same one, which `share` made.
-    """
-    if not mother.CAN:
-        return sys.executable
-    return os.environ.get(_SHARED) or mother.begin("tests.kit.prepared", "-m vdev")
-
-
-def share() -> None:
-    """Make it now, for all processes that this one starts."""
-    os.environ[_SHARED] = python()
+python = mother.Program("VDEV_TESTS_PYTHON", "tests.kit.prepared", "-m vdev")
+share = python.share
 
 
 def command(directory: Path) -> Path:

@@ -5,7 +5,6 @@
 """
 
 import contextlib
-import functools
 import os
 import sys
 import tempfile
@@ -15,24 +14,13 @@ import pytest
 
 from tests.kit import mother, prepared
 
-_SHARED = "VDEV_TESTS_PYTEST"
-
-
-@functools.cache
-def python() -> str:
-    """A program that is Python, and has `-m pytest` ready. Where it cannot be had it is Python itself.
-
-    In a run of several workers all have the same one, which `share` made.
-    """
-    if not mother.CAN:
-        return sys.executable
-    return os.environ.get(_SHARED) or mother.begin("tests.kit.prepared_pytest", "-m pytest", prepared.python())
+python = mother.Program("VDEV_TESTS_PYTEST", "tests.kit.prepared_pytest", "-m pytest", prepared.python)
 
 
 def share() -> None:
     """Make it now, for all processes that this one starts."""
     prepared.share()
-    os.environ[_SHARED] = python()
+    python.share()
 
 
 class _ModulesAlone:
