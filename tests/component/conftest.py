@@ -193,6 +193,22 @@ async def api_server():
 
 
 @pytest.fixture
+async def node(api_server):
+    """The Node of the agent."""
+    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
+
+
+@pytest.fixture
+def events(api_server, node):
+    """The Events about the node, by reason."""
+
+    def by_reason():
+        return {each["reason"]: each for each in api_server.all("events", "default")}
+
+    return by_reason
+
+
+@pytest.fixture
 def account(api_server, directory):
     """Where it is, and a service account that it knows."""
     (directory / "token").write_text("secret\n")

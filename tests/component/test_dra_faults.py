@@ -8,6 +8,7 @@ import pytest
 from tests.kit import quick
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import device_class, exactly, pod, template
+from tests.kit.rules import with_rules
 from vdev.agent.reports import status
 from vdev.sim import LeapClock, Phase
 
@@ -27,7 +28,7 @@ NPUS = ["npu-0", "npu-1"]
 
 def config(*rules, head=CONFIG):
     """The configuration with these rules, each in flow style."""
-    return head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
+    return with_rules(head, *rules)
 
 
 @pytest.fixture

@@ -267,20 +267,16 @@ async def test_late_registration(start, kubelet, shows, clock):
 
 
 @TIME_GOES_ON
-async def test_no_registration(start, kubelet, shows, clock):
-    """Nothing is registered while the rule lasts."""
-    agent = await start("name: x, register: {never: true}, for: 2m", wait=False)
-    await kubelet.wait_until(lambda: "held back" in str(status(agent.agent)["resources"]))
-    clock.advance(120)
-    await shows(NPU, 4, 4)
-
-
-@TIME_GOES_ON
-async def test_refused_version(start, kubelet, shows, clock):
-    """The kubelet refuses another version; when the fault is over the plugin tries again."""
-    agent = await start("name: x, register: {version: v1alpha1}, for: 1m", wait=False)
-    await kubelet.wait_until(lambda: "is not supported" in str(status(agent.agent)["resources"]))
-    clock.advance(60)
+@pytest.mark.parametrize(
+    ("fault", "seconds", "said"),
+    [("{never: true}", 120, "held back"), ("{version: v1alpha1}", 60, "is not supported")],
+    ids=["none", "of a version that is refused"],
+)
+async def test_no_registration(start, kubelet, shows, clock, fault, seconds, said):
+    """Nothing is registered while the rule lasts; when it is over the plugin tries again."""
+    agent = await start(f"name: x, register: {fault}, for: {seconds}s", wait=False)
+    await kubelet.wait_until(lambda: said in str(status(agent.agent)["resources"]))
+    clock.advance(seconds)
     await shows(NPU, 4, 4)
 
 

@@ -9,9 +9,9 @@ import urllib.request
 
 import pytest
 import structlog
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.kit.well_agent import WellAgent
 from vdev.aio.clock import ManualClock
 from vdev.observe import http
 from vdev.observe.webserver import Limits
@@ -251,16 +251,8 @@ async def test_it_ends_with_the_agent(start_agent):
         pass
 
 
-class Stuck:
+class Stuck(WellAgent):
     """An agent that does not turn any more."""
-
-    def status(self):
-        """Nothing."""
-        return {}
-
-    def registry(self):
-        """Nothing."""
-        return CollectorRegistry()
 
     def stalled(self):
         """Why."""
@@ -269,10 +261,6 @@ class Stuck:
     def not_ready(self):
         """Why."""
         return ["a: not there", "b: not there"]
-
-    def stand_by(self):
-        """It does not."""
-        return ""
 
 
 async def test_a_stuck_agent_is_not_alive():

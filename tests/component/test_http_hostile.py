@@ -9,9 +9,9 @@ import threading
 
 import pytest
 import structlog
-from prometheus_client import CollectorRegistry
 
 from tests.kit.process import Process, ask, crowd, ready, say
+from tests.kit.well_agent import WellAgent
 from vdev.cli.processes.limits import MOST_FILES
 from vdev.observe import http
 from vdev.observe.webserver import Limits
@@ -73,7 +73,7 @@ async def test_as_many_files_as_the_system_allows(kubelet, shows, directory):
         assert min(hard, MOST_FILES) == soft
 
 
-class Agent:
+class Agent(WellAgent):
     """What the HTTP side shows; `made` counts the documents. `gate` holds them back, `size` makes them long."""
 
     def __init__(self):
@@ -87,22 +87,6 @@ class Agent:
         self.began.set()
         assert self.gate.wait(30)
         return {"made": self.made, "long": "x" * self.size}
-
-    def registry(self):
-        """No metrics."""
-        return CollectorRegistry()
-
-    def stalled(self):
-        """It is not."""
-        return ""
-
-    def not_ready(self):
-        """It is."""
-        return []
-
-    def stand_by(self):
-        """It does not."""
-        return ""
 
 
 @contextlib.asynccontextmanager

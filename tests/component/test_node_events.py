@@ -1,7 +1,5 @@
 """Events on the Node: what happened to its devices, its configuration and its registrations, each said once."""
 
-import pytest
-
 NPU = "acme.dev/npu"
 CONFIG = """
 version: v1
@@ -22,22 +20,6 @@ CUT = (
 flags: {migStrategy: mixed}
 """
 )
-
-
-@pytest.fixture
-async def node(api_server):
-    """The Node of the agent."""
-    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
-
-
-@pytest.fixture
-def events(api_server, node):
-    """The Events about the node, by reason."""
-
-    def by_reason():
-        return {each["reason"]: each for each in api_server.all("events", "default")}
-
-    return by_reason
 
 
 async def set_health(agent, device, health):

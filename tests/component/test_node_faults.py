@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kit.rules import with_rules
 from vdev.agent.reports import status
 from vdev.sim import Phase, manifest
 
@@ -20,23 +21,7 @@ FALLEN = "Xid 79: GPU has fallen off the bus"
 
 def config(*rules, head=HEAD):
     """A configuration with these rules, each in flow style."""
-    return head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
-
-
-@pytest.fixture
-async def node(api_server):
-    """The Node of the agent."""
-    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
-
-
-@pytest.fixture
-def events(api_server, node):
-    """The Events about the node, by reason."""
-
-    def by_reason():
-        return {each["reason"]: each for each in api_server.all("events", "default")}
-
-    return by_reason
+    return with_rules(head, *rules)
 
 
 @pytest.fixture

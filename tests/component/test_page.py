@@ -7,9 +7,9 @@ import time
 from typing import ClassVar
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from tests.kit.browser import CHROMIUM, address
+from tests.kit.well_agent import WellAgent
 from vdev.observe import http
 from vdev.sim import manifest
 
@@ -150,7 +150,7 @@ async def test_a_lost_agent_is_said(start_agent, page):
     assert 2 == await page.value(f"document.querySelectorAll('{tiles(NPU)}').length")
 
 
-class Shown:
+class Shown(WellAgent):
     """A status document to show."""
 
     measured: ClassVar = {"on": False, "devices": {}}
@@ -177,22 +177,6 @@ class Shown:
     def telemetry(self):
         """What devices measure: nothing, unless a test says so."""
         return self.measured
-
-    def registry(self):
-        """No metrics."""
-        return CollectorRegistry()
-
-    def stalled(self):
-        """Never."""
-        return ""
-
-    def not_ready(self):
-        """Nothing."""
-        return []
-
-    def stand_by(self):
-        """It does not."""
-        return ""
 
 
 def resource(name, devices, **more):

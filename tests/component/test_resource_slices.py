@@ -16,12 +16,6 @@ DRIVER = "acme.dev"
 
 
 @pytest.fixture
-async def node(api_server):
-    """The Node of the agent."""
-    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
-
-
-@pytest.fixture
 def slices(api_server, node):
     """The slices that are there."""
     return lambda: api_server.all("resourceslices")

@@ -112,39 +112,33 @@ def test_how_often_is_checked(seconds, fine, capsys, monkeypatch):
     assert fine is not ("--watch: expected seconds" in capsys.readouterr().err)
 
 
-async def test_a_view_is_shown_again_and_outlives_a_failure(capsys):
-    """The plugin may restart while somebody watches."""
-    frames = iter([["one"], HostError("nobody answers"), ["two"]])
+def frames(*made):
+    """What makes these one after the other, raises what is an exception, and is then cancelled."""
+    left = iter(made)
 
     async def frame():
-        match next(frames, None):
+        match next(left, None):
             case None:
                 raise asyncio.CancelledError
             case HostError() as failed:
                 raise failed
-            case lines:
-                return lines
+            case found:
+                return found
 
+    return frame
+
+
+async def test_a_view_is_shown_again_and_outlives_a_failure(capsys):
+    """The plugin may restart while somebody watches."""
     with pytest.raises(asyncio.CancelledError):
-        await terminal.watch(frame, 0.0)
+        await terminal.watch(frames(["one"], HostError("nobody answers"), ["two"]), 0.0)
     assert "one\n\nvdev: nobody answers\n\ntwo\n\n" == capsys.readouterr().out
 
 
 async def test_programs_that_watch_get_documents_alone(capsys):
     """A failure is for people, on stderr, and not between the lines of JSON."""
-    frames = iter(["{}", HostError("nobody answers"), "[]"])
-
-    async def document():
-        match next(frames, None):
-            case None:
-                raise asyncio.CancelledError
-            case HostError() as failed:
-                raise failed
-            case line:
-                return line
-
     with pytest.raises(asyncio.CancelledError):
-        await terminal.stream(document, 0.0)
+        await terminal.stream(frames("{}", HostError("nobody answers"), "[]"), 0.0)
     assert ("{}\n[]\n", "vdev: nobody answers\n") == capsys.readouterr()
 
 

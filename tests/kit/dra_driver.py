@@ -179,14 +179,14 @@ class DraDriver(
     async def GetInfo(self, request, context):  # noqa: N802  # the name of the RPC
         """Say who it is."""
         self.calls.append(("GetInfo", request))
-        return await _answer(self.answer_info(), context) if self.answer_info else self.info
+        return await answered(self.answer_info(), context) if self.answer_info else self.info
 
     async def NotifyRegistrationStatus(self, request, context):  # noqa: N802  # the name of the RPC
         """Hear what became of it."""
         self.calls.append(("NotifyRegistrationStatus", request))
         self.statuses.append(request)
         if self.answer_status:
-            await _answer(self.answer_status(), context)
+            await answered(self.answer_status(), context)
         return registration.RegistrationStatusResponse()
 
     # --- claims -------------------------------------------------------------------------------------------------------
@@ -202,12 +202,12 @@ class DraDriver(
     async def NodePrepareResources(self, request, context):  # noqa: N802  # the name of the RPC
         """Answer as the test wants."""
         self.calls.append(("NodePrepareResources", request))
-        return await _answer(self.answer_prepare(request), context)
+        return await answered(self.answer_prepare(request), context)
 
     async def NodeUnprepareResources(self, request, context):  # noqa: N802  # the name of the RPC
         """Answer as the test wants."""
         self.calls.append(("NodeUnprepareResources", request))
-        return await _answer(self.answer_unprepare(request), context)
+        return await answered(self.answer_unprepare(request), context)
 
     async def _prepare_all(self, request):
         return v1.NodePrepareResourcesResponse(
@@ -360,7 +360,8 @@ class _Older(v1beta1_grpc.DRAPluginServicer):
         return v1beta1.NodeUnprepareResourcesResponse.FromString(answer.SerializeToString())
 
 
-async def _answer(answer, context):
+async def answered(answer, context):
+    """What a test's answer gives, or the failure that it raises."""
     try:
         return await answer
     except RefusalError as refusal:

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from tests.kit.dra_driver import DraDriver, slice_of
+from tests.kit.dra_driver import DraDriver, RefusalError, answered, slice_of
 from tests.kit.dra_driver import device as dra_device
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
@@ -98,7 +98,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
     async def GetDevicePluginOptions(self, request, context):  # noqa: N802  # the name of the RPC
         """Answer as the test wants."""
         self.calls.append(("GetDevicePluginOptions", request))
-        return await _answer(self.answer_options(), context)
+        return await answered(self.answer_options(), context)
 
     async def ListAndWatch(self, request, context):  # noqa: N802  # the name of the RPC
         """Send the list now and each new one, until the test ends it."""
@@ -119,17 +119,17 @@ class StubPlugin(api_grpc.DevicePluginServicer):
     async def GetPreferredAllocation(self, request, context):  # noqa: N802  # the name of the RPC
         """Answer as the test wants."""
         self.calls.append(("GetPreferredAllocation", request))
-        return await _answer(self.answer_preferred(request), context)
+        return await answered(self.answer_preferred(request), context)
 
     async def Allocate(self, request, context):  # noqa: N802  # the name of the RPC
         """Answer as the test wants."""
         self.calls.append(("Allocate", request))
-        return await _answer(self.answer_allocate(request), context)
+        return await answered(self.answer_allocate(request), context)
 
     async def PreStartContainer(self, request, context):  # noqa: N802  # the name of the RPC
         """Answer as the test wants."""
         self.calls.append(("PreStartContainer", request))
-        return await _answer(self.answer_pre_start(request), context)
+        return await answered(self.answer_pre_start(request), context)
 
     async def _options(self):
         return self.options
@@ -156,21 +156,6 @@ class StubPlugin(api_grpc.DevicePluginServicer):
 
     async def _pre_start(self, _request):
         return api.PreStartContainerResponse()
-
-
-class RefusalError(Exception):
-    """Raised by a test's answer: the RPC fails with this code and text."""
-
-    def __init__(self, code, text):
-        super().__init__(text)
-        self.code = code
-
-
-async def _answer(answer, context):
-    try:
-        return await answer
-    except RefusalError as refusal:
-        await context.abort(refusal.code, str(refusal))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kit.rules import with_rules
 from vdev.config import load_rules, load_text
 from vdev.core.faults.forecast import forecast, words
 from vdev.core.inventory.resources import EMPTY
@@ -27,7 +28,7 @@ FALLEN = "Xid 79: GPU has fallen off the bus"
 
 def loaded(*rules, head=HEAD):
     """The configuration with these rules, each in flow style."""
-    return load_text(head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules), "f.yaml")
+    return load_text(with_rules(head, *rules), "f.yaml")
 
 
 def refused(*rules):

@@ -42,7 +42,7 @@ def without(stock, entry, index):
     return stock | {entry: tuple(each for each in stock[entry] if each.index != index)}
 
 
-@pytest.mark.parametrize(
+of_each_form = pytest.mark.parametrize(
     ("resource", "more"),
     [
         ("acme.dev/r{}", ""),
@@ -51,6 +51,9 @@ def without(stock, entry, index):
     ],
     ids=["a resource each", "one resource", "shared"],
 )
+
+
+@of_each_form
 def test_one_device_of_many(resource, more):
     """When one device goes, and when it comes back, one part of each kind is made, and other slots are the same."""
     spec, memory, stock = configured(resource, more), Memory(), found()
@@ -75,15 +78,7 @@ def test_nothing_changed():
     assert all(after.resources[name] is each for name, each in before.resources.items())
 
 
-@pytest.mark.parametrize(
-    ("resource", "more"),
-    [
-        ("acme.dev/r{}", ""),
-        ("acme.dev/one", ""),
-        ("acme.dev/r{}", "sharing: {timeSlicing: {resources: [{name: acme.dev/r3, replicas: 4}]}}\n"),
-    ],
-    ids=["a resource each", "one resource", "shared"],
-)
+@of_each_form
 def test_one_entry_of_many_is_edited(resource, more):
     """What follows from that entry is made, once; with the edit taken back, it is made again."""
     spec, memory, stock = configured(resource, more), Memory(), found()
