@@ -1,5 +1,7 @@
 """Journal entries as text for people and as JSON for programs. Pure."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, assert_never
 
 from . import journal
@@ -10,6 +12,25 @@ from .objects.pods import ContainerStatus, PodStatus
 
 NOTHING = Capacity({}, {})
 _INDENT = " " * 9
+_EVENTS: Mapping[type, str] = {
+    journal.Lifecycle: "kubelet",
+    journal.Registered: "registered",
+    journal.RegistrationFailed: "registrationFailed",
+    journal.PluginLost: "pluginLost",
+    journal.Listed: "listed",
+    journal.NodeChanged: "node",
+    journal.PodChanged: "pod",
+    journal.PodDeleted: "podDeleted",
+    journal.PodWaiting: "podWaiting",
+    journal.ManifestRefused: "manifestRefused",
+    journal.DriverRegistered: "driverRegistered",
+    journal.DriverRefused: "driverRefused",
+    journal.DriverGone: "driverGone",
+    journal.SlicesDeleted: "slicesDeleted",
+    journal.ClaimChanged: "claim",
+    Finding: "finding",
+}
+"""What programs call the kinds of entries; most of what they read of one are its fields."""
 
 
 def render_entry(entry: journal.Entry, before: Capacity = NOTHING) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
@@ -81,70 +102,29 @@ def render_pod(pod: PodStatus) -> str:
     return _line("pod", f"\n{_INDENT}".join(rows))
 
 
-def entry_json(entry: journal.Entry, before: Capacity = NOTHING) -> dict[str, Any]:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
+def entry_json(entry: journal.Entry, before: Capacity = NOTHING) -> dict[str, Any]:
     """An entry as a JSON object; `event` says its kind. `before` is the node until now."""
+    return {"event": _EVENTS[type(entry)], **_fields(entry, before)}
+
+
+def _fields(entry: journal.Entry, before: Capacity) -> dict[str, Any]:
     match entry:
-        case journal.Lifecycle():
-            return {"event": "kubelet", "what": entry.what, "detail": entry.detail}
         case journal.Registered():
             options = {
                 "preStartRequired": entry.options.pre_start_required,
                 "getPreferredAllocationAvailable": entry.options.preferred_allocation,
             }
-            return {
-                "event": "registered",
-                "resource": entry.resource,
-                "endpoint": entry.endpoint,
-                "options": options,
-                "again": entry.again,
-            }
-        case journal.RegistrationFailed():
-            return {
-                "event": "registrationFailed",
-                "resource": entry.resource,
-                "endpoint": entry.endpoint,
-                "error": entry.error,
-            }
-        case journal.PluginLost():
-            return {"event": "pluginLost", "resource": entry.resource, "error": entry.error}
-        case journal.Listed():
-            return {
-                "event": "listed",
-                "resource": entry.resource,
-                "healthy": entry.healthy,
-                "unhealthy": entry.unhealthy,
-            }
+            return asdict(entry) | {"options": options}
         case journal.NodeChanged():
-            return {"event": "node", **node_json(entry.node, before)}
+            return node_json(entry.node, before)
         case journal.PodChanged():
-            return {"event": "pod", **pod_json(entry.pod)}
+            return pod_json(entry.pod)
         case journal.PodDeleted():
-            return {"event": "podDeleted", "name": entry.pod.name, "namespace": entry.pod.namespace}
-        case journal.PodWaiting():
-            return {"event": "podWaiting", "pod": entry.pod, "reason": entry.reason}
-        case journal.ManifestRefused():
-            return {"event": "manifestRefused", "path": entry.path, "error": entry.error}
-        case journal.DriverRegistered():
-            text = {"driver": entry.driver, "endpoint": entry.endpoint, "service": entry.service}
-            return {"event": "driverRegistered", **text}
-        case journal.DriverRefused():
-            return {"event": "driverRefused", "socket": entry.socket, "error": entry.error}
-        case journal.DriverGone():
-            return {"event": "driverGone", "driver": entry.driver, "endpoint": entry.endpoint, "why": entry.why}
-        case journal.SlicesDeleted():
-            return {"event": "slicesDeleted", "driver": entry.driver, "count": entry.count, "why": entry.why}
-        case journal.ClaimChanged():
-            return {"event": "claim", "claim": entry.claim, "what": entry.what, "devices": list(entry.devices)}
+            return {"name": entry.pod.name, "namespace": entry.pod.namespace}
         case Finding():
-            return {
-                "event": "finding",
-                "code": entry.code,
-                "severity": entry.severity.value,
-                "resource": entry.resource,
-                "message": entry.message,
-            }
+            return asdict(entry) | {"severity": entry.severity.value}
         case _:
-            assert_never(entry)
+            return asdict(entry)
 
 
 def node_json(node: Capacity, before: Capacity = NOTHING) -> dict[str, Any]:
