@@ -23,8 +23,8 @@ from ..core.model.origin import Override
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
 from .document.known_entries import KnownEntries
-from .document.loader import Document, join, read_file, read_text, read_trees, text_of
-from .document.parser import Plain, Tree
+from .document.loader import Document, join, read_file, read_text, text_of, trees
+from .document.parser import Plain
 from .document.texts import Text, Texts
 from .editor_schema import json_schema, json_schema_text
 from .origins import render
@@ -140,13 +140,6 @@ def load_text(
 ) -> Loaded:
     """As `load`, for the text of one file. Raises ConfigError."""
     return built(read_text(text, name, entries=entries), overrides, preset_dirs, partial=partial)
-
-
-def trees(text: str, name: str) -> tuple[Tree, ...]:
-    """The documents of any YAML, of whatever form: scalars are as written, `Plain` where they are unquoted numbers and
-    booleans. Raises ConfigError where it is no YAML, or too much of it.
-    """
-    return read_trees(text, name)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:

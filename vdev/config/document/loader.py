@@ -164,8 +164,10 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, entries: Know
     return Document(root, expand.keys, values, (name,), tuple(expand.problems), (Text(name, text),))
 
 
-def read_trees(text: str, name: str) -> tuple[Tree, ...]:
-    """The documents of any YAML. Raises ConfigError."""
+def trees(text: str, name: str) -> tuple[Tree, ...]:
+    """The documents of any YAML, of whatever form: scalars are as written, `Plain` where they are unquoted numbers and
+    booleans. Raises ConfigError where it is no YAML, or too much of it.
+    """
     with _said(text, name):
         return tuple(Expansion().tree(node) for node in Composer(str(text), name).documents())
 
