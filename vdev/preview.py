@@ -31,7 +31,7 @@ from .core.slices.pools import NO_POOLS
 from .core.spec import DeviceListStrategy
 from .errors import ConfigError
 from .hostfs import HostRoot
-from .hostfs.machine_type import machine_type
+from .hostfs.machine import machine_type
 from .loading import load
 
 

@@ -34,7 +34,7 @@ from ..core.retention.retain import Dropped, Retired, dropped
 from ..core.spec import LabelOutput, Spec, VirtualSource
 from ..errors import ConfigError
 from ..health import HealthMonitor
-from ..hostfs.machine_type import machine_type
+from ..hostfs.machine import machine_type
 from ..observe.metrics import Metrics
 from .fault_control import FaultControl
 from .inputs.config_files import ConfigSource

@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from .documents import ImportSource, listed, mapping, number
+from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Draft
-from .wishes import Wishes
 
 _GPU = "nvidia.com/gpu"
 _POOL_LABEL = "run.ai/simulated-gpu-node-pool"

@@ -16,9 +16,8 @@ from . import (
     smarter_device_manager,
     sriov_device_plugin,
 )
-from .documents import Arguments, ImportSource, listed, mapping, sources
+from .documents import Arguments, ImportSource, Wishes, listed, mapping, sources
 from .draft import Draft
-from .wishes import Wishes
 
 __all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .documents import Arguments, ImportSource, listed, mapping, number
+from .documents import Arguments, ImportSource, Wishes, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, glob, literal, may_meet
-from .wishes import Wishes
 
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"

@@ -12,9 +12,8 @@ from .. import config
 from ..core.partitions.geometry import Geometry, repeated
 from ..core.partitions.placement import LayoutError, place
 from ..errors import ConfigError
-from .documents import ImportSource, listed, mapping, number
+from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Draft
-from .wishes import Wishes
 
 _KEY = "mig-configs"
 _MAX_PARTS = 64  # of one profile on a GPU

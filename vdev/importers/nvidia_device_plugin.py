@@ -9,9 +9,8 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .documents import ImportSource, listed, mapping
+from .documents import ImportSource, Wishes, listed, mapping
 from .draft import Block, Draft
-from .wishes import Wishes
 
 _SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 _LABEL = "nvidia.com/device-plugin.config"

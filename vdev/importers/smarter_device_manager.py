@@ -7,10 +7,9 @@ digit, '-' or '_'.
 from collections.abc import Sequence
 from typing import Any
 
-from .documents import ImportSource, listed, mapping, number
+from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, literal, names, regex
-from .wishes import Wishes
 
 _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]

@@ -10,9 +10,8 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .documents import ImportSource, listed, mapping
+from .documents import ImportSource, Wishes, listed, mapping
 from .draft import Draft
-from .wishes import Wishes
 
 _PREFIX = "intel.com"
 _VFIO, _UIO = ("vfio-pci",), ("uio_pci_generic", "igb_uio")

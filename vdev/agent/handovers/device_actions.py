@@ -7,7 +7,7 @@ holds up what comes after it for the same device.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -157,15 +157,5 @@ class DeviceActions:
         return {
             "done": self.done,
             "failed": self.failed,
-            "failures": [
-                {
-                    "at": each.at,
-                    "occasion": each.occasion,
-                    "resource": each.resource,
-                    "device": each.device,
-                    "pod": each.pod,
-                    "reason": each.reason,
-                }
-                for each in self.failures
-            ],
+            "failures": [asdict(each) for each in self.failures],
         }

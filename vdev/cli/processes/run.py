@@ -80,7 +80,7 @@ def agent_options(chosen: "Settings") -> "Options":
     from ...agent import Options
     from ...api_server import find_server
     from ...hostfs import HostRoot
-    from ...hostfs.boot_id import boot_id
+    from ...hostfs.machine import boot_id
     from ...observe import service_manager
 
     load = functools.partial(
