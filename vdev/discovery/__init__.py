@@ -15,10 +15,10 @@ from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource,
 from ..errors import HostError
 from ..hostfs import HostRoot
 from . import virtual_source
-from .found import Candidate, Check, Found
+from .found import Found
 from .numbering import Numbering
 
-__all__ = ["Candidate", "Check", "Found", "Numbering", "discover"]
+__all__ = ["Found", "Numbering", "discover"]
 
 
 def discover(

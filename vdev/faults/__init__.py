@@ -11,6 +11,5 @@ each step.
 """
 
 from .engine import Engine
-from .rule_run import Strike
 
-__all__ = ["Engine", "Strike"]
+__all__ = ["Engine"]

@@ -5,6 +5,6 @@ verdict is made by `core.health.thresholds`. Nothing here knows resources or the
 `verdicts` of its `HealthMonitor`.
 """
 
-from .monitor import HealthMonitor, Target, Verdict
+from .monitor import HealthMonitor, Target
 
-__all__ = ["HealthMonitor", "Target", "Verdict"]
+__all__ = ["HealthMonitor", "Target"]

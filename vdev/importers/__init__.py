@@ -1,6 +1,6 @@
 """Peers' configurations to vdev's: text in, texts out, with what could not be said.
 
-    reading      documents, and what is wrapped in Kubernetes objects and Helm values
+    documents    what a text holds, and what is wrapped in Kubernetes objects and Helm values
     draft        a vdev file in the making, and its text
     go_patterns  Go's globs and regular expressions to vdev's patterns
     forms        which module reads what, told by the content
@@ -9,6 +9,6 @@
 Nothing here reads files or looks at a node. Every text that comes out is one that vdev takes.
 """
 
-from .forms import FORMS, Form, Imported, Wishes, imported, recognised
+from .forms import FORMS, Imported, Wishes, imported, recognised
 
-__all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]
+__all__ = ["FORMS", "Imported", "Wishes", "imported", "recognised"]

@@ -11,7 +11,6 @@ from .answers import (
     ApiCall,
     Conflict,
     Denied,
-    Expired,
     FieldConflict,
     Invalid,
     Missing,
@@ -20,8 +19,8 @@ from .answers import (
     Unreachable,
 )
 from .api import MANAGER, Api, PatchType
-from .calls import NO_FAULT, FaultHook, InjectedAnswer
-from .follow import Back, Change, Changed, Listed, Lost, Removed, for_ever
+from .calls import InjectedAnswer
+from .follow import Back, Changed, Listed, Lost, Removed, for_ever
 from .kinds import DEVICE_CLASSES, EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "LEASES",
     "MANAGER",
     "NODES",
-    "NO_FAULT",
     "NO_SERVER",
     "PODS",
     "RESOURCE_CLAIMS",
@@ -39,12 +37,9 @@ __all__ = [
     "ApiCall",
     "ApiServerAddress",
     "Back",
-    "Change",
     "Changed",
     "Conflict",
     "Denied",
-    "Expired",
-    "FaultHook",
     "FieldConflict",
     "InjectedAnswer",
     "Invalid",

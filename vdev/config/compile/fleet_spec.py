@@ -30,7 +30,7 @@ def fleet_spec(model: Fleet | None, report: ProblemReport) -> FleetSpec:
         path: KeyPath = ("fleet", "nodes", place)
         given = report.exactly_one(path, {"name": each.name, "selector": each.selector}, "which nodes is not said")
         if given == "name":
-            made[path] = _made(each, str(report.document.value_place(path)))
+            made[path] = _made(each)
         elif given:
             chosen.append(_chosen(each, path, report))
     _check_names({path: nodes.names for path, nodes in made.items()}, report)
@@ -45,7 +45,7 @@ def _delays(model: FleetNodes) -> Delays:
     return Delays(labels=model.labels_after, devices=model.devices_after, slices=slices)
 
 
-def _made(model: FleetNodes, where: str) -> MadeNodes:
+def _made(model: FleetNodes) -> MadeNodes:
     return MadeNodes(
         names=parse_names(model.name or ""),
         labels=dict(model.labels),
@@ -53,7 +53,6 @@ def _made(model: FleetNodes, where: str) -> MadeNodes:
         taints=tuple(NodeTaint(each.key, each.effect, each.value) for each in model.taints),
         capacity=dict(model.capacity),
         delays=_delays(model),
-        where=where,
     )
 
 
@@ -61,8 +60,7 @@ def _chosen(model: FleetNodes, path: KeyPath, report: ProblemReport) -> ChosenNo
     for key in _OF_MADE:
         if key in model.model_fields_set:
             report.key_error((*path, key), f"{key} is for nodes that vdev makes", "give name instead of selector")
-    where = str(report.document.value_place(path))
-    return ChosenNodes(labels=dict(model.selector or {}), delays=_delays(model), where=where)
+    return ChosenNodes(labels=dict(model.selector or {}), delays=_delays(model))
 
 
 def _check_names(ranges: dict[KeyPath, NameRange], report: ProblemReport) -> None:

@@ -43,7 +43,6 @@ class MadeNodes:
     taints: tuple[NodeTaint, ...] = ()
     capacity: Mapping[str, str] = field(default_factory=lambda: _NONE)
     delays: Delays = AT_ONCE
-    where: str = field(default="", compare=False)  # a moved line is no change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,6 @@ class ChosenNodes:
 
     labels: Mapping[str, str]
     delays: Delays = AT_ONCE
-    where: str = field(default="", compare=False)  # a moved line is no change
 
     def includes(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels is one of them."""
