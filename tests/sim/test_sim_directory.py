@@ -66,7 +66,9 @@ async def test_bound_pod_does_not_wait(kubelet, pods):
     await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
 
 
-@pytest.mark.parametrize("text", ["{", "- 1", "kind: Deployment", "\x00", "metadata: {name: x}", "a: &a [*a]"])
+@pytest.mark.parametrize(
+    "text", ["{", "- 1", "kind: Deployment", "\x00", "metadata: {name: x}", "a: &a [*a]", "a: !!int x"]
+)
 async def test_bad_files(kubelet, pods, text):
     """A file that holds no pod is said once, and disturbs nobody."""
     write(pods / "a.yaml", text)

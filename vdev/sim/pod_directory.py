@@ -20,7 +20,7 @@ from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
 from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.predicates import unschedulable
-from .objects import pod_manifest
+from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 from .objects.pods import PodSpec
 
@@ -123,7 +123,7 @@ class PodDirectory:
 
 def _content(name: str, content: bytes) -> _Wanted:
     """What is in one file. The pod's UID derives from the file's name and text, so that it survives a restart."""
-    documents = [each for each in yaml.safe_load_all(content) if each is not None]
+    documents = [each for each in yaml_text.documents(content) if each is not None]
     pods = [each for each in documents if not (isinstance(each, dict) and each.get("kind") in KINDS)]
     objects = tuple(_object(each) for each in documents if each not in pods)
     if len(pods) > 1 or not documents:

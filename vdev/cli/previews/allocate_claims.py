@@ -17,6 +17,7 @@ import yaml
 from ... import preview
 from ...core.slices.objects import cutting
 from ...errors import AllocationError, UsageError, reason_of
+from ...sim.objects import yaml_text
 from .. import common
 
 Document = dict[str, Any]
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(path: Path) -> _Objects:
     try:
-        documents = list(yaml.safe_load_all(path.read_text("utf-8")))
+        documents = yaml_text.documents(path.read_text("utf-8"))
     except OSError as failed:
         raise UsageError(f"cannot read {path}: {reason_of(failed)}") from failed
     except (yaml.YAMLError, UnicodeDecodeError) as wrong:

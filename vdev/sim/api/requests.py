@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import yaml
 
+from ..objects import yaml_text
 from . import patches
 from .kinds import ApiKind, Document, Refused
 from .selectors import selection
@@ -72,7 +73,7 @@ def _body(headers: Mapping[str, str], body: bytes) -> Any:
         text = f"the body of the request was in an unknown format - accepted media types include: {list(_BODIES[1:])}"
         raise Refused(415, "UnsupportedMediaType", text)
     try:
-        return yaml.safe_load(body) if content_type.endswith("yaml") and body[:1] != b"{" else json.loads(body)
+        return yaml_text.document(body) if content_type.endswith("yaml") and body[:1] != b"{" else json.loads(body)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise Refused(400, "BadRequest", f"error decoding the body: {error}") from None
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from ..objects import yaml_text
 from ..objects.container_edits import DeviceNode, Edits, Mount
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
@@ -108,7 +109,7 @@ def _specs(directory: Path) -> tuple[list[_Document], list[str]]:
             continue
         try:
             text = path.read_text()
-            spec = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+            spec = json.loads(text) if path.suffix == ".json" else yaml_text.document(text)
             names = [device["name"] for device in spec["devices"]]
             sound = spec["cdiVersion"] and "/" in spec["kind"] and names
         except FileNotFoundError:

@@ -10,6 +10,7 @@ import yaml
 
 from ...errors import UsageError, reason_of
 from ..lint import unknown_code
+from ..objects import yaml_text
 from .amount import Amount, Meaning
 from .scenario import (
     Action,
@@ -56,7 +57,7 @@ def load(path: Path) -> Scenario:
     """Read a scenario's file. Blocks. Raises ScenarioFormatError."""
     try:
         text = path.read_text()
-        return replace(parse(yaml.safe_load(text)), lines=_lines(text))
+        return replace(parse(yaml_text.document(text)), lines=_lines(text))
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioFormatError(f"{path}: cannot read the scenario: {reason_of(error)}") from error
     except yaml.constructor.ConstructorError as error:

@@ -1,0 +1,62 @@
+"""YAML as Kubernetes reads it, by way of Go: a date is a text, and there are no numbers in base 60.
+
+Whatever cannot be read is a `yaml.YAMLError`. PyYAML alone has others for values that only look like what they are
+not, such as the 13th month, and recurses without a limit.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+_TAG = "tag:yaml.org,2002:"
+_BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
+_NOT_YAML = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
+
+
+class _Resolver:
+    """Stands for the pattern of a kind of numbers, and matches none in base 60."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+
+    def match(self, text: str) -> re.Match[str] | None:
+        return None if _BASE_60.fullmatch(text) else self._pattern.match(text)
+
+
+_RESOLVERS: dict[str, list[tuple[str, Any]]] = {
+    first: [
+        (tag, _Resolver(pattern) if tag in (f"{_TAG}int", f"{_TAG}float") else pattern)
+        for tag, pattern in rules
+        if tag != f"{_TAG}timestamp"
+    ]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, list[tuple[str, Any]]] = _RESOLVERS
+
+
+def document(text: str | bytes) -> Any:
+    """The only document; None where there is none. Raises yaml.YAMLError."""
+    with _as_yaml_errors():
+        return yaml.load(text, _Loader)  # noqa: S506 - a safe one
+
+
+def documents(text: str | bytes) -> list[Any]:
+    """All documents. Raises yaml.YAMLError."""
+    with _as_yaml_errors():
+        return list(yaml.load_all(text, _Loader))
+
+
+@contextlib.contextmanager
+def _as_yaml_errors() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise yaml.YAMLError("nested too deep") from error
+    except _NOT_YAML as error:
+        raise yaml.YAMLError(f"a value cannot be read: {error}") from error
