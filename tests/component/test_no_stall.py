@@ -40,6 +40,16 @@ devices:
     partitions: {{"0-299": {layout}}}
   - {{name: few, resource: acme.dev/few, virtual: {{count: {few}}}}}
 """
+SOME = "version: v1\ndevices:\n" + "".join(
+    f"""  - name: d{n}
+    resource: acme.dev/d{n}
+    virtual: {{{{count: 33, memory: {{memory}}Gi, numa: 0}}}}
+    container:
+      env: {{{{{", ".join(f'ACME_{each}: "{{{{memory.mib}}}} of {{{{id}}}}"' for each in range(100))}}}}}
+"""
+    for n in range(6)
+)
+
 LAYOUTS = ("[1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb]", "[2g.10gb, 2g.10gb, 3g.20gb]")
 
 
@@ -106,6 +116,13 @@ async def test_an_edit(busy, monkeypatch):
     await judged(monkeypatch, lambda: edit(count=next(counts)))
     await judged(monkeypatch, lambda: edit(memory=next(memories)))
     await judged(monkeypatch, edit)
+
+
+async def test_what_containers_get(start_busy, monkeypatch):
+    """It is worked out ahead for resources of a few devices each, once all have their lists."""
+    _, edit = await start_busy(SOME, memory=1)
+    memories = itertools.count(2)
+    await judged(monkeypatch, lambda: edit(memory=next(memories)))
 
 
 @pytest.mark.long

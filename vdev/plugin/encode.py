@@ -5,7 +5,7 @@ are kept: a list of tens of thousands of devices in which one changed costs one 
 Allocate is a part for each container.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -69,10 +69,11 @@ class ListEncoder:
         return self._last.whole
 
 
-def make_ready(resource: Resource) -> None:
-    """Have the answers ready that the kubelet may ask for now."""
+def make_ready(resource: Resource) -> Iterator[None]:
+    """Have the answers ready that the kubelet may ask for now; one with each step."""
     for slot, edits in prepared(resource):
         keep_ready(resource, slot.id, allocate_response([edits]))
+        yield
 
 
 def keep_ready(resource: Resource, slot: str, answer: bytes) -> None:

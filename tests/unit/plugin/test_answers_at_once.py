@@ -115,7 +115,7 @@ async def play(rounds):
         resource = with_health(base, sick, judged).resources[GPU]
         server.update(resource)
         if ready:
-            make_ready(resource)
+            list(make_ready(resource))
         ids = [*(slot.id for slot in resource.slots), "none"]
         for containers in asked:
             named = [pb.ContainerAllocateRequest(devices_ids=[ids[n % len(ids)] for n in each]) for each in containers]
