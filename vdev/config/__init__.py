@@ -25,6 +25,7 @@ from ..errors import ConfigError, UsageError
 from .document.known_entries import KnownEntries
 from .document.loader import Document, join, read_file, read_text, text_of, trees
 from .document.parser import Plain
+from .document.quoting import quoted
 from .document.texts import Text, Texts
 from .editor_schema import json_schema, json_schema_text
 from .origins import render
@@ -50,6 +51,7 @@ __all__ = [
     "load_text",
     "preset",
     "preset_names",
+    "quoted",
     "render",
     "replay",
     "text_of",

@@ -14,6 +14,7 @@ from ..core.model.place import KeyPath, show
 from ..core.model.telemetry import Range
 from .document.loader import Document
 from .document.parser import Plain
+from .document.quoting import quoted
 from .schema.devices.sources import Test
 from .validation import Validated
 
@@ -135,6 +136,6 @@ def render(values: tuple[Origin, ...]) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, Plain):
         return value
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
-        return value
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED else quoted(value)
     return json.dumps(value)

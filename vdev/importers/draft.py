@@ -114,7 +114,7 @@ def scalar(value: object) -> str:
         return str(value)
     if isinstance(value, str):
         is_plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-        return value if is_plain else json.dumps(value, ensure_ascii=True)
+        return value if is_plain else config.quoted(value)
     return json.dumps(value)
 
 

@@ -1,5 +1,7 @@
 """Loading in part, and telling where values come from."""
 
+import json
+
 import pytest
 
 from vdev import config
@@ -130,3 +132,13 @@ def test_moved_lines_change_nothing() -> None:
     text = MIXED.partition("- {name: broken")[0] + "resources: {gpus: [{pattern: x, name: gpu}]}\n"
     text += "sharing: {timeSlicing: {resources: [{name: a.b/good, replicas: 2}]}}\n"
     assert config.load_text(text).spec == config.load_text("# a comment\n\n" + text).spec
+
+
+@pytest.mark.parametrize("text", ["😀", "a😀😀b", "\\ud83d\\ude00", "\\😀", '\x01\u2028"\\', "é", " yes "])
+def test_any_text_is_rendered_and_read(text: str) -> None:
+    """Characters that JSON writes in halves, too: in a rendered configuration, and in one that a program wrote."""
+    device = {"name": "a", "resource": "example.com/a", "virtual": {"attributes": {"m": text}}}
+    written = json.dumps({"version": "v1", "devices": [device]})
+    once = config.load_text(written)
+    assert {"m": text} == once.spec.entries[0].source.attributes
+    assert once.spec == config.load_text(config.render(once.origins)).spec

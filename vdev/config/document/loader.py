@@ -22,6 +22,7 @@ from . import go_scalars
 from .known_entries import KnownEntries, KnownEntry
 from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
 from .position import problem_at, refusal
+from .quoting import as_yaml
 from .texts import Text
 
 _NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
@@ -146,7 +147,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, entries: Know
         if entries is not None and (read := entries.read(text, name)):
             _refuse_config_map(read.root, read.values[()])
             return Document(read.root, read.keys, read.values, (name,), (), (Text(name, text),), read.entries)
-        node = Composer(text, name).document()
+        node = Composer(as_yaml(text), name).document()
     if node is None or node.content is None:
         if may_be_empty:
             return _nothing(name)
@@ -169,7 +170,7 @@ def trees(text: str, name: str) -> tuple[Tree, ...]:
     booleans. Raises ConfigError where it is no YAML, or too much of it.
     """
     with _said(text, name):
-        return tuple(Expansion().tree(node) for node in Composer(str(text), name).documents())
+        return tuple(Expansion().tree(node) for node in Composer(as_yaml(str(text)), name).documents())
 
 
 @contextlib.contextmanager
