@@ -1,110 +1,18 @@
 """Nodes without a kubelet: what the API server has of them, whatever happens to it and to them."""
 
 import asyncio
-import contextlib
-import functools
-import json
 import urllib.request
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.kit import quick
-from vdev import cli, config
+from tests.kit.fleet import CONFIG, NPU, RACKS, add_pod, allocatable, capacity, devices, node, slices, taints
 from vdev.aio.clock import LeapClock
-from vdev.core.intervals import Intervals
-from vdev.fleet import AT_ONCE, Fleet, Options
 from vdev.fleet.view import FleetView
-from vdev.hostfs import Watcher
 from vdev.observe import http
 
-CONFIG = """
-version: v1
-devices:
-  - name: h100
-    resource: nvidia.com/gpu
-    virtual: {preset: h100-sxm5-80gb, count: 2}
-    advertise: [dra]
-    onNodes: "gpu-*"
-  - {name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [{type: NpuHealthy}]}
-node: {labels: true, events: true, conditions: true}
-fleet:
-  nodes:
-    - name: "gpu-{0..2}"
-      labels: {pool: h100, topology.kubernetes.io/zone: "zone-{1}"}
-      taints: [{key: kwok.x-k8s.io/node, value: fake, effect: NoSchedule}]
-      capacity: {cpu: 96, memory: 1Ti, pods: 110}
-    - selector: {type: kwok}
-"""
-NPU = "acme.dev/npu"
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-
-
-@pytest.fixture
-async def watching():
-    """The first watch of files looks for the C library, which blocks."""
-    Watcher().close()
-
-
-@pytest.fixture
-async def start(watching, start_api, directory):
-    """Start controllers, each in a task of its own."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def started(text=CONFIG, *, selector=None, clock=None, run=False, name="vdev-fleet", **more):
-            path = directory / "vdev.yaml"
-            path.write_text(text)
-            clock = clock or LeapClock()
-            api = await start_api(clock=clock, at_once=AT_ONCE)
-            load = functools.partial(config.load, [path])
-            intervals = Intervals(**quick.INTERVALS | more)
-            options = Options(
-                files=(path,),
-                load=load,
-                selector=selector or {},
-                name=name,
-                run_dir=directory / "run" if run else None,
-                fault_injection=run,
-                intervals=intervals,
-                clock=clock,
-            )
-            fleet = Fleet(options, await asyncio.to_thread(load), api)
-            end = asyncio.Event()
-            task = asyncio.create_task(fleet.run(until=end.wait))
-
-            async def stop():
-                end.set()
-                await task
-
-            stack.push_async_callback(stop)
-            fleet.stop = stop
-            return fleet
-
-        yield started
-
-
-@pytest.fixture
-def until(api_server):
-    """Wait until something is so of the API server's objects."""
-    return api_server.until
-
-
-def node(api_server, name):
-    """A Node; an empty document where there is none."""
-    return next((each for each in api_server.all("nodes") if each["metadata"]["name"] == name), {})
-
-
-def capacity(api_server, name, resource=NPU):
-    """The capacity and what is allocatable of a resource."""
-    status = node(api_server, name).get("status") or {}
-    return [(status.get(part) or {}).get(resource) for part in ("capacity", "allocatable")]
-
-
-def slices(api_server, name):
-    """The devices in the slices of a node."""
-    found = [each["spec"] for each in api_server.all("resourceslices") if each["spec"].get("nodeName") == name]
-    return [device["name"] for each in found for device in each.get("devices") or ()]
 
 
 async def test_nodes_are_made_with_everything_they_have(start, api_server, until):
@@ -311,29 +219,6 @@ fleet: {nodes: [{name: n}]}
 """
 
 
-async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False, node="n"):
-    """A pod that a scheduler bound to the node."""
-
-    def container(name, number, **more):
-        limits = {"resources": {"limits": {NPU: str(number)}, "requests": {NPU: str(number)}}} if number else {}
-        return {"name": name, "image": "x", **limits, **more}
-
-    inits = [container("before", init)] if init else []
-    inits += [container("beside", sidecar, restartPolicy="Always")] if sidecar else []
-    spec = {"nodeName": node, "containers": [container("main", number)]} | ({"initContainers": inits} if inits else {})
-    running = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": {}}
-    status = {"phase": "Running", "containerStatuses": [running]} if statuses else {"phase": "Pending"}
-    document = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
-    await api_server.add("pods", document, namespace="default", status=status)
-
-
-def devices(api_server, name):
-    """What is written on a pod: ids by container."""
-    found = next((each for each in api_server.all("pods") if each["metadata"]["name"] == name), {})
-    text = found.get("metadata", {}).get("annotations", {}).get("vdev.dev/devices")
-    return {container: of[NPU] for container, of in json.loads(text).items()} if text else {}
-
-
 async def test_pods_get_devices_as_on_a_kubelet(start, api_server, until):
     """By preferred allocation (one NUMA node), each once; what an init container had is used again."""
     await start(ONE_NODE)
@@ -429,27 +314,7 @@ async def test_devices_of_claims_count_as_held(start, api_server, until, directo
     await until(lambda: ["gpu-0"] == slices(api_server, "n"))
 
 
-def taints(api_server):
-    """All taints of devices."""
-    found = [each["spec"].get("devices") or () for each in api_server.all("resourceslices")]
-    return [taint for of in found for device in of for taint in device.get("taints") or ()]
-
-
 # --- failures on demand -----------------------------------------------------------------------------------------------
-
-RACKS = """
-version: v1
-devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]
-fleet: {nodes: [{name: "r{1..3}-n{1..4}", labels: {rack: "r{1}"}}]}
-faults: {seed: 7, rules: [RULE]}
-"""
-
-
-def allocatable(api_server):
-    """By node, what may be given out."""
-    return {
-        each["metadata"]["name"]: capacity(api_server, each["metadata"]["name"])[1] for each in api_server.all("nodes")
-    }
 
 
 async def test_a_rack_fails(start, api_server, until):
@@ -479,19 +344,6 @@ async def test_the_same_seed_fails_the_same_devices(start, api_server, until):
             await api_server.remove("nodes", each["metadata"]["name"])
     assert seen[0] == seen[1]
     assert 3 == len({tuple(sorted(each.items())) for each in seen[0]})
-
-
-@pytest.fixture
-async def vdev(directory, capsys):
-    """Run a command against the controller; its exit code and what it printed."""
-
-    async def run(*arguments):
-        code = await asyncio.to_thread(cli.main, [*arguments, "--run-dir", str(directory / "run")])
-        captured = capsys.readouterr()
-        lines = (captured.out + captured.err).splitlines(keepends=True)
-        return code, "".join(line for line in lines if not line.startswith("\x1b"))  # without the controller's log
-
-    return run
 
 
 async def test_people_break_devices_of_the_fleet(start, api_server, until, vdev, directory):
@@ -579,7 +431,7 @@ async def test_the_metrics_are_those_of_the_docs(start, until):
         for each in ours.values()
         for sample in each.samples
     }
-    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().partition("## Those of a fleet")[2]
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text().partition("## Those of a fleet")[2]
     rows = {tuple(each.strip() for each in line.strip("|").split("|")) for line in page.splitlines() if "vdev_" in line}
     assert {(f"`{name}`", *rest) for name, *rest in told} == rows
     assert {"process_resident_memory_bytes", "process_cpu_seconds"} <= families.keys()

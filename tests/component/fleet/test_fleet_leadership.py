@@ -12,7 +12,6 @@ from vdev.aio.clock import LeapClock
 from vdev.core.intervals import Intervals
 from vdev.errors import UsageError
 from vdev.fleet import AT_ONCE, Fleet, Leadership, LeaseLost, Options
-from vdev.hostfs import Watcher
 from vdev.kube import ApiServerAddress
 
 CONFIG = """
@@ -35,12 +34,6 @@ class Controller:
         """Let it end cleanly."""
         self._end.set()
         await self.task
-
-
-@pytest.fixture
-async def watching():
-    """The first watch of files looks for the C library, which blocks."""
-    Watcher().close()
 
 
 @pytest.fixture

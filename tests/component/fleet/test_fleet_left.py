@@ -2,17 +2,7 @@
 
 import pytest
 
-from tests.component.test_fleet import (  # noqa: F401 - fixtures
-    NPU,
-    add_pod,
-    capacity,
-    devices,
-    node,
-    slices,
-    start,
-    until,
-    watching,
-)
+from tests.kit.fleet import NPU, add_pod, capacity, devices, node, slices
 from vdev.kube import NODES
 
 FLEET = "vdev.dev/fleet"
@@ -29,7 +19,7 @@ THEIRS = {"status": {"capacity": {"theirs.dev/x": "1"}, "conditions": [{"type": 
 
 
 @pytest.fixture
-async def told(api_server, start, until):  # noqa: F811
+async def told(api_server, start, until):
     """A Node with something of somebody else's, on which a controller wrote all it has, and ended."""
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}})
     await api_server.edit("nodes", "n", THEIRS, manager="kwok", subresource="status")
@@ -61,7 +51,7 @@ async def leaves_by_file(api_server):
 
 
 @pytest.mark.parametrize("leaves", [leaves_by_label, leaves_by_file])
-async def test_a_node_that_left_meanwhile(leaves, told, api_server, start, until):  # noqa: F811
+async def test_a_node_that_left_meanwhile(leaves, told, api_server, start, until):
     """The next controller takes back what the last one wrote, and that alone; then nothing more is written."""
     fleet = await start(await leaves(api_server))
     await until(lambda: untouched(api_server) and fleet.is_settled)
@@ -71,7 +61,7 @@ async def test_a_node_that_left_meanwhile(leaves, told, api_server, start, until
     assert (writes, {}) == (api_server.writes, fleet.members)
 
 
-async def test_another_fleet_leaves_it(told, api_server, start, until):  # noqa: F811
+async def test_another_fleet_leaves_it(told, api_server, start, until):
     """Of two with names of their own neither takes back what the other wrote."""
     writes = api_server.writes
     other = await start(OTHERS, name="theirs")
@@ -80,7 +70,7 @@ async def test_another_fleet_leaves_it(told, api_server, start, until):  # noqa:
     assert writes == api_server.writes
 
 
-async def test_an_agent_without_a_kubelet_keeps_its_node(api_server, start, until, start_api):  # noqa: F811
+async def test_an_agent_without_a_kubelet_keeps_its_node(api_server, start, until, start_api):
     """It writes as the same manager; only what a fleet has marked is a fleet's."""
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "other"}}})
     status = {"status": {"capacity": {NPU: "4"}, "allocatable": {NPU: "4"}}}
@@ -91,7 +81,7 @@ async def test_an_agent_without_a_kubelet_keeps_its_node(api_server, start, unti
     assert ["4", "4"] == capacity(api_server, "n")
 
 
-async def test_what_is_held_stays_until_it_is_not(told, api_server, start, until):  # noqa: F811
+async def test_what_is_held_stays_until_it_is_not(told, api_server, start, until):
     """A pod that runs on the node does not lose its devices because a controller was away."""
     first = await start(CHOSEN)
     await add_pod(api_server, "p", 2)
@@ -104,7 +94,7 @@ async def test_what_is_held_stays_until_it_is_not(told, api_server, start, until
     await until(lambda: untouched(api_server))
 
 
-async def test_outside_of_the_selector_nothing_is_touched(told, api_server, start, until):  # noqa: F811
+async def test_outside_of_the_selector_nothing_is_touched(told, api_server, start, until):
     """A controller for a part of the nodes takes nothing back on the others, neither before nor while it runs."""
     await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "a"}}}, manager="kubectl")
     fleet = await start(OTHERS, selector={"pool": "b"})
@@ -118,7 +108,7 @@ async def test_outside_of_the_selector_nothing_is_touched(told, api_server, star
     assert ["4", "4"] == capacity(api_server, "n")
 
 
-async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):  # noqa: F811
+async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):
     """The agent there has the fields from then on; what is written stays, and a later end of the kubelet changes
     nothing.
     """
@@ -130,7 +120,7 @@ async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):  #
     assert ["0", "4"] == capacity(api_server, "n")
 
 
-async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, until):  # noqa: F811
+async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, until):
     """Slices with devices that a claim has stay after the node has left, and go with the claim."""
     fleet = await start(CHOSEN)
     result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-1"}
@@ -147,7 +137,7 @@ async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, un
     await until(lambda: untouched(api_server))
 
 
-async def test_an_empty_fleet_takes_all_of_it_away(told, api_server, start, until, directory):  # noqa: F811
+async def test_an_empty_fleet_takes_all_of_it_away(told, api_server, start, until, directory):
     """Made Nodes go, and what was written on others, live and at the next start; a file that says nothing does not."""
     text = CHOSEN.replace("nodes: [", 'nodes: [{name: "m{1..2}"}, ')
     fleet = await start(text)
@@ -157,7 +147,7 @@ async def test_an_empty_fleet_takes_all_of_it_away(told, api_server, start, unti
     assert ["n"] == [each["metadata"]["name"] for each in api_server.all("nodes")]
 
 
-async def test_nothing_is_kept_of_nodes_that_are_gone(api_server, start, until):  # noqa: F811
+async def test_nothing_is_kept_of_nodes_that_are_gone(api_server, start, until):
     """An autoscaler makes and removes Nodes of ever new names."""
     fleet = await start(CHOSEN)
     for number in range(3):
@@ -169,7 +159,7 @@ async def test_nothing_is_kept_of_nodes_that_are_gone(api_server, start, until):
     assert not any(held.values()), held
 
 
-async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, until):  # noqa: F811
+async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, until):
     """What a pod has stays listed, and cannot be given to another one, until the pod is gone; rules are no reason."""
     faults = "faults: {rules: [{name: hot, every: 1s, onNodes: n, event: {reason: Hot, message: hot}}]}"
     await start(CHOSEN + faults)

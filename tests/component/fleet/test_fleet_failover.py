@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.component.test_fleet_leadership import LONGER, advance_until, start, watching  # noqa: F401 - fixtures
+from tests.component.fleet.test_fleet_leadership import LONGER, advance_until, start  # noqa: F401 - a fixture
 from tests.kit.api_server import ApiServer
 from vdev.aio.clock import LeapClock
 from vdev.fleet import AT_ONCE, LeaseLost

@@ -6,21 +6,7 @@ import json
 import pytest
 import structlog
 
-from tests.component.test_fleet import (  # noqa: F401 - fixtures
-    NPU,
-    RACKS,
-    add_pod,
-    allocatable,
-    capacity,
-    devices,
-    node,
-    slices,
-    start,
-    taints,
-    until,
-    vdev,
-    watching,
-)
+from tests.kit.fleet import RACKS, add_pod, allocatable, capacity, devices, node, taints
 from vdev.aio.clock import LeapClock
 from vdev.fleet.view import FleetView
 from vdev.kube import NODES
@@ -60,7 +46,7 @@ VOID = {
 
 
 @pytest.mark.parametrize("rule", VOID)
-async def test_rules_that_mean_nothing_are_said_once(rule, start, until, vdev):  # noqa: F811
+async def test_rules_that_mean_nothing_are_said_once(rule, start, until, vdev):
     """At the start, in the log and in the status; and to who adds one while it runs, which is refused."""
     with structlog.testing.capture_logs() as logs:
         fleet = await start(GPUS.replace("RULE", f"{{name: void, {rule}}}"), run=True)
@@ -88,7 +74,7 @@ async def test_rules_that_mean_nothing_are_said_once(rule, start, until, vdev): 
         ("devices: [h100/0], taint: {key: example.com/x}", lambda server: "example.com/x" in str(taints(server))),
     ],
 )
-async def test_rules_that_mean_something(rule, shown, start, api_server, until):  # noqa: F811
+async def test_rules_that_mean_something(rule, shown, start, api_server, until):
     """Each kind of the file that is about devices, the Node or its slices, as on a node with a kubelet."""
     clock = LeapClock()
     fleet = await start(GPUS.replace("RULE", f"{{name: it, onNodes: h1, {rule}}}"), clock=clock)
@@ -109,7 +95,7 @@ def incomplete(api_server, name):
     return found and len(found) < found[0]["pool"]["resourceSliceCount"]
 
 
-async def test_the_server_fails_for_some_nodes(start, api_server, until):  # noqa: F811
+async def test_the_server_fails_for_some_nodes(start, api_server, until):
     """What is told of them waits until the rule is over; the status names it, and the others go on."""
     away = "{name: away, onNodes: h1, at: 300s, for: 60s, api: {status: 500, resources: nodes/status}}"
     sick = "{name: sick, at: 310s, devices: [npu/1], health: Unhealthy}"
@@ -132,7 +118,7 @@ def active(fleet, name, rule):
     return fleet.members[name].engine.runs[rule].active
 
 
-async def test_a_pod_sets_off_what_waits_for_it(start, api_server, until, directory):  # noqa: F811
+async def test_a_pod_sets_off_what_waits_for_it(start, api_server, until, directory):
     """The device that it is given fails; what it has already when a controller starts is no news."""
     text = GPUS.replace("RULE", "{name: infant, devices: [npu], onAllocate: true, for: 60s, health: Unhealthy}")
     clock = LeapClock()
@@ -152,7 +138,7 @@ async def test_a_pod_sets_off_what_waits_for_it(start, api_server, until, direct
 # --- on which nodes ---------------------------------------------------------------------------------------------------
 
 
-async def test_labels_that_come_later(start, api_server, until):  # noqa: F811
+async def test_labels_that_come_later(start, api_server, until):
     """A rule for a rack is for what is in that rack now."""
     await api_server.add("nodes", {"metadata": {"name": "k", "labels": {"type": "kwok"}}})
     await start(GPUS.replace("RULE", "{name: rack, onNodes: {labels: {rack: r1}}, devices: [npu], health: Unhealthy}"))
@@ -163,7 +149,7 @@ async def test_labels_that_come_later(start, api_server, until):  # noqa: F811
     await until(lambda: all_there(api_server, ("k", "h1")))
 
 
-async def test_a_typed_rule_knows_the_labels(start, api_server, until, vdev):  # noqa: F811
+async def test_a_typed_rule_knows_the_labels(start, api_server, until, vdev):
     """Those of the devices as well, in the moment in which it is typed: what happens only once happens."""
     fleet = await start(GPUS.replace("[RULE]", "[]"), run=True)
     await until(lambda: all_there(api_server) and fleet.is_settled)
@@ -174,7 +160,7 @@ async def test_a_typed_rule_knows_the_labels(start, api_server, until, vdev):  #
     assert {"h1", "h2"} == {each["involvedObject"]["name"] for each in api_server.all("events", "default")}
 
 
-async def test_labels_of_the_devices(start, api_server, until):  # noqa: F811
+async def test_labels_of_the_devices(start, api_server, until):
     """What the preset says of the model chooses nodes, from the first moment on."""
     product = "{labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}"
     hot = f"{{name: hot, onNodes: {product}, event: {{reason: GpuHot, message: hot}}}}"
@@ -192,7 +178,7 @@ WEAR = (
 )
 
 
-async def test_the_timing_of_the_server_makes_no_difference(start, api_server, until):  # noqa: F811
+async def test_the_timing_of_the_server_makes_no_difference(start, api_server, until):
     """One answers at once; the other not for ten minutes, and then late, each time in another order."""
     seen = []
     for is_slow in (False, True):
@@ -250,7 +236,7 @@ def hot(fleet):
     return rule["injected"]
 
 
-async def test_an_edited_rule_begins_with_the_edit(start, api_server, until, directory):  # noqa: F811
+async def test_an_edited_rule_begins_with_the_edit(start, api_server, until, directory):
     """On all nodes, also on those that come later; one that did not change goes on."""
     clock = LeapClock()
     old = "{name: old, devices: [npu/0], at: 100s, for: 7200s, health: Unhealthy}"
@@ -273,7 +259,7 @@ async def test_an_edited_rule_begins_with_the_edit(start, api_server, until, dir
 # --- people -----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_people_cannot_add(start, until, vdev):  # noqa: F811
+async def test_what_people_cannot_add(start, until, vdev):
     """A name of the configuration, and what contradicts a rule in force; afterwards all is as before."""
     sick = "{name: sick, devices: [npu/0], health: Unhealthy}"
     fleet = await start(GPUS.replace("RULE", sick), run=True)
@@ -291,7 +277,7 @@ async def test_what_people_cannot_add(start, until, vdev):  # noqa: F811
     assert (2, "vdev: there is no node 'h9' in the fleet\n") == (code, printed)
 
 
-async def test_typed_rules_on_nodes_that_come_later(start, api_server, until, vdev, directory):  # noqa: F811
+async def test_typed_rules_on_nodes_that_come_later(start, api_server, until, vdev, directory):
     """Each began when it was typed, and what was cleared stays so."""
     clock = LeapClock()
     text = GPUS.replace("RULE", "{name: sick, devices: [npu/0], health: Unhealthy}")
@@ -308,7 +294,7 @@ async def test_typed_rules_on_nodes_that_come_later(start, api_server, until, vd
     await until(lambda: all(["2", "2"] == capacity(api_server, each) for each in ("h1", "p1", "p3")))
 
 
-async def test_the_configuration_takes_a_name(start, api_server, until, vdev, directory):  # noqa: F811
+async def test_the_configuration_takes_a_name(start, api_server, until, vdev, directory):
     """The live rule of that name gives way, and people may go on adding others."""
     fleet = await start(GPUS.replace("[RULE]", "[]"), run=True)
     await until(lambda: all_there(api_server) and 4 == len(fleet.members))

@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.component.test_fleet import add_pod, capacity, start, until, watching  # noqa: F401 - fixtures
+from tests.kit.fleet import add_pod, capacity
 from vdev.observe.device_metrics import application
 from vdev.observe.http import Side, running
 
@@ -25,7 +25,7 @@ faults: {rules: [{name: lost, onNodes: n2, devices: [h100/1], xid: 79}]}
 
 
 @pytest.fixture
-async def served(start, api_server, until):  # noqa: F811
+async def served(start, api_server, until):
     """A function that asks a fleet of three nodes for a path."""
     fleet = await start(GPUS)
     await until(lambda: all(["2", "2"] == capacity(api_server, f"n{number}") for number in (1, 3)))
@@ -45,7 +45,7 @@ def values(page, name):
     return [each.labels | {"value": each.value} for family in families for each in family.samples if each.name == name]
 
 
-async def test_all_nodes_are_on_one_page(served, api_server, until):  # noqa: F811
+async def test_all_nodes_are_on_one_page(served, api_server, until):
     """Each line has its node; makers' names are those of one node, and a fault shows where it is."""
     await until(lambda: True)
     page = await served("/metrics")
@@ -70,7 +70,7 @@ async def test_a_node_has_the_page_of_an_exporter_there(served):
         await served("/nodes/n9/metrics")
 
 
-async def test_devices_that_a_pod_has_are_loaded(served, api_server, until):  # noqa: F811
+async def test_devices_that_a_pod_has_are_loaded(served, api_server, until):
     """And say whose they are."""
     await add_pod(api_server, "one", 1, node="n1")
     shown = []
@@ -121,7 +121,7 @@ async def loads(fleet, wanted):
     raise AssertionError(found)
 
 
-async def test_files_are_replayed_and_pods_say_their_load(start, api_server, until, directory):  # noqa: F811
+async def test_files_are_replayed_and_pods_say_their_load(start, api_server, until, directory):
     """As on a node with a kubelet: a claim's pod loads what it has, and its annotation says how much."""
     (directory / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
     fleet = await start(LOADED)

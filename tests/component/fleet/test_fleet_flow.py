@@ -5,17 +5,8 @@ from collections import Counter
 
 import pytest
 
-from tests.component.test_fleet import (  # noqa: F401 - fixtures
-    CONFIG,
-    NPU,
-    capacity,
-    node,
-    slices,
-    start,
-    until,
-    watching,
-)
 from tests.kit.api_server import ApiServer
+from tests.kit.fleet import CONFIG, capacity, node, slices
 from vdev.aio.clock import LeapClock
 from vdev.fleet.view import FleetView
 
@@ -59,7 +50,7 @@ def asked_since(api_server, before):
 
 
 @pytest.mark.parametrize("nodes", [1, 100])
-async def test_each_request_is_needed(nodes, start, api_server, until, directory, clock):  # noqa: F811
+async def test_each_request_is_needed(nodes, start, api_server, until, directory, clock):
     """Of a start, of an hour without news, of edits that concern all nodes or one, and of the next controller."""
     first = await start(of(nodes), clock=clock)
     await until(lambda: is_done(first, nodes))
@@ -93,7 +84,7 @@ async def test_each_request_is_needed(nodes, start, api_server, until, directory
 
 
 @pytest.mark.long
-async def test_two_thousand_nodes_that_are_there(start, api_server, until, directory):  # noqa: F811
+async def test_two_thousand_nodes_that_are_there(start, api_server, until, directory):
     """A controller reads them in pages of five hundred and writes nothing, then on the one node that an edit means."""
     nodes = 2000
     one = await start(of(1))
@@ -124,7 +115,7 @@ async def test_two_thousand_nodes_that_are_there(start, api_server, until, direc
     assert ["1", "1"] == capacity(api_server, "n1", "acme.dev/extra")
 
 
-async def test_few_writes_are_in_flight(start, api_server, until, clock):  # noqa: F811
+async def test_few_writes_are_in_flight(start, api_server, until, clock):
     """Sixteen, however many nodes wait; where no answer comes, others have their turn."""
     hanging = api_server.fail(verb="patch", hang=True)
     fleet = await start(of(100), clock=clock)
@@ -137,7 +128,7 @@ async def test_few_writes_are_in_flight(start, api_server, until, clock):  # noq
     await until(lambda: is_done(fleet, 100))
 
 
-async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until, clock):  # noqa: F811
+async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until, clock):
     """By all nodes: beyond what was in flight nothing comes before the time is over. Then everything is written."""
     busy = api_server.fail(status=429, after=20, verb="patch", times=3)
     fleet = await start(of(100), clock=clock)
@@ -153,7 +144,7 @@ async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until
     assert 2 * 100 + 3 == api_server.writes
 
 
-async def test_half_of_the_writes_are_dropped(start, api_server, until, clock):  # noqa: F811
+async def test_half_of_the_writes_are_dropped(start, api_server, until, clock):
     """Meanwhile it is said whose, and why; in the end everything is there once."""
     failures = [api_server.fail(verb=verb, every=2) for verb in ("patch", "create")]
     fleet = await start(CONFIG.replace("{0..2}", "{0..7}"), clock=clock)
@@ -173,7 +164,7 @@ async def test_half_of_the_writes_are_dropped(start, api_server, until, clock): 
     assert 8 == len(api_server.all("resourceslices"))
 
 
-async def test_nothing_is_heard_for_minutes(start, api_server, until, directory, clock):  # noqa: F811
+async def test_nothing_is_heard_for_minutes(start, api_server, until, directory, clock):
     """The status says so, and what is not true yet; afterwards all is as the file says, whoever did what meanwhile."""
     fleet = await start(of(20), clock=clock)
     await until(lambda: is_done(fleet, 20))
@@ -196,7 +187,7 @@ async def test_nothing_is_heard_for_minutes(start, api_server, until, directory,
     assert [["3", "3"]] * 20 == [capacity(api_server, f"n{number}") for number in range(1, 21)]
 
 
-async def test_a_server_with_another_store(start, api_server, until, clock):  # noqa: F811
+async def test_a_server_with_another_store(start, api_server, until, clock):
     """As after etcd was lost: its versions begin anew, and nothing of the old one passes for newer."""
     fleet = await start(CONFIG, clock=clock)
     await until(lambda: is_done(fleet, 3) and 3 == len(api_server.all("resourceslices")))
@@ -216,7 +207,7 @@ async def test_a_server_with_another_store(start, api_server, until, clock):  # 
     assert (6, set()) == (len(after), before & after)
 
 
-async def test_metrics_and_status_stay_small(start, api_server, until, clock):  # noqa: F811
+async def test_metrics_and_status_stay_small(start, api_server, until, clock):
     """Of who is behind and what is broken a hundred are named, and of the rest there is the number."""
     api_server.fail(status=500, verb="patch", resource="nodes/status")
     sick = "faults: {rules: [{name: sick, devices: [npu/0, npu/1], health: Unhealthy, reason: XID 79}]}"

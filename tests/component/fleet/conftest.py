@@ -1,0 +1,77 @@
+"""Controllers of a fleet beside an API server, and commands for them."""
+
+import asyncio
+import contextlib
+import functools
+
+import pytest
+
+from tests.kit import quick
+from tests.kit.fleet import CONFIG
+from vdev import cli, config
+from vdev.aio.clock import LeapClock
+from vdev.core.intervals import Intervals
+from vdev.fleet import AT_ONCE, Fleet, Options
+from vdev.hostfs import Watcher
+
+
+@pytest.fixture
+async def watching():
+    """The first watch of files looks for the C library, which blocks."""
+    Watcher().close()
+
+
+@pytest.fixture
+async def start(watching, start_api, directory):
+    """Start controllers, each in a task of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def started(text=CONFIG, *, selector=None, clock=None, run=False, name="vdev-fleet", **more):
+            path = directory / "vdev.yaml"
+            path.write_text(text)
+            clock = clock or LeapClock()
+            api = await start_api(clock=clock, at_once=AT_ONCE)
+            load = functools.partial(config.load, [path])
+            intervals = Intervals(**quick.INTERVALS | more)
+            options = Options(
+                files=(path,),
+                load=load,
+                selector=selector or {},
+                name=name,
+                run_dir=directory / "run" if run else None,
+                fault_injection=run,
+                intervals=intervals,
+                clock=clock,
+            )
+            fleet = Fleet(options, await asyncio.to_thread(load), api)
+            end = asyncio.Event()
+            task = asyncio.create_task(fleet.run(until=end.wait))
+
+            async def stop():
+                end.set()
+                await task
+
+            stack.push_async_callback(stop)
+            fleet.stop = stop
+            return fleet
+
+        yield started
+
+
+@pytest.fixture
+def until(api_server):
+    """Wait until something is so of the API server's objects."""
+    return api_server.until
+
+
+@pytest.fixture
+async def vdev(directory, capsys):
+    """Run a command against the controller; its exit code and what it printed."""
+
+    async def run(*arguments):
+        code = await asyncio.to_thread(cli.main, [*arguments, "--run-dir", str(directory / "run")])
+        captured = capsys.readouterr()
+        lines = (captured.out + captured.err).splitlines(keepends=True)
+        return code, "".join(line for line in lines if not line.startswith("\x1b"))  # without the controller's log
+
+    return run
