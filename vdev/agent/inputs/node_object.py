@@ -11,24 +11,10 @@ from typing import Any
 
 import structlog
 
+from ... import kube
 from ...aio.clock import Clock
 from ...core.intervals import Intervals
 from ...errors import ApiServerError
-from ...kube import (
-    NO_SERVER,
-    NODES,
-    Api,
-    Changed,
-    Denied,
-    Listed,
-    Lost,
-    Missing,
-    Removed,
-    Throttled,
-    Unconfigured,
-    Unreachable,
-    for_ever,
-)
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +30,7 @@ class NodeObject:
     def __init__(
         self,
         node: str,
-        api: Api | None,
+        api: kube.Api | None,
         *,
         intervals: Intervals,
         clock: Clock,
@@ -79,7 +65,7 @@ class NodeObject:
     @property
     def unanswered(self) -> bool:
         """The last reading got no answer, so that another one may tell."""
-        return isinstance(self.trouble, Unreachable | Throttled)
+        return isinstance(self.trouble, kube.Unreachable | kube.Throttled)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -89,13 +75,13 @@ class NodeObject:
     async def read(self) -> None:
         """Ask for it now, once, without following it."""
         if self._api is None:
-            self._see(None, Unconfigured(NO_SERVER))
+            self._see(None, kube.Unconfigured(kube.NO_SERVER))
             return
         try:
-            self._see(await self._api.get(NODES, self._node, at_hand=True), None)
-        except Missing:
+            self._see(await self._api.get(kube.NODES, self._node, at_hand=True), None)
+        except kube.Missing:
             self._see(None, self._missing())
-        except Denied as denied:
+        except kube.Denied as denied:
             self._see(None, denied)
         except ApiServerError as failed:
             self._see(self.document, failed)
@@ -110,20 +96,20 @@ class NodeObject:
         self._wanted.set()
         await self._looked.wait()
         if self.document is None:
-            raise self.trouble or Unconfigured(NO_SERVER)
+            raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
         return self.document
 
     async def run(self) -> None:
         """Follow the Node, from when somebody uses it on."""
         await self._wanted.wait()
         if self._api is None:
-            self._see(None, Unconfigured(NO_SERVER))
+            self._see(None, kube.Unconfigured(kube.NO_SERVER))
             return
         watch = functools.partial(self._watch, self._api)
-        await for_ever(watch, self._refused, intervals=self._intervals, clock=self._clock)
+        await kube.for_ever(watch, self._refused, intervals=self._intervals, clock=self._clock)
 
     async def _refused(self, error: ApiServerError) -> None:
-        if not isinstance(error, Denied):
+        if not isinstance(error, kube.Denied):
             self._see(self.document, error)
         elif not error.known:
             self._see(None, error)
@@ -131,17 +117,17 @@ class NodeObject:
             log.info("the node cannot be watched; it is read now and then", reason=str(error))
             await self._poll()
 
-    async def _watch(self, api: Api) -> None:
-        async with api.follow(NODES, fields=f"metadata.name={self._node}") as changes:
+    async def _watch(self, api: kube.Api) -> None:
+        async with api.follow(kube.NODES, fields=f"metadata.name={self._node}") as changes:
             async for change in changes:
                 match change:
-                    case Listed(objects):
+                    case kube.Listed(objects):
                         self._see(objects[0] if objects else None, None if objects else self._missing())
-                    case Changed(found):
+                    case kube.Changed(found):
                         self._see(self.document if self._is_old(found) else found, None)
-                    case Removed():
+                    case kube.Removed():
                         self._see(None, self._missing())
-                    case Lost(error):
+                    case kube.Lost(error):
                         self._see(self.document, error)
                     case _:
                         self._see(self.document, None)
@@ -151,7 +137,7 @@ class NodeObject:
         end = self._clock.now() + self._intervals.watch_again
         while self._clock.now() < end:
             await self.read()
-            if isinstance(self.trouble, Denied):
+            if isinstance(self.trouble, kube.Denied):
                 return
             await self._clock.sleep(self._intervals.look_at_label)
 
@@ -163,7 +149,7 @@ class NodeObject:
         return same and int(versions[1]) < int(versions[0])
 
     def _missing(self) -> ApiServerError:
-        return Unconfigured(
+        return kube.Unconfigured(
             f"the cluster has no node {self._node!r}; set --node-name (env NODE_NAME) to the pod's spec.nodeName"
         )
 

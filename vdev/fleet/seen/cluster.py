@@ -7,25 +7,11 @@ from typing import Any
 
 import structlog
 
+from ... import kube
 from ...aio.backoff import Backoff
 from ...aio.clock import Clock
 from ...core.intervals import Intervals
 from ...errors import ApiServerError
-from ...kube import (
-    NODES,
-    PODS,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    Api,
-    Changed,
-    Denied,
-    Listed,
-    Lost,
-    Missing,
-    ObjectKind,
-    Removed,
-    Unconfigured,
-)
 from .claims import SeenClaims
 from .kept import KUBELET, Packed, is_known, is_since, kept, metadata_of, said, stub
 from .pods import SeenPods
@@ -53,7 +39,7 @@ class SeenNode:
     async def seen(self) -> Document:
         """The object as it was seen last. Raises ApiServerError where there is none."""
         if self.document is None:
-            raise Unconfigured(f"the cluster has no node {self.name!r}")
+            raise kube.Unconfigured(f"the cluster has no node {self.name!r}")
         return self.document
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -126,7 +112,7 @@ class SeenSlices:
 
     async def seen(self) -> Mapping[str, Document]:
         """All of them, by name. Raises ApiServerError where they may not be seen, or there is no such kind."""
-        if isinstance(trouble := self._trouble(), Denied | Missing):
+        if isinstance(trouble := self._trouble(), kube.Denied | kube.Missing):
             raise trouble
         return {name: each.document for name, each in self._found.items()}
 
@@ -175,7 +161,7 @@ class Cluster:
 
     def __init__(
         self,
-        api: Api,
+        api: kube.Api,
         *,
         intervals: Intervals,
         clock: Clock,
@@ -193,9 +179,11 @@ class Cluster:
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._on_node = on_node
         self._on_answer = on_answer
-        self._listed = {kind: asyncio.Event() for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS)}
+        self._listed = {
+            kind: asyncio.Event() for kind in (kube.NODES, kube.RESOURCE_SLICES, kube.PODS, kube.RESOURCE_CLAIMS)
+        }
 
-    async def listed(self, kind: ObjectKind) -> None:
+    async def listed(self, kind: kube.ObjectKind) -> None:
         """Wait until all there are of a kind were seen once."""
         await self._listed[kind].wait()
 
@@ -203,7 +191,7 @@ class Cluster:
         """Those of a node; there may be none."""
         found = self.slices.get(node)
         if found is None:
-            found = self.slices[node] = SeenSlices(lambda: self.trouble.get(RESOURCE_SLICES.plural))
+            found = self.slices[node] = SeenSlices(lambda: self.trouble.get(kube.RESOURCE_SLICES.plural))
         return found
 
     def pods_of(self, node: str) -> SeenPods:
@@ -228,24 +216,24 @@ class Cluster:
 
     async def follow_nodes(self) -> None:
         """Follow all Nodes, for ever."""
-        await self._follow(NODES, self._see_nodes, self._see_node, self._see_node_gone)
+        await self._follow(kube.NODES, self._see_nodes, self._see_node, self._see_node_gone)
 
     async def follow_slices(self) -> None:
         """Follow all ResourceSlices, for ever."""
-        await self._follow(RESOURCE_SLICES, self._see_slices, self._see_slice, self._see_slice_gone)
+        await self._follow(kube.RESOURCE_SLICES, self._see_slices, self._see_slice, self._see_slice_gone)
 
     async def follow_pods(self) -> None:
         """Follow all pods that are bound to a node, for ever."""
-        await self._follow(PODS, self._see_pods, self._see_pod, self._see_pod_gone, fields="spec.nodeName!=")
+        await self._follow(kube.PODS, self._see_pods, self._see_pod, self._see_pod_gone, fields="spec.nodeName!=")
 
     async def follow_claims(self) -> None:
         """Follow all ResourceClaims, for ever."""
-        await self._follow(RESOURCE_CLAIMS, self._see_claims, self.claims.see, self.claims.see_gone)
+        await self._follow(kube.RESOURCE_CLAIMS, self._see_claims, self.claims.see, self.claims.see_gone)
 
     async def _follow(
         self,
-        kind: ObjectKind,
-        listed: Callable[[Listed], None],
+        kind: kube.ObjectKind,
+        listed: Callable[[kube.Listed], None],
         changed: Callable[[Document], None],
         removed: Callable[[Document], None],
         fields: str = "",
@@ -261,14 +249,14 @@ class Cluster:
                 async with self._api.follow(kind, fields=fields, keep=keep) as changes:
                     async for change in changes:
                         match change:
-                            case Listed():
+                            case kube.Listed():
                                 listed(change)
                                 self._heard(kind)
-                            case Changed(found):
+                            case kube.Changed(found):
                                 changed(found)
-                            case Removed(found):
+                            case kube.Removed(found):
                                 removed(found)
-                            case Lost(error):
+                            case kube.Lost(error):
                                 self._lost(kind, error)
                             case _:
                                 self._heard(kind)
@@ -278,17 +266,17 @@ class Cluster:
             failures = 0 if self._clock.now() - begun > self._steady else failures + 1
             await self._clock.sleep(self._backoff.pause(failures))
 
-    def _lost(self, kind: ObjectKind, error: ApiServerError) -> None:
+    def _lost(self, kind: kube.ObjectKind, error: ApiServerError) -> None:
         if str(self.trouble.get(kind.plural)) != str(error):
             log.warning("the API server does not tell", of=str(kind), reason=str(error))
         self.trouble[kind.plural] = error
 
-    def _heard(self, kind: ObjectKind) -> None:
+    def _heard(self, kind: kube.ObjectKind) -> None:
         if self.trouble.pop(kind.plural, None) is not None:
             log.info("the API server tells again", of=str(kind))
         self._listed[kind].set()
 
-    def _see_nodes(self, listed: Listed) -> None:
+    def _see_nodes(self, listed: kube.Listed) -> None:
         """What was seen is there; what was not is gone, unless it was made since."""
         for name in self.nodes.keys() - {metadata_of(each)["name"] for each in listed.objects}:
             seen = self.nodes[name]  # a server with another store counts versions from the beginning
@@ -301,7 +289,7 @@ class Cluster:
     def _see_node_gone(self, document: Document) -> None:
         self.node(metadata_of(document)["name"]).see(None)
 
-    def _see_slices(self, listed: Listed) -> None:
+    def _see_slices(self, listed: kube.Listed) -> None:
         names: dict[str, set[str]] = {node: set() for node in self.slices}
         for each in listed.objects:
             names.setdefault(_node_of(each), set()).add(metadata_of(each)["name"])
@@ -316,7 +304,7 @@ class Cluster:
         if node := _node_of(document):
             self.slices_of(node).see_gone(metadata_of(document)["name"])
 
-    def _see_pods(self, listed: Listed) -> None:
+    def _see_pods(self, listed: kube.Listed) -> None:
         found: dict[str, set[str]] = {node: set() for node in self.pods}
         for each in listed.objects:
             found.setdefault(_node_of(each), set()).add(str(metadata_of(each).get("uid")))
@@ -329,7 +317,7 @@ class Cluster:
     def _see_pod_gone(self, document: Document) -> None:
         self.pods_of(_node_of(document)).see_gone(str(metadata_of(document).get("uid")))
 
-    def _see_claims(self, listed: Listed) -> None:
+    def _see_claims(self, listed: kube.Listed) -> None:
         self.claims.keep_only({str(metadata_of(each).get("uid")) for each in listed.objects})
 
 
