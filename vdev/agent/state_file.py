@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import structlog
 
@@ -73,6 +73,15 @@ class StateFile:
         self._stamp: Stamp | None = None  # of the file as it was last read or written; None: there is none
         self._look = False  # whether to compare with the disk
         self._watched = frozenset({self.path.parent})
+
+    @classmethod
+    def within(
+        cls, directory: Path | None, kind: str, owner: Owner, *, version: int, intervals: Intervals, clock: Clock
+    ) -> Self | None:
+        """The file in the state directory, or none where there is no such directory."""
+        if directory is None:
+            return None
+        return cls(directory, kind, owner, version=version, intervals=intervals, clock=clock)
 
     @property
     def directories(self) -> frozenset[Path]:
@@ -155,6 +164,27 @@ class StateFile:
                     os.fsync(handle)
                 finally:
                     os.close(handle)
+
+
+class StateKeeper:
+    """Keeps what it knows in a file; None: there is none, and nothing is written."""
+
+    def __init__(self, file: StateFile | None) -> None:
+        self._file = file
+        self.path = file and file.path
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The state directory, while there is anything of ours in it."""
+        return self._file.directories if self._file else frozenset()
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Compare with the disk before the next writing; only the file itself says anything."""
+        return self._file is not None and self._file.recheck(changed)
+
+    async def stands(self) -> bool:
+        """Whether the file is as it was left."""
+        return self._file is not None and await self._file.stands()
 
 
 def _remove_unfinished(directory: Path, ending: str) -> None:

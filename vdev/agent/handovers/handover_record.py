@@ -15,7 +15,7 @@ from ...core.model.problem import Problem, warning
 from ...core.retention import handovers
 from ...core.retention.handovers import EMPTY, Handover, Ledger, Tenant
 from ...errors import HostError
-from ..state_file import Owner, RecordError, StateFile
+from ..state_file import Owner, RecordError, StateFile, StateKeeper
 
 log = structlog.get_logger(__name__)
 
@@ -26,31 +26,18 @@ _GRANTED: TypeAdapter[list[tuple[str, str]]] = TypeAdapter(list[tuple[str, str]]
 _LAST: TypeAdapter[int] = TypeAdapter(int)
 
 
-class HandoverRecord:
+class HandoverRecord(StateKeeper):
     """One node's ledger in a directory; None: there is none, and nothing is written."""
 
     def __init__(self, directory: Path | None, owner: Owner, intervals: Intervals, clock: Clock) -> None:
+        super().__init__(
+            StateFile.within(directory, "handovers", owner, version=_VERSION, intervals=intervals, clock=clock)
+        )
         self.problem: Problem | None = None
-        self._file = None
-        if directory is not None:
-            self._file = StateFile(directory, "handovers", owner, version=_VERSION, intervals=intervals, clock=clock)
         self._patience = intervals.state_file
         self._clock = clock
         self._written = EMPTY
         self._turn = asyncio.Lock()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """The state directory, while there is anything of ours in it."""
-        return self._file.directories if self._file else frozenset()
-
-    def recheck(self, changed: frozenset[str]) -> bool:
-        """Compare with the disk at the next `write`; only the file itself says anything."""
-        return self._file is not None and self._file.recheck(changed)
-
-    async def stands(self) -> bool:
-        """Whether the file is as it was left."""
-        return self._file is not None and await self._file.stands()
 
     async def read(self) -> Ledger:
         """What an earlier process knew; empty where that cannot be known."""

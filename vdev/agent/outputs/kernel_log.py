@@ -40,10 +40,8 @@ class KernelLog(Output):
         self._owner = owner
         self._host = host
         self._clock = clock
-        self._file = (
-            StateFile(directory, "kernel-log", owner, version=_VERSION, intervals=intervals, clock=clock)
-            if (directory is not None)
-            else None
+        self._file = StateFile.within(
+            directory, "kernel-log", owner, version=_VERSION, intervals=intervals, clock=clock
         )
         self._said: frozenset[Occurrence] = frozenset()
         self._recalled = False

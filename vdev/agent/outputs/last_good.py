@@ -20,7 +20,7 @@ from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.model.problem import error
 from ...errors import ConfigError, HostError
-from ..state_file import Owner, RecordError, StateFile
+from ..state_file import Owner, RecordError, StateFile, StateKeeper
 from .base import Output
 
 VERSION = 1
@@ -49,7 +49,7 @@ _ROW: TypeAdapter[_Row] = TypeAdapter(_Row)
 _ROW_KEYS = tuple(field.name for field in fields(_Row))
 
 
-class LastGood(Output):
+class LastGood(StateKeeper, Output):
     """Keeps what `current` says in `directory`; None: nothing is kept. `given` are the paths of --config-file.
 
     `current` returns the texts of the configuration in force, or None where that is not good as a whole.
@@ -67,27 +67,13 @@ class LastGood(Output):
         intervals: Intervals,
         clock: Clock,
     ) -> None:
-        self._file = None
-        if directory is not None:
-            self._file = StateFile(directory, "config", owner, version=VERSION, intervals=intervals, clock=clock)
-        self.path = self._file and self._file.path
+        super().__init__(
+            StateFile.within(directory, "config", owner, version=VERSION, intervals=intervals, clock=clock)
+        )
         self._given = tuple(str(path.absolute()) for path in given)
         self._current = current
         self._clock = clock
         self._kept: Texts | None = None  # what is on disk, once that is known
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """The state directory, while there is anything of ours in it."""
-        return self._file.directories if self._file else frozenset()
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare with the disk at the next `settle`; only the file itself says anything."""
-        return self._file is not None and self._file.recheck(changed)
-
-    async def stands(self) -> bool:
-        """Whether the file is as it was left."""
-        return self._file is not None and await self._file.stands()
 
     async def read(self) -> Kept | None:
         """What an earlier process kept; None where there is nothing. Raises ConfigError where it is of no use."""

@@ -18,28 +18,24 @@ from ...core.inventory.resources import EMPTY, Inventory, Resource
 from ...core.model.problem import Problem, warning
 from ...core.repartition import Progresses
 from ...errors import HostError
-from ..state_file import Owner, RecordError, StateFile
+from ..state_file import Owner, RecordError, StateFile, StateKeeper
 from . import record_form
 from .base import Output, Stage
 
 log = structlog.get_logger(__name__)
 
 
-class Record(Output):
+class Record(StateKeeper, Output):
     """One node's record in a directory; None: there is none, and nothing is written."""
 
     name = "recording what is listed"
     stage = Stage.PREPARE
 
     def __init__(self, directory: Path | None, owner: Owner, intervals: Intervals, clock: Clock) -> None:
-        file = (
-            None
-            if directory is None
-            else StateFile(directory, "listed", owner, version=record_form.VERSION, intervals=intervals, clock=clock)
+        super().__init__(
+            StateFile.within(directory, "listed", owner, version=record_form.VERSION, intervals=intervals, clock=clock)
         )
-        self.path = file and file.path
         self.problem: Problem | None = None
-        self._file = file
         self._encoded: dict[str, tuple[_Subject, str]] = {}  # by resource: what its rows are of, and they
         self.choices: Progresses = {}  # what had become of layouts that labels chose, once it was read
         self._recorded: _Recorded | None = None  # what is on disk
@@ -48,19 +44,6 @@ class Record(Output):
     def problems(self) -> tuple[Problem, ...]:
         """Why what an earlier process listed is not known."""
         return (self.problem,) if self.problem else ()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """The state directory, while there is anything of ours in it."""
-        return self._file.directories if self._file else frozenset()
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare with the disk at the next `settle`; only the file itself says anything."""
-        return self._file is not None and self._file.recheck(changed)
-
-    async def stands(self) -> bool:
-        """Whether the file is as it was left."""
-        return self._file is not None and await self._file.stands()
 
     async def read(self) -> Inventory:
         """What an earlier process listed; empty where that cannot be known. For the process that serves the node."""

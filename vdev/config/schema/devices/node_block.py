@@ -39,11 +39,9 @@ class VirtualNode(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_empty(cls, data: Any) -> Any:
+    def _name_null(cls, data: Any) -> Any:
         """Here alone is an unquoted null a value: the name of a device."""
+        empty = {"like": Like.NULL.value, "directory": {}}
         if not isinstance(data, dict):
             return data
-        empty = {"like": Like.NULL.value, "directory": {}}
-        named = {key: empty.get(key) if value is None else value for key, value in data.items()}
-        known = {field.alias or name for name, field in cls.model_fields.items()}
-        return {key: value for key, value in named.items() if value is not None or key not in known}
+        return {key: empty.get(key) if value is None else value for key, value in data.items()}
