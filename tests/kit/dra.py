@@ -135,3 +135,20 @@ class Driver:
 
 def _named(claims):
     return [{name: each["metadata"][name] for name in ("namespace", "uid", "name")} for each in claims]
+
+
+class NoFaults:
+    """The answers without any rules."""
+
+    def on_claims(self, call, driver):
+        """None."""
+
+    def holds(self, rule):  # noqa: ARG002
+        """Never."""
+        return False
+
+    def on_health(self, driver):
+        """None."""
+
+    def allocated(self, driver, ids, /):
+        """Nothing to do."""

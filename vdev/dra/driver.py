@@ -33,7 +33,7 @@ from . import claim_status, claims
 from .checkpoint import Prepared
 from .claim_status import ClaimStatus
 from .claims import Claims
-from .fault_hooks import NO_FAULTS, FaultHooks
+from .fault_hooks import FaultHooks
 from .health_stream import Health
 from .places import Places
 from .registration import RegistrationServicer
@@ -86,7 +86,7 @@ class DraDriver:
         find: Find,
         on_change: Callable[[], None] = lambda: None,
         observe: ObserveRpc = _unobserved,
-        faults: FaultHooks = NO_FAULTS,
+        faults: FaultHooks,
         intervals: Intervals = PRODUCTION,
         clock: Clock = SYSTEM,
         transport: Transport = GRPC,

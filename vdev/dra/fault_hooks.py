@@ -1,4 +1,4 @@
-"""Where failures on demand reach a DRA driver: what it asks before it answers. Without rules each costs one call."""
+"""Where failures on demand reach a DRA driver: what it asks before it answers."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -21,23 +21,3 @@ class FaultHooks(Protocol):
 
     def allocated(self, driver: str, ids: Iterable[str], /) -> None:
         """Devices of these ids were prepared for a claim that had none before."""
-
-
-class NoFaults:
-    """The answers without any rules."""
-
-    def on_claims(self, call: ClaimCall, driver: str) -> ClaimFault | None:
-        """None."""
-
-    def holds(self, rule: str) -> bool:  # noqa: ARG002
-        """Never."""
-        return False
-
-    def on_health(self, driver: str) -> HealthStreamFault | None:
-        """None."""
-
-    def allocated(self, driver: str, ids: Iterable[str], /) -> None:
-        """Nothing to do."""
-
-
-NO_FAULTS: FaultHooks = NoFaults()

@@ -15,7 +15,6 @@ from vdev.aio.clock import LeapClock
 from vdev.core.claims.prepare import Published
 from vdev.core.intervals import Intervals
 from vdev.dra.driver import DraDriver, DriverState
-from vdev.dra.fault_hooks import NO_FAULTS
 from vdev.dra.places import Places
 
 DRIVER = "gpu.acme.dev"
@@ -81,14 +80,14 @@ async def start_driver(kubelet, cdi_dir, published, request):
             )
 
         async def start(
-            api, *, pod_uid="", faults=NO_FAULTS, wait=True, name=DRIVER, kubelet_dir=None, watch=None, **intervals
+            api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, watch=None, **intervals
         ):
             clock = LeapClock()
             driver = DraDriver(
                 Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
                 api=api,
                 find=find,
-                faults=faults,
+                faults=faults or dra.NoFaults(),
                 watch=watch,
                 on_change=lambda: running.told.append(driver.state),
                 intervals=Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals),

@@ -5,9 +5,9 @@ import asyncio
 import grpc
 import pytest
 
+from tests.kit.dra import NoFaults
 from vdev.core.model.faults.fault_answers import ClaimFault
 from vdev.core.model.faults.fault_effects import ClaimCall, Code, Fail, HealthStreamFault
-from vdev.dra.fault_hooks import NoFaults
 from vdev.dra.health_stream import DeviceHealth
 
 
