@@ -81,17 +81,10 @@ async def test_a_container_sees_exactly_its_devices(kubelet, start_agent, inside
     assert "/  40960MiB" in table
 
 
-async def test_without_telemetry_there_is_no_tool(kubelet, start_agent, directory):
-    """Nor where an entry wants none; and nothing is made on the node."""
-    await start_agent(config(more=""))
-    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
-    assert [] == list(pod.container().edits.mounts)
-    assert not (directory / "smi").exists()
-
-
-async def test_an_entry_that_wants_none(kubelet, start_agent, directory):
-    """`smi: false` goes before telemetry."""
-    await start_agent(config(entry=", smi: false"))
+@pytest.mark.parametrize("file", [config(more=""), config(entry=", smi: false")], ids=["no telemetry", "smi: false"])
+async def test_no_tool_where_none_is_wanted(kubelet, start_agent, directory, file):
+    """Without telemetry, or by the entry, which goes before telemetry; and nothing is made on the node."""
+    await start_agent(file)
     pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
     assert [] == list(pod.container().edits.mounts)
     assert not (directory / "smi").exists()

@@ -257,16 +257,11 @@ async def test_events(api_server, api, node):
 
 
 async def test_patches(api_server, api, node):
-    """The three kinds, and a subresource that changes nothing else."""
+    """What is merged, and a subresource that changes nothing else."""
     await api.patch(NODES, "worker-1", {"status": {"capacity": {"a/b": "2"}}}, subresource="status")
     await api.patch(NODES, "worker-1", {"status": {"capacity": {"a/b": "3"}}, "metadata": {"labels": {"x": "y"}}})
-    condition = {"type": "GpuHealthy", "status": "True"}
-    how = kube.PatchType.STRATEGIC
-    await api.patch(NODES, "worker-1", {"status": {"conditions": [condition]}}, how=how, subresource="status")
-    operations = [{"op": "add", "path": "/status/capacity/c~1d", "value": "1"}]
-    found = await api.patch(NODES, "worker-1", operations, how=kube.PatchType.JSON, subresource="status")
-    assert {"cpu": "8", "a/b": "2", "c/d": "1"} == found["status"]["capacity"]
-    assert ["Ready", "GpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
+    found = await api.get(NODES, "worker-1")
+    assert {"cpu": "8", "a/b": "2"} == found["status"]["capacity"]
     assert "y" == found["metadata"]["labels"]["x"]
 
 

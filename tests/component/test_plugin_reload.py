@@ -121,23 +121,19 @@ async def test_a_swap_of_a_link_in_the_middle_is_applied_live(kubelet, start_age
     await shows(NPU, 3, 3)
 
 
-async def test_a_link_to_itself_changes_nothing(kubelet, start_agent, shows):
-    """It is refused like every bad file, and the next good one is applied."""
+@pytest.mark.parametrize(
+    "put",
+    [lambda at: at.symlink_to(at.with_suffix(".yaml").name), os.mkfifo, None],
+    ids=["a link to itself", "a pipe", "nothing"],
+)
+async def test_what_is_no_file_changes_nothing(kubelet, start_agent, shows, put):
+    """It is refused like every bad file rather than waited for, and the next good one is applied."""
     agent = await start_agent(TWO)
-    link = agent.config_file.with_suffix(".new")
-    link.symlink_to(agent.config_file.name)
-    link.rename(agent.config_file)
-    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
-    agent.edit(THREE)
-    await shows(NPU, 3, 3)
-
-
-async def test_a_pipe_in_place_of_the_file_changes_nothing(kubelet, start_agent, shows):
-    """It is refused rather than waited for."""
-    agent = await start_agent(TWO)
-    pipe = agent.config_file.with_suffix(".new")
-    os.mkfifo(pipe)
-    pipe.rename(agent.config_file)
+    if put is None:
+        agent.config_file.unlink()
+    else:
+        put(fresh := agent.config_file.with_suffix(".new"))
+        fresh.rename(agent.config_file)
     await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
     agent.edit(THREE)
     await shows(NPU, 3, 3)
@@ -209,15 +205,6 @@ async def test_a_bad_edit_changes_nothing(kubelet, start_agent, shows, bad):
     await shows(NPU, 3, 3)
     assert reload.last_was_good
     assert {NPU: 1, OTHER: 1} == dict(kubelet.metrics.registrations)
-
-
-async def test_a_removed_file_changes_nothing(kubelet, start_agent, shows):
-    """A file that vanishes is a bad configuration; when it is back, it counts again."""
-    agent = await start_agent(TWO)
-    agent.config_file.unlink()
-    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
-    agent.edit(THREE)
-    await shows(NPU, 3, 3)
 
 
 async def test_what_containers_get_changes_without_a_registration(kubelet, start_agent, shows):

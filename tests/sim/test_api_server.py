@@ -19,6 +19,7 @@ SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
 COUNTERS = {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "8Gi"}}}]}
 CONSUMING = {"name": "a", "consumesCounters": [{"counterSet": "set", "counters": {"memory": {"value": "4Gi"}}}]}
 TAINT = {"key": "acme.dev/unhealthy", "effect": "NoSchedule"}
@@ -332,6 +333,19 @@ async def test_requests_that_are_none(ask, method, path, body, content_type, sta
     got, answer = await ask(method, path, body, content_type)
     assert (status, "Status") == (got, answer["kind"])
     assert 200 == (await ask("GET", f"{NODES}/n"))[0]
+
+
+async def test_patches_of_other_kinds(ask):
+    """A strategic merge joins lists by their keys; a JSON patch has operations."""
+    await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    status = {"capacity": {"a/b": "2"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    await ask("PATCH", f"{NODES}/n/status", {"status": status}, MERGE)
+    condition = {"type": "GpuHealthy", "status": "True"}
+    await ask("PATCH", f"{NODES}/n/status", {"status": {"conditions": [condition]}}, STRATEGIC)
+    operations = [{"op": "add", "path": "/status/capacity/c~1d", "value": "1"}]
+    code, found = await ask("PATCH", f"{NODES}/n/status", operations, "application/json-patch+json")
+    assert (200, {"a/b": "2", "c/d": "1"}) == (code, found["status"]["capacity"])
+    assert ["Ready", "GpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
 
 
 async def test_pages_are_of_one_moment(ask):

@@ -18,7 +18,7 @@ from .answers import (
     Unconfigured,
     Unreachable,
 )
-from .api import MANAGER, Api, PatchType
+from .api import MANAGER, Api
 from .calls import InjectedAnswer
 from .follow import Back, Changed, Listed, Lost, Removed, for_ever
 from .kinds import DEVICE_CLASSES, EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
@@ -47,7 +47,6 @@ __all__ = [
     "Lost",
     "Missing",
     "ObjectKind",
-    "PatchType",
     "Removed",
     "Throttled",
     "Unconfigured",

@@ -6,8 +6,7 @@ Whoever writes says who it is by the field manager. An apply without `force` tak
 import contextlib
 import copy
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from enum import Enum
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,18 +22,11 @@ MANAGER = "vdev"
 _VERSION = ObjectKind("", "", "version", "version", namespaced=False)  # no object, but in sentences it is one
 
 
-class PatchType(Enum):
-    """How a patch is merged; the value is its content type."""
-
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    JSON = "application/json-patch+json"
-
-
 def _whole(each: Object) -> Object:
     return each
 
 
+_MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 
 
@@ -138,15 +130,14 @@ class Api:
         self,
         kind: ObjectKind,
         name: str,
-        change: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        change: Mapping[str, Any],
         *,
-        how: PatchType = PatchType.MERGE,
         namespace: str = "",
         subresource: str = "",
     ) -> dict[str, Any]:
-        """The object after a patch: a mapping to merge, or the operations of a JSON patch."""
+        """The object after this was merged into it."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
-        return await self._ask("PATCH", call, params={"fieldManager": MANAGER}, body=change, content_type=how.value)
+        return await self._ask("PATCH", call, params={"fieldManager": MANAGER}, body=change, content_type=_MERGE)
 
     async def apply(
         self,

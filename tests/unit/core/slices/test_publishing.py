@@ -109,22 +109,14 @@ def test_a_slice_more_and_a_slice_less():
     assert ["b"] == [device["name"] for each in server.slices for device in each["spec"]["devices"]]
 
 
-def test_a_wipe():
-    """All of it is made again, from generation 1."""
+@pytest.mark.parametrize(("wiped", "generation"), [(2, 1), (1, 2)], ids=["all", "half"])
+def test_a_wipe(wiped, generation):
+    """All of it is made again from generation 1; what is left gets the new one along with what is made again."""
     server = Server()
     server.settle([spec("a"), spec("b")])
-    server.slices.clear()
+    del server.slices[:wiped]
     server.settle([spec("a"), spec("b")])
-    assert {(1, 2)} == server.pools
-
-
-def test_half_a_wipe():
-    """What is left gets the new generation along with what is made again."""
-    server = Server()
-    server.settle([spec("a"), spec("b")])
-    del server.slices[0]
-    server.settle([spec("a"), spec("b")])
-    assert {(2, 2)} == server.pools
+    assert {(generation, 2)} == server.pools
 
 
 def test_slices_of_an_older_generation_go():
