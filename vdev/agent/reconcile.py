@@ -26,7 +26,7 @@ from ..core.decide import Decider, Plan, World, imports_for
 from ..core.inventory.difference import Differences, size
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.labels.values import Machine
-from ..core.model.device import Health, Key
+from ..core.model.device import Device, Health, Key
 from ..core.model.problem import Problem, errors
 from ..core.repartition import Progresses
 from ..core.retention.holders import Holdings
@@ -159,6 +159,9 @@ class Reconciler:
         """
         self._recorded = recorded
         self.choices.recall(choices)
+        if self.choices.in_force(self.spec) is not self.spec:
+            self.base = self._arrange(self.spec, self.scan)
+            self._faults.engine.meet(self.base)
 
     async def _read_first(self) -> Loaded:
         """All that the files say, or the good part where they allow that themselves."""
@@ -278,7 +281,8 @@ class Reconciler:
         for _ in range(_ROUNDS):
             holdings = self._holdings()
             now = self._clock.now()
-            found = self.choices.look(self.spec, self.scan.devices, self._listed, holdings, now)
+            claimed = self._claimed_devices()
+            found = self.choices.look(self.spec, self.scan.devices, self._listed, holdings, claimed=claimed, now=now)
             if found is before:
                 return
             cut, current = repartition.in_force(self.spec, found), self.choices.in_force(self.spec)
@@ -290,11 +294,22 @@ class Reconciler:
                 kept = repartition.refused(before, found, min(each.message for each in wrong))
                 self.choices.take(kept, self.spec, current)
                 return
-            if self._holdings().all() <= holdings.all():
+            is_same = self._claimed_devices().keys() <= claimed.keys()
+            if is_same and self._holdings().all() <= holdings.all():
                 self.choices.take(found, self.spec, cut)
                 self.base = base
                 await beside(base.size, self._faults.engine.meet, base)
                 return
+
+    def _claimed_devices(self) -> Mapping[Key, Device]:
+        """What prepared claims have, by driver and published name."""
+        claimed = self._claimed()
+        if not any(claimed.values()):
+            return {}
+        from ..core.slices.pools import claimed_by_name  # see `imports_for`
+
+        pools = self._plan.pools if self._plan else {}
+        return {(driver, name): device for driver, name, device in claimed_by_name(pools, claimed)}
 
     @property
     def _listed(self) -> Inventory:

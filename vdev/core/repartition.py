@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from .inventory.resources import Inventory
 from .model.device import Device, Key
+from .model.dra import DraPartitions
 from .partitions.choice import NamedLayout, PartitionChoice, Parts
 from .partitions.geometry import Geometry, LayoutError
 from .partitions.placement import place
@@ -69,13 +70,23 @@ class Progress:
     doubted: frozenset[Key] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedDevice:
+    """A device or partition that a claim has, of this driver; the pod is empty where it is not known."""
+
+    driver: str
+    device: Device
+    pod: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionView:
     """What is known at one moment.
 
     `labels` are those of the Node; None: not known. `hardware` has the id of each device, by entry and index. `listed`
     is what the kubelet was told last, `held` what pods may hold of it, and by `namespace/name` which pod, where that is
-    known; `complete`: nobody else holds anything. `read_at` is when the kubelet was asked for that.
+    known; `complete`: nobody else holds anything. `read_at` is when the kubelet was asked for that. `claimed` is what
+    claims have, for certain.
     """
 
     labels: Mapping[str, str] | None = None
@@ -84,6 +95,7 @@ class RepartitionView:
     held: Mapping[Key, str] = field(default_factory=dict)
     complete: bool = True
     read_at: float = float("inf")
+    claimed: Sequence[ClaimedDevice] = ()
     now: float = 0.0
 
 
@@ -95,7 +107,7 @@ def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy
     """How far each label of these entries is, with what was known `before`."""
     found: dict[str, Progress] = {}
     for label, group in _groups(entries).items():
-        one = _Look(before.get(label) or Progress(label=label), group, seen, cuts=strategy is not MigStrategy.NONE)
+        one = _Look(before.get(label) or Progress(label=label), group, seen, strategy)
         found[label] = one.result()
     return found if found != before else before
 
@@ -166,12 +178,12 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One label at one moment; `cuts`: its layouts change what is listed."""
+    """One label at one moment."""
 
     before: Progress
     entries: Sequence[EntrySpec]
     seen: RepartitionView
-    cuts: bool
+    strategy: MigStrategy
 
     def result(self) -> Progress:
         if self.seen.labels is None:
@@ -259,14 +271,19 @@ class _Look:
     def _in_force(self, entry: EntrySpec) -> Iterator[tuple[int, Parts]]:
         """What each device is cut into: as far as known, as the list of devices tells, or as the entry says."""
         known = self.before.parts.get(entry.name, {})
-        listed = _listed_parts(self.seen.listed) if self.cuts and not known else {}
+        cuts = self._cuts(entry)
+        listed = _listed_parts(self.seen) if cuts and not known else {}
         for index, hardware in self._hardware(entry).items():
             if index in known and _fits(entry.geometry, known[index]):
                 yield index, known[index]
             elif found := listed.get(hardware):
                 yield index, _recognised(entry, index, found)
-            elif not known and self._is_restart and self.cuts:
+            elif not known and self._is_restart and cuts:
                 yield index, ()  # nothing was listed of it
+
+    def _cuts(self, entry: EntrySpec) -> bool:
+        """Whether layouts change what the entry offers: strategies are for device plugins alone."""
+        return self.strategy is not MigStrategy.NONE or _is_claimed_as_cut(entry)
 
     def _hardware(self, entry: EntrySpec) -> Mapping[int, str]:
         return self.seen.hardware.get(entry.name, {})
@@ -275,7 +292,7 @@ class _Look:
         """The devices that are cut otherwise; nothing is taken away of one that was not there."""
         for entry in self.entries:
             current = dict(self._in_force(entry))
-            for index in current.keys() & target[entry.name].keys() if self.cuts else ():
+            for index in current.keys() & target[entry.name].keys() if self._cuts(entry) else ():
                 if _cut(entry.geometry, current[index]) != _cut(entry.geometry, target[entry.name][index]):
                     yield entry, index
 
@@ -359,13 +376,20 @@ def _part(device: Device) -> Part:
     return (device.profile, device.slices.start) if device.profile else _WHOLE
 
 
-def _listed_parts(listed: Inventory) -> dict[str, set[Part]]:
-    """What is listed of each hardware device."""
+def _listed_parts(seen: RepartitionView) -> dict[str, set[Part]]:
+    """What is listed of each hardware device, or what claims have of it."""
     found: dict[str, set[Part]] = {}
-    for resource in listed.resources.values():
+    for resource in seen.listed.resources.values():
         for slot in resource.slots:
             found.setdefault(slot.device.raw.id, set()).add(_part(slot.device))
+    for each in seen.claimed:
+        found.setdefault(each.device.raw.id, set()).add(_part(each.device))
     return found
+
+
+def _is_claimed_as_cut(entry: EntrySpec) -> bool:
+    """Whether claims get the entry's devices as layouts cut them."""
+    return entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
 
 
 def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]:
@@ -376,6 +400,9 @@ def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]
         if resource and key[1] in resource.by_id:
             device = resource.by_id[key[1]].device
             found.setdefault(device.raw.id, []).append((_part(device), key, pod))
+    for each in seen.claimed:
+        key = (each.driver, each.device.id)
+        found.setdefault(each.device.raw.id, []).append((_part(each.device), key, each.pod))
     return found
 
 

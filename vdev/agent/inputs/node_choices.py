@@ -13,9 +13,10 @@ import structlog
 from ...aio.clock import Clock
 from ...core import repartition
 from ...core.inventory.resources import Inventory
-from ...core.model.device import RawDevice
+from ...core.model.device import Device, Key, RawDevice
+from ...core.model.dra import DraPartitions
 from ...core.model.problem import Problem, warning
-from ...core.repartition import Progress, Progresses, RepartitionState, RepartitionView
+from ...core.repartition import ClaimedDevice, Progress, Progresses, RepartitionState, RepartitionView
 from ...core.retention.holders import Holdings
 from ...core.spec import EntrySpec, Spec
 from ...errors import ApiServerError
@@ -73,9 +74,16 @@ class NodeChoices:
         return self._applied[2]
 
     def look(
-        self, spec: Spec, found: Mapping[str, Sequence[RawDevice]], listed: Inventory, holdings: Holdings, now: float
+        self,
+        spec: Spec,
+        found: Mapping[str, Sequence[RawDevice]],
+        listed: Inventory,
+        holdings: Holdings,
+        *,
+        claimed: Mapping[Key, Device],
+        now: float,
     ) -> Progresses:
-        """How far each label is now."""
+        """How far each label is now; what claims have is given by driver and published name."""
         entries = self._entries(spec)
         if not entries:
             return {} if self.progresses else self.progresses
@@ -87,6 +95,7 @@ class NodeChoices:
             held={key: (holdings.holders or {}).get(key, "") for key in holdings.all()},
             complete=holdings.complete,
             read_at=holdings.read_at,
+            claimed=_with_pods(spec, claimed, holdings),
             now=now,
         )
         return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
@@ -132,6 +141,17 @@ class NodeChoices:
 
     def _entries(self, spec: Spec) -> list[EntrySpec]:
         return [entry for entry in spec.on_node(self._node) if entry.choice]
+
+
+def _with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:
+    """What claims have of entries that are published as layouts cut them, with the pods."""
+    static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
+    pods = {(use.driver, use.device): use.pod for use in holdings.claimed}
+    return [
+        ClaimedDevice(key[0], device, pods.get(key, ""))
+        for key, device in sorted(claimed.items(), key=lambda row: row[0])
+        if device.raw.entry in static
+    ]
 
 
 def _told(progress: Progress | None) -> object:

@@ -15,6 +15,7 @@ from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.intervals import Intervals
 from ...core.inventory.resources import EMPTY, Inventory, Resource
+from ...core.model.dra import DraPartitions
 from ...core.model.problem import Problem, warning
 from ...core.repartition import Progresses
 from ...errors import HostError
@@ -73,7 +74,7 @@ class Record(StateKeeper, Output):
             name: _Subject(plan.base.resources.get(name), resource.ids)
             for name, resource in plan.inventory.resources.items()
         }
-        wanted = (subjects, record_form.told(plan.choices))
+        wanted = (subjects, record_form.told(plan.choices), record_form.cuts(plan.choices, _claimable(plan)))
         many = sum(len(each.slots) for each in plan.inventory.resources.values())
         if self._file is None or (await beside(many, self._is, wanted) and await self._file.stands()):
             return
@@ -88,7 +89,11 @@ class Record(StateKeeper, Output):
     def _write(self, file: StateFile, plan: Plan, subjects: Mapping[str, "_Subject"]) -> None:
         resources = plan.inventory.resources
         self._encoded = {name: self._rows(resource, subjects[name]) for name, resource in resources.items()}
-        file.write(record_form.document({name: rows for name, (_, rows) in self._encoded.items()}, plan.choices))
+        file.write(
+            record_form.document(
+                {name: rows for name, (_, rows) in self._encoded.items()}, plan.choices, _claimable(plan)
+            )
+        )
 
     def _rows(self, resource: Resource, subject: "_Subject") -> tuple["_Subject", str]:
         known = self._encoded.get(resource.name)
@@ -116,4 +121,10 @@ class _Subject:
     __hash__ = None  # type: ignore[assignment]  # compared, never a key
 
 
-_Recorded = tuple[Mapping[str, _Subject], Mapping[str, Sequence[str | None]]]
+def _claimable(plan: Plan) -> frozenset[str]:
+    """The entries whose devices claims get as layouts cut them."""
+    entries = [entry for offered in plan.base.claimable.values() for entry in offered.entries.values()]
+    return frozenset(each.name for each in entries if each.dra and each.dra.partitions is DraPartitions.STATIC)
+
+
+_Recorded = tuple[Mapping[str, _Subject], Mapping[str, Sequence[str | None]], Mapping[str, object]]

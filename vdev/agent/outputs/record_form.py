@@ -7,7 +7,7 @@ name resources.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
+from ...core.partitions.choice import Parts
 from ...core.repartition import Progress, Progresses, RepartitionState
 from ..state_file import RecordError
 
@@ -40,6 +41,7 @@ LISTED: TypeAdapter[dict[str, list[str | _Row]]] = TypeAdapter(dict[str, list[st
 _LAYOUTS: TypeAdapter[dict[str, tuple[str | None, RepartitionState, str]]] = TypeAdapter(
     dict[str, tuple[str | None, RepartitionState, str]]
 )
+_CUTS: TypeAdapter[dict[str, dict[str, dict[int, Parts]]]] = TypeAdapter(dict[str, dict[str, dict[int, Parts]]])
 
 
 def encode(resource: Resource) -> str:
@@ -80,11 +82,15 @@ def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
     return {"id": device.id, **row}
 
 
-def document(encoded: Mapping[str, str], choices: Progresses) -> dict[str, str]:
-    """The record's fields, as JSON; `encoded` holds each resource's rows, `choices` what became of chosen layouts."""
-    layouts = told(choices)
+def document(encoded: Mapping[str, str], choices: Progresses, claimable: Collection[str] = ()) -> dict[str, str]:
+    """The record's fields, as JSON; `encoded` holds each resource's rows, `choices` what became of chosen layouts.
+
+    How the devices of entries that are `claimable` are cut is no list's to tell.
+    """
+    layouts, cut = told(choices), cuts(choices, claimable)
     listed = ",".join(f"{json.dumps(name)}:{rows}" for name, rows in encoded.items())
-    return {"listed": f"{{{listed}}}"} | ({"layouts": json.dumps(layouts)} if layouts else {})
+    fields = {"layouts": layouts, "cuts": cut}
+    return {"listed": f"{{{listed}}}"} | {name: json.dumps(each) for name, each in fields.items() if each}
 
 
 def told(choices: Progresses) -> dict[str, list[str | None]]:
@@ -92,14 +98,24 @@ def told(choices: Progresses) -> dict[str, list[str | None]]:
     return {each.label: [each.value, each.state.value, each.sentence] for each in choices.values()}
 
 
+def cuts(choices: Progresses, claimable: Collection[str]) -> dict[str, dict[str, dict[int, Parts]]]:
+    """How the devices of these entries are cut, by label and entry, where a label chose that."""
+    found = {
+        each.label: {entry: dict(parts) for entry, parts in each.parts.items() if entry in claimable and parts}
+        for each in choices.values()
+    }
+    return {label: entries for label, entries in found.items() if entries}
+
+
 def read_choices(found: Mapping[str, Any]) -> Progresses:
     """What had become of the layouts that labels chose. Raises RecordError."""
     try:
         layouts = _LAYOUTS.validate_python(found.get("layouts", {}))
+        cut = _CUTS.validate_python(found.get("cuts", {}))
     except ValidationError as wrong:
         raise RecordError("it is spoilt") from wrong
     return {
-        label: Progress(label=label, value=value, state=state, sentence=sentence)
+        label: Progress(label=label, value=value, state=state, sentence=sentence, parts=cut.get(label, {}))
         for label, (value, state, sentence) in layouts.items()
     }
 

@@ -66,10 +66,15 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
 
 def claimed_devices(before: Pools, claimed: Claimed) -> Iterator[tuple[str, Device]]:
     """The devices that claims have, each with its driver."""
+    return ((driver, device) for driver, _, device in claimed_by_name(before, claimed))
+
+
+def claimed_by_name(before: Pools, claimed: Claimed) -> Iterator[tuple[str, str, Device]]:
+    """The same, each with its driver and the name under which it is published."""
     for driver, held in claimed.items():
         last = _last(driver, before.get(driver), held) if held else None
         if last is not None:
-            yield from ((driver, last.by_name[name].device) for name in held if name in last.by_name)
+            yield from ((driver, name, last.by_name[name].device) for name in held if name in last.by_name)
 
 
 def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> PublishedPool | None:

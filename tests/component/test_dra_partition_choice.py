@@ -1,0 +1,112 @@
+"""Layouts that a label of the node chooses, where claims have the partitions."""
+
+import pytest
+
+from tests.kit.dra_node import dra_kubelet, runs, until_published
+from tests.kit.dra_objects import claim, device_class, exactly, pod
+
+pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+
+CONFIG = """
+version: v1
+flags: {migStrategy: mixed}
+devices:
+  - name: a100
+    resource: nvidia.com/gpu
+    advertise: [dra]
+    virtual: {preset: a100-sxm4-40gb, count: 2}
+    partitions: {fromLabel: nvidia.com/mig.config, default: all-3g.20gb}
+"""
+MIG, LABEL = "mig.nvidia.com", "nvidia.com/mig.config"
+
+
+@pytest.fixture
+async def kubelet(directory, api_server):
+    """A kubelet whose claims and slices are those of the API server."""
+    mig = device_class(MIG, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'")
+    async with dra_kubelet(directory, api_server, mig) as running:
+        yield running
+
+
+@pytest.fixture
+def published(api_server):
+    """The profiles that are published, of each device."""
+
+    def profiles():
+        found = [device for each in api_server.all("resourceslices") for device in each["spec"].get("devices") or ()]
+        return sorted(each["attributes"].get("profile", {}).get("string", "") for each in found)
+
+    return profiles
+
+
+@pytest.fixture
+def choose(api_server):
+    """Set the label on the Node."""
+
+    async def choose(value):
+        await api_server.edit("nodes", "node-1", {"metadata": {"labels": {LABEL: value}}}, manager="kubectl")
+
+    return choose
+
+
+@pytest.fixture
+def state(api_server):
+    """What became of the value, as the Node says."""
+    return lambda: api_server.object("nodes", "node-1")["metadata"].get("labels", {}).get(f"{LABEL}.state")
+
+
+async def test_what_a_claim_has_is_not_cut(start_agent, account, api_server, kubelet, published, choose, state):
+    """It fails with the pod's name, also after a restart; a layout that leaves it alone is taken, and others later."""
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await until_published(agent, api_server)
+    await api_server.until(lambda: ["3g.20gb"] * 4 == published())
+    await kubelet.objects.create("ResourceClaim", claim("c", exactly(MIG)))
+    await runs(kubelet, pod("holder", claims=["c"]))
+    await choose("all-1g.5gb")
+    await api_server.until(lambda: "failed" == state())
+    (problem,) = agent.agent.reconciler.choices.problems
+    assert "pod default/holder holds 3g.20gb at slice 0 of device 0 of a100" in problem.message
+    assert ["3g.20gb"] * 4 == published()
+    await agent.stop()
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await until_published(agent, api_server)
+    assert ["3g.20gb"] * 4 == published()
+    await choose("all-2g.10gb")
+    await api_server.until(lambda: "2g.10gb" in str(agent.agent.reconciler.choices.problems))
+    (problem,) = agent.agent.reconciler.choices.problems
+    assert "pod default/holder holds" in problem.message
+    await kubelet.delete_pod("holder")
+    await api_server.until(lambda: not any(each["claims"] for each in agent.agent.dra.document()))
+    await choose("all-1g.5gb")
+    await api_server.until(lambda: ["1g.5gb"] * 14 == published())
+    await api_server.until(lambda: "success" == state())
+
+
+async def test_a_restart_without_an_api_server_keeps_the_layout(
+    start_agent, account, api_server, kubelet, published, choose, state
+):
+    """What claims can get is in no list of a device plugin, and was recorded all the same."""
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await until_published(agent, api_server)
+    await choose("all-1g.5gb")
+    await api_server.until(lambda: ["1g.5gb"] * 14 == published() and "success" == state())
+    await agent.stop()
+    await api_server.down()
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: "cannot be followed" in str(agent.agent.reconciler.problems))
+    (layout,) = agent.agent.reconciler.choices.progresses.values()
+    assert {0: ("1g.5gb",) * 7, 1: ("1g.5gb",) * 7} == layout.parts["a100"]
+    await api_server.up()
+    await api_server.until(lambda: ["1g.5gb"] * 14 == published())
+
+
+async def test_strategies_are_for_device_plugins(start_agent, account, api_server, kubelet, published, choose, state):
+    """Claims get partitions under each of them, and keep those that they have."""
+    agent = await start_agent(CONFIG.replace("mixed", "none"), api_server=account, wait=False)
+    await until_published(agent, api_server)
+    await api_server.until(lambda: ["3g.20gb"] * 4 == published())
+    await kubelet.objects.create("ResourceClaim", claim("c", exactly(MIG)))
+    await runs(kubelet, pod("holder", claims=["c"]))
+    await choose("all-1g.5gb")
+    await api_server.until(lambda: "failed" == state())
+    assert ["3g.20gb"] * 4 == published()
