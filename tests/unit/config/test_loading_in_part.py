@@ -1,6 +1,7 @@
 """Loading in part, and telling where values come from."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +119,14 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [1, "0:1"]
     assert values == [(origin.path, origin.value) for origin in again.origins]
     assert [entry.source for entry in once.spec.entries] == [entry.source for entry in again.spec.entries]
     assert [entry.partitions for entry in once.spec.entries] == [entry.partitions for entry in again.spec.entries]
+
+
+def test_everything_is_rendered_and_loads_to_the_same() -> None:
+    """Each key of the schema, and each default of a key that is not given."""
+    path = Path(__file__).parent / "everything.yaml"
+    once = config.load([path])
+    again = config.load_text(config.render(once.origins), str(path))
+    assert once.spec == again.spec
 
 
 def test_equal_content_has_an_equal_fingerprint() -> None:

@@ -17,6 +17,7 @@ MAX_NODES = 20_000
 """Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
 
 _OWN = {"labels": {MADE}, "annotations": {TAINTS, TOLD}}  # by which a fleet knows what it did
+_KWOK = {"kwok.x-k8s.io/node": "fake"}
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
@@ -49,7 +50,7 @@ def _made(model: FleetNodes) -> MadeNodes:
     return MadeNodes(
         names=parse_names(model.name or ""),
         labels=dict(model.labels),
-        annotations=dict(model.annotations),
+        annotations=_KWOK if model.annotations is None else dict(model.annotations),
         taints=tuple(NodeTaint(each.key, each.effect, each.value) for each in model.taints),
         capacity=dict(model.capacity),
         delays=_delays(model),

@@ -53,8 +53,8 @@ class FleetNodes(Section):
     labels: dict[LabelKey, AsWritten] = {}
     """Labels of the nodes to make. {1} in a value is the number of the name's first range, {2} that of the second, and
     {name} the name."""
-    annotations: dict[LabelKey, AsWritten] = {"kwok.x-k8s.io/node": "fake"}
-    """Annotations of the nodes to make. Default: the one by which KWOK knows its nodes."""
+    annotations: dict[LabelKey, AsWritten] | None = None
+    """Annotations of the nodes to make. Default: kwok.x-k8s.io/node: fake, by which KWOK knows its nodes."""
     taints: list[NodeTaint] = []
     """Taints of the nodes to make."""
     capacity: dict[LabelKey, Annotated[AsWritten, _QUANTITY]] = {}
