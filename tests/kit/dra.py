@@ -11,7 +11,6 @@ from vdev.core.inventory.resources import Resource
 from vdev.core.model.device import Device, RawDevice, Slot
 from vdev.pb import (
     dra_health_v1_pb2,
-    dra_health_v1_pb2_grpc,
     dra_health_v1alpha1_pb2,
     dra_health_v1alpha1_pb2_grpc,
     dra_v1_pb2,
@@ -105,13 +104,21 @@ class Driver:
 
     def __init__(self, info, channel):
         self.info = info
+        watch = channel.unary_stream(
+            "/v1.DRAResourceHealth/NodeWatchResources",
+            request_serializer=dra_health_v1_pb2.NodeWatchResourcesRequest.SerializeToString,
+            response_deserializer=dra_health_v1_pb2.NodeWatchResourcesResponse.FromString,
+        )
         self._stubs = {
             "v1": (dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginStub(channel)),
             "v1beta1": (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginStub(channel)),
         }
         self._health = {
-            "v1": (dra_health_v1_pb2, dra_health_v1_pb2_grpc.DRAResourceHealthStub(channel)),
-            "v1alpha1": (dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc.DRAResourceHealthStub(channel)),
+            "v1": (dra_health_v1_pb2, watch),
+            "v1alpha1": (
+                dra_health_v1alpha1_pb2,
+                dra_health_v1alpha1_pb2_grpc.DRAResourceHealthStub(channel).NodeWatchResources,
+            ),
         }
 
     async def prepare(self, *claims, version="v1"):
@@ -129,8 +136,8 @@ class Driver:
 
     def watch(self, version="v1alpha1"):
         """The health stream."""
-        pb, stub = self._health[version]
-        return stub.NodeWatchResources(pb.NodeWatchResourcesRequest())
+        pb, watch = self._health[version]
+        return watch(pb.NodeWatchResourcesRequest())
 
 
 def _named(claims):
