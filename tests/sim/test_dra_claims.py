@@ -13,7 +13,8 @@ from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
 from vdev.sim import Phase, Timings
-from vdev.sim.dra.drivers.driver_client import SERVICES, Asked, CallError, DriverClient
+from vdev.sim.dra.claim_checkpoint import ClaimInfo
+from vdev.sim.dra.drivers.driver_client import SERVICES, CallError, DriverClient
 from vdev.sim.journal import Journal
 
 DEVICES = [device("gpu-0"), device("gpu-1")]
@@ -198,7 +199,7 @@ async def test_a_call_after_the_connection_is_closed_fails_as_one_under_way(shor
     await client.close()
     for call in (client.prepare, client.unprepare):
         with pytest.raises(CallError, match="code = Canceled desc = grpc: the client connection is closing"):
-            await call([Asked("default", "uid", "gpu")])
+            await call([ClaimInfo("uid", "gpu", "default")])
 
 
 async def test_a_driver_that_hangs_holds_up_no_other_pod(kubelet, dra, driver):

@@ -15,7 +15,7 @@ from ..journal import ClaimChanged, Journal
 from .api_objects import CLAIM, ApiObjectError, ApiObjects, Document
 from .claim_checkpoint import ClaimInfo, PreparedDevice
 from .drivers import answer_lint
-from .drivers.driver_client import Answer, Asked, CallError, DriverClient
+from .drivers.driver_client import Answer, CallError, DriverClient
 from .drivers.driver_registry import DriverRegistry
 
 
@@ -163,16 +163,10 @@ class ClaimManager:
 
     async def _ask(self, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
         """One NodePrepareResources. Raises ClaimsError."""
-        client = self._client(driver, "prepare")
-        asked = [Asked(info.namespace, info.uid, info.name) for info in infos]
-        names = {info.uid: info.name for info in infos}
-        answers = await self._call(client, "NodePrepareResources", asked)
-        self._journal.find(answer_lint.keys(driver, "NodePrepareResources", names, list(answers)))
-        _check("prepare", "NodePrepareResources", names, answers)
-        if self._strict:
-            second = await self._call(client, "NodePrepareResources", asked)
-            for uid, name in names.items():
-                self._journal.find(answer_lint.again(driver, name, answers[uid], second.get(uid)))
+        answers, second = await self._call("prepare", driver, infos)
+        if second is not None:
+            for info in infos:
+                self._journal.find(answer_lint.again(driver, info.name, answers[info.uid], second.get(info.uid)))
         return answers
 
     def _look(
@@ -213,17 +207,11 @@ class ClaimManager:
             for driver in info.drivers:
                 batches.setdefault(driver, []).append(info)
         for driver, infos in batches.items():
-            client = self._client(driver, "unprepare")
-            asked = [Asked(info.namespace, info.uid, info.name) for info in infos]
-            names = {info.uid: info.name for info in infos}
-            answers = await self._call(client, "NodeUnprepareResources", asked)
-            self._journal.find(answer_lint.keys(driver, "NodeUnprepareResources", names, list(answers)))
-            _check("unprepare", "NodeUnprepareResources", names, answers)
-            if self._strict:
-                second = await self._call(client, "NodeUnprepareResources", asked)
-                for claim, name in names.items():
-                    error = second[claim].error if claim in second else "nothing"
-                    self._journal.find(answer_lint.unprepared_again(driver, name, error))
+            _, second = await self._call("unprepare", driver, infos)
+            if second is not None:
+                for info in infos:
+                    error = second[info.uid].error if info.uid in second else "nothing"
+                    self._journal.find(answer_lint.unprepared_again(driver, info.name, error))
         for info in ended:
             self._claims.pop((info.namespace, info.name), None)
             self._journal.note(ClaimChanged(f"{info.namespace}/{info.name}", "unprepared"))
@@ -244,12 +232,18 @@ class ClaimManager:
         except CallError as error:
             raise ClaimsError(f"{what} dynamic resources: {error}") from None
 
-    async def _call(self, client: DriverClient, method: str, asked: list[Asked]) -> Mapping[str, Answer]:
-        what, call = (
-            ("prepare", client.prepare) if method == "NodePrepareResources" else ("unprepare", client.unprepare)
-        )
+    async def _call(
+        self, what: str, driver: str, infos: Sequence[ClaimInfo]
+    ) -> tuple[Mapping[str, Answer], Mapping[str, Answer] | None]:
+        """The answers to one call, and to the same once more where that is asked for. Raises ClaimsError."""
+        client, method = self._client(driver, what), f"Node{what.title()}Resources"
+        call = client.prepare if what == "prepare" else client.unprepare
+        names = {info.uid: info.name for info in infos}
         try:
-            return await call(asked)
+            answers = await call(infos)
+            self._journal.find(answer_lint.keys(driver, method, names, list(answers)))
+            _check(what, method, names, answers)
+            return answers, await call(infos) if self._strict else None
         except CallError as error:
             raise ClaimsError(f"{what} dynamic resources: {method}: {error}") from None
 

@@ -23,22 +23,13 @@ from ...go_errors import closing_as, go_text
 from ...journal import Journal
 from ...lint import SUN_PATH_LIMIT
 from ...timings import Timings
-from ..claim_checkpoint import PreparedDevice
+from ..claim_checkpoint import ClaimInfo, PreparedDevice
 
 SERVICES = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 
 
 class CallError(Exception):
     """A call failed; the text is as Go's gRPC writes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A claim as the kubelet names it to a driver."""
-
-    namespace: str
-    uid: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +89,7 @@ class DriverClient:
             await self._channel.wait_for_state_change(state)
             state = self._channel.get_state(try_to_connect=True)
 
-    async def prepare(self, claims: Iterable[Asked]) -> dict[str, Answer]:
+    async def prepare(self, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
         """NodePrepareResources, by claim UID. Raises CallError."""
         asked = list(claims)
         if self.service == SERVICES[0]:
@@ -113,7 +104,7 @@ class DriverClient:
             for uid, each in sorted(response.claims.items(), key=_uid)
         }
 
-    async def unprepare(self, claims: Iterable[Asked]) -> dict[str, Answer]:
+    async def unprepare(self, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
         """NodeUnprepareResources, by claim UID. Raises CallError."""
         asked = list(claims)
         if self.service == SERVICES[0]:
@@ -154,11 +145,11 @@ class DriverClient:
             self._journal.metrics.driver_calls[self.driver, method, code.name] += 1
 
 
-def _v1(claim: Asked) -> v1.Claim:
+def _v1(claim: ClaimInfo) -> v1.Claim:
     return v1.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
 
 
-def _v1beta1(claim: Asked) -> v1beta1.Claim:
+def _v1beta1(claim: ClaimInfo) -> v1beta1.Claim:
     return v1beta1.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
 
 
