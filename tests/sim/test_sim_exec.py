@@ -67,7 +67,9 @@ async def played(*scenarios, command=PLUGIN, **options):
     """The exit code, and what was printed."""
     run = {name: options.pop(name) for name in ("junit", "logs", "as_json") if name in options}
     out = io.StringIO()
-    node = NodeOptions(command=command.replace("PYTHON", prepared_plugin.python()), **{"timeout": 30, **options})
+    if "PYTHON" in command:
+        command = command.replace("PYTHON", prepared_plugin.python())
+    node = NodeOptions(command=command, **{"timeout": 30, **options})
     with tempfile.TemporaryDirectory() as logs:
         run = {"logs": Path(logs), **run}
         code = await scenario_run.run(RunOptions(node=node, scenarios=tuple(map(str, scenarios)), **run), out)
