@@ -52,6 +52,16 @@ def pytest_configure(config):
         browser.share()
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers begin, which are told the place
+def pytest_sessionstart(session):
+    """Let pytest's own directories be in memory, too, unless somebody names a place for them."""
+    variable = "PYTEST_DEBUG_TEMPROOT"
+    if (place := _in_memory()) is not None and variable not in os.environ:
+        os.environ[variable] = place
+        session.config._tmp_path_factory.getbasetemp()  # as pytest-xdist asks; where it is named that is taken
+        del os.environ[variable]  # what tests start has not asked for that
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session):
     """Keep the garbage collector from going over five thousand tests and all modules again and again: they stay."""
