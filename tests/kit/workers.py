@@ -27,9 +27,18 @@ def _main(descriptor, program, *arguments):
         # A module that could not be imported would be there all the same: nobody would see why, or that its tests lack.
         os.execv(sys.executable, [sys.executable, "-m", "tests.kit.workers", descriptor, program])
     prepared.import_all()  # what tests import as they go
+    _draw()
     code, *sys.argv[1:] = mother.serve(descriptor)
     sys.argv[0] = "-c"
     mother.end_with(lambda: exec(code, {"__name__": "__main__"}))
+
+
+def _draw():
+    """Have what Hypothesis makes once in a process: tables of Unicode, and the constants of all modules."""
+    from hypothesis import given, settings  # by now pytest has seen to how it is imported
+    from hypothesis.strategies import floats, integers, text
+
+    settings(max_examples=50, database=None)(given(text() | integers() | floats())(lambda _: None))()
 
 
 if __name__ == "__main__":
