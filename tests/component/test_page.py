@@ -107,9 +107,9 @@ async def browser():
 
 @pytest.fixture
 async def page(browser):
-    """A blank page, of somebody who was never here; of no window, whose own surface would take as long as the tests."""
+    """A blank page, of somebody who was never here."""
     who = await browser.send("Target.createBrowserContext", {})
-    target = await browser.send("Target.createTarget", {"url": "about:blank", "hidden": True} | who)
+    target = await browser.send("Target.createTarget", {"url": "about:blank"} | who)
     session = await browser.send("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
     yield Page(browser.send, session["sessionId"])
     await browser.send("Target.disposeBrowserContext", who)
