@@ -8,6 +8,7 @@ import yaml
 
 from .. import discovery
 from ..config import Loaded
+from ..core import repartition
 from ..core.decide import Decider, Plan, World
 from ..core.fleet.made import MadeNode
 from ..core.fleet.scope import EVERY_NODE, Scope
@@ -34,17 +35,20 @@ def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
     """Node by Node: the Node, then its ResourceSlices. Delays are over."""
     ours = spec_for_fleet(spec)
     for made in scope.after(spec.fleet).made.values():
-        plan = _plan(ours, made.name)
+        plan = _plan(ours, made.name, made.metadata()["labels"])
         yield _node(made, plan)
         for pool in plan.pools.values():
             yield from cutting.objects(pool, made.name)
 
 
-def _plan(spec: Spec, node: str) -> Plan:
+def _plan(spec: Spec, node: str, labels: Mapping[str, str]) -> Plan:
     decider = Decider()
+    spec, choices = repartition.chosen(spec, node, labels)
     found = {each.name: discovery.discover(each, NOWHERE, node=node).devices for each in spec.on_node(node)}
     base = decider.arrange(spec, node, found)
-    return decider.decide(World(spec=spec, node=node, machine=MACHINE, found=found, base=base, holdings=NOBODY))
+    return decider.decide(
+        World(spec=spec, node=node, choices=choices, machine=MACHINE, found=found, base=base, holdings=NOBODY)
+    )
 
 
 def _node(made: MadeNode, plan: Plan) -> Document:

@@ -14,7 +14,7 @@ from ..agent.outputs.node.node_status import NodeStatus
 from ..core.decide import Decider, Plan, World
 from ..core.faults.schedule import earliest
 from ..core.fleet.delayed import delayed, next_age
-from ..core.fleet.pods import Assignment, assign, by_resource
+from ..core.fleet.pods import Assignment, assign, by_resource, held
 from ..core.inventory.resources import EMPTY
 from ..core.labels.values import Machine
 from ..core.model.device import Key, RawDevice
@@ -27,6 +27,7 @@ from ..core.slices.pools import Claimed
 from ..core.spec import Delays, EntrySpec, LabelOutput, NodeSpec, Spec, VirtualSource
 from ..faults.engine import CONFIGURATION, Engine
 from ..hostfs import HostRoot
+from .layouts import Layouts
 from .seen.cluster import SeenNode, SeenSlices
 from .seen.pods import PodNotes, SeenPods
 from .writers import Writer
@@ -69,6 +70,7 @@ class Member:
         self.slices = ResourceSlices(access, slices, engine)
         self._clock = access.clock
         self._decider = Decider(access.intervals)
+        self._layouts = Layouts(node.name, self._decider)
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
         self._problems: tuple[Problem, ...] = ()
@@ -129,30 +131,41 @@ class Member:
 
         Where nothing is new since the last turn it is over at once.
         """
-        held, given = self.assigned, (self.delays, self.rejects, self.claimed, self.uses)
-        seen = (self._spec, *given, self.node.ready_since(), held, *pods.by_uid.values())
+        before, given = self.assigned, (self.delays, self.rejects, self.claimed, self.uses)
+        chosen = self._layouts.told(self._spec, self.node.labels)
+        seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.by_uid.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
         if is_quiet and seen == self._decided_of:
             return self._again
         self._decided_of = () if self.engine.runs else seen
         self._again = await self._turn(pods)
-        if self.assigned != held:
+        if self.assigned != before:
             self._again = self._clock.now()  # what pods have now is part of the next decision
         return self._again
 
     async def _turn(self, pods: SeenPods) -> float | None:
-        base = self._decider.arrange(self._spec, self.node.name, self._found)
+        last, holdings = self.plan, self._holdings(pods)
+        spec, base = self._layouts.look(
+            self._spec,
+            self._found,
+            self.node.labels,
+            last=last,
+            holdings=holdings,
+            noted=_noted(pods),
+            claimed=self.claimed,
+            now=self._clock.now(),
+        )
         afflictions = self.engine.look(base)
-        last = self.plan
         self.plan = self._decider.decide(
             World(
-                spec=self._spec,
+                spec=spec,
+                choices=self._layouts.progresses,
                 node=self.node.name,
                 machine=MACHINE,
                 found=self._found,
                 base=base,
                 afflictions=afflictions,
-                holdings=self._holdings(pods),
+                holdings=holdings,
                 claimed=self.claimed,
                 listed=last.inventory if last else EMPTY,
                 retired=last.retired if last else {},
@@ -177,7 +190,7 @@ class Member:
             self.slices.look()
         later = next_age(self.delays, age)
         grown = None if later is None or age is None else self._clock.now() + later - age
-        return earliest((self.plan.again_at, self.engine.next_change, grown))
+        return earliest((self.plan.again_at, self.engine.next_change, self._layouts.again_at, grown))
 
     def _assign(self, pods: SeenPods, *, is_first: bool) -> None:
         """Give the pods their devices. What they had when the node came sets off no rule that waits for that."""
@@ -226,6 +239,15 @@ class Member:
         plan = self.plan.problems if self.plan else ()
         outputs = (problem for output in self.outputs for problem in output.problems)
         return tuple(dict.fromkeys((*self._problems, *base, *plan, *outputs)))
+
+
+def _noted(pods: SeenPods) -> Mapping[Key, str]:
+    """The pods that have devices, by what is written on them."""
+    return {
+        key: f"{each.pod.namespace}/{each.pod.name}"
+        for each in pods.by_uid.values()
+        for key in held(each.pod.noted or {})
+    }
 
 
 def spec_for_fleet(spec: Spec) -> Spec:

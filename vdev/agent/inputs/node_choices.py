@@ -95,7 +95,7 @@ class NodeChoices:
             held={key: (holdings.holders or {}).get(key, "") for key in holdings.all()},
             complete=holdings.complete,
             read_at=holdings.read_at,
-            claimed=_with_pods(spec, claimed, holdings),
+            claimed=with_pods(spec, claimed, holdings),
             now=now,
         )
         return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
@@ -143,7 +143,7 @@ class NodeChoices:
         return [entry for entry in spec.on_node(self._node) if entry.choice]
 
 
-def _with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:
+def with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:
     """What claims have of entries that are published as layouts cut them, with the pods."""
     static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
     pods = {(use.driver, use.device): use.pod for use in holdings.claimed}

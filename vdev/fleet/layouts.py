@@ -1,0 +1,109 @@
+"""The layouts that labels of one Node choose, where no kubelet is: pods and claims of the cluster say who has what."""
+
+from collections.abc import Mapping, Sequence
+
+from ..agent.inputs.node_choices import with_pods
+from ..core import repartition
+from ..core.decide import Decider, Plan
+from ..core.inventory.resources import EMPTY, Inventory
+from ..core.model.device import Device, Key, RawDevice
+from ..core.model.problem import errors
+from ..core.repartition import Progresses, RepartitionView
+from ..core.retention.holders import Holdings
+from ..core.slices.pools import Claimed, claimed_by_name
+from ..core.spec import EntrySpec, Spec
+
+
+class Layouts:
+    """How the devices of a node are cut now; `progresses` is what became of each label."""
+
+    def __init__(self, node: str, decider: Decider) -> None:
+        self.progresses: Progresses = {}
+        self._node = node
+        self._decider = decider
+        self._applied: tuple[Spec, Progresses, Spec] | None = None
+
+    def told(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:
+        """What the Node says of them: the values that are chosen, and what became of them."""
+        choices = [entry.choice for entry in self._entries(spec) if entry.choice]
+        return tuple(labels.get(name) for each in choices for name in (each.label, each.protocol.label))
+
+    def look(
+        self,
+        spec: Spec,
+        found: Mapping[str, Sequence[RawDevice]],
+        labels: Mapping[str, str],
+        *,
+        last: Plan | None,
+        holdings: Holdings,
+        noted: Mapping[Key, str],
+        claimed: Claimed,
+        now: float,
+    ) -> tuple[Spec, Inventory]:
+        """The specification as labels have it cut, and the devices that come of it; `last` is the last decision.
+
+        `noted` is what is written on pods: what an earlier controller had in force is known by that.
+        """
+        entries = self._entries(spec)
+        if not entries:
+            self.progresses = {}
+            return spec, self._arrange(spec, found)
+        listed = last.inventory if last else self._recall(spec, found, entries, labels, noted)
+        view = RepartitionView(
+            labels=labels,
+            hardware={each.name: {raw.index: raw.id for raw in found.get(each.name, ())} for each in entries},
+            listed=listed,
+            held=dict(holdings.holders or {}) if last else noted,
+            claimed=with_pods(spec, _claimed(last, claimed), holdings),
+            now=now,
+        )
+        before = self.progresses
+        self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
+        base = self._arrange(cut := self._in_force(spec), found)
+        wrong = set(errors(base.problems)) - set(last.base.problems) if last and self.progresses is not before else ()
+        if wrong:
+            why = min(each.message for each in wrong)
+            self.progresses = repartition.refused(before, self.progresses, why)
+            base = self._arrange(cut := self._in_force(spec), found)
+        return cut, base
+
+    @property
+    def again_at(self) -> float | None:
+        """When to look again though nothing happens."""
+        return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
+
+    def _recall(
+        self,
+        spec: Spec,
+        found: Mapping[str, Sequence[RawDevice]],
+        entries: Sequence[EntrySpec],
+        labels: Mapping[str, str],
+        noted: Mapping[Key, str],
+    ) -> Inventory:
+        """What was listed when the pods got what is noted, where the labels of now do not give that."""
+        values = dict.fromkeys(name for each in entries if each.choice for name in each.choice.layouts)
+        for value in (None, *values) if noted else ():
+            chosen = labels if value is None else {each.choice.label: value for each in entries if each.choice}
+            cut, _ = repartition.chosen(spec, self._node, chosen)
+            base = self._arrange(cut, found)
+            if all(name in base.resources and key in base.resources[name].ids for name, key in noted):
+                return EMPTY if value is None else base
+        return EMPTY
+
+    def _in_force(self, spec: Spec) -> Spec:
+        """The same object while nothing changes, which is what decisions are remembered by."""
+        if self._applied is None or self._applied[0] is not spec or self._applied[1] is not self.progresses:
+            self._applied = (spec, self.progresses, repartition.in_force(spec, self.progresses))
+        return self._applied[2]
+
+    def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
+        return self._decider.arrange(spec, self._node, found)
+
+    def _entries(self, spec: Spec) -> list[EntrySpec]:
+        return [entry for entry in spec.on_node(self._node) if entry.choice]
+
+
+def _claimed(last: Plan | None, claimed: Claimed) -> Mapping[Key, Device]:
+    """What claims have, by driver and published name."""
+    pools = last.pools if last else {}
+    return {(driver, name): device for driver, name, device in claimed_by_name(pools, claimed)}
