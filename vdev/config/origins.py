@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -39,10 +39,11 @@ class Origin:
 
 
 def origins(validated: Validated, document: Document, overrides: Mapping[KeyPath, Override]) -> tuple[Origin, ...]:
-    """Every value of the configuration, in the schema's order; empty defaults are left out."""
-    sources = _Sources(validated, document, overrides)
-    found = (Origin(show(path), value, sources.of(path), path) for path, value in _leaves(_plain(validated.file), ()))
-    return tuple(origin for origin in found if origin.source != DEFAULT or origin.value not in ("", [], {}))
+    """Every value of the configuration, in the schema's order; empty defaults are left out.
+
+    A mapping that is given, and of which nothing else would be left, is there as an empty one: `virtual: {}`.
+    """
+    return tuple(_below(_plain(validated.file), (), _Sources(validated, document, overrides)))
 
 
 class _Sources:
@@ -95,15 +96,16 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911 - one return per kind
             return value
 
 
-def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaves(item, (*path, key))
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from _leaves(item, (*path, index))
-    else:
-        yield path, value
+def _below(value: Any, path: KeyPath, sources: _Sources) -> list[Origin]:
+    """The values at a path and below that are worth telling."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [origin for key, item in items for origin in _below(item, (*path, key), sources)]
+    if found or not path:
+        return found
+    source = sources.of(path)
+    is_empty = value in ("", [], {}) or isinstance(value, (dict, list))
+    own = type(value)() if isinstance(value, (dict, list)) else value
+    return [] if is_empty and source == DEFAULT else [Origin(show(path), own, source, path)]
 
 
 def render(values: tuple[Origin, ...]) -> str:

@@ -121,6 +121,13 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [1, "0:1"]
     assert [entry.partitions for entry in once.spec.entries] == [entry.partitions for entry in again.spec.entries]
 
 
+@pytest.mark.parametrize("entry", ["virtual: {}", "virtual: {node: {directory: {}}}", "glob: /dev/a, container: {}"])
+def test_an_empty_mapping_is_rendered(entry: str) -> None:
+    """That it is given may mean something: a virtual device, of which everything else is as by default."""
+    once = config.load_text(f"devices: [{{name: a, resource: example.com/a, {entry}}}]")
+    assert once.spec == config.load_text(config.render(once.origins)).spec
+
+
 def test_everything_is_rendered_and_loads_to_the_same() -> None:
     """Each key of the schema, and each default of a key that is not given."""
     path = Path(__file__).parent / "everything.yaml"
