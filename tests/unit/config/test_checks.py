@@ -5,18 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.refused import refusals
 from vdev import config
 from vdev.core.spec import VirtualSource
 from vdev.errors import ConfigError
 
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
-
-
-def errors(text: str) -> list[str]:
-    """Every error, as text."""
-    with pytest.raises(ConfigError) as caught:
-        config.load_text(text, "f")
-    return [str(problem) for problem in caught.value.problems]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +251,7 @@ def errors(text: str) -> list[str]:
 )
 def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> None:
     """The message holds the place or path, what is wrong, and what is allowed."""
-    assert expected in "\n".join(errors(HEAD + line))
+    assert expected in "\n".join(refusals(HEAD + line))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +269,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> 
 )
 def test_resource_names_follow_the_kubelets_rules(name: str, words: str) -> None:
     """A name that the kubelet would refuse is said before it is registered."""
-    (message,) = errors(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
+    (message,) = refusals(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
     assert message.startswith("f:1:31: devices[0].resource: ")
     assert words in message
 
@@ -283,7 +277,7 @@ def test_resource_names_follow_the_kubelets_rules(name: str, words: str) -> None
 @pytest.mark.parametrize("name", ["A", "-a", "a_b", '""', "a" * 64])
 def test_entry_names_are_lower_case_words(name: str) -> None:
     """Ids and file names are made from them."""
-    (message,) = errors(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
+    (message,) = refusals(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
     assert "devices[0].name: " in message
 
 
@@ -305,7 +299,7 @@ def test_resources_with_one_variable_are_warned_of() -> None:
 def test_names_are_unique() -> None:
     """The second entry has the error, which names the first one's place."""
     entry = "{name: a, resource: a.b/c, virtual: {}}"
-    (message,) = errors(f"devices:\n- {entry}\n- {entry}")
+    (message,) = refusals(f"devices:\n- {entry}\n- {entry}")
     assert message.startswith("f:3:10: devices[1].name: the name 'a' is taken by the entry at f:2:10")
 
 
@@ -326,13 +320,13 @@ def test_names_are_unique() -> None:
 )
 def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> None:
     """Near words of the same mapping come first, then the sections that have the key."""
-    assert expected in "\n".join(errors(text))
+    assert expected in "\n".join(refusals(text))
 
 
 @pytest.mark.parametrize("line", ["    virtual:", "    virtual: {}\n    health: {probe: }"])
 def test_an_empty_value_is_said_once(line: str) -> None:
     """Neither as missing, nor by what is missing because of it."""
-    (message,) = errors(HEAD + line)
+    (message,) = refusals(HEAD + line)
     assert "has no value" in message
 
 
@@ -374,7 +368,7 @@ def test_patterns_that_can_match_are_taken(path: str) -> None:
 
 def test_an_unknown_key_is_not_compared_with_far_sections() -> None:
     """A faint likeness to a key of another section is no help."""
-    (message,) = errors(HEAD + "    glob: [{path: /dev/a, foo: 1}]")
+    (message,) = refusals(HEAD + "    glob: [{path: /dev/a, foo: 1}]")
     assert "unknown key 'foo'; allowed: path, " in message
     assert "did you mean" not in message
 
@@ -390,14 +384,14 @@ devices:
 sharing:
   timeSlicing: {resources: [{name: x, replicas: 1}]}
 """
-    found = errors(text)
+    found = refusals(text)
     lines = [int(re.match(r"f:(\d+):", message)[1]) for message in found]  # type: ignore[index]
     assert [1, 2, 4, 5, 6, 6, 8] == lines
 
 
 def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
     """A list where a mapping belongs is one error among the others."""
-    found = errors("flags: []\nsharing:\n  x: 1\n")
+    found = refusals("flags: []\nsharing:\n  x: 1\n")
     assert ["f:1:8", "f:3:3"] == [message.partition(": ")[0] for message in found]
 
 
@@ -428,7 +422,7 @@ def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, exp
     for name in ("a", "b"):
         text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
     text += f"sharing: {{timeSlicing: {{resources: [{sharing}]}}}}\n" if sharing else ""
-    assert expected in "\n".join(errors(text))
+    assert expected in "\n".join(refusals(text))
 
 
 def test_dangerous_paths_can_be_allowed() -> None:

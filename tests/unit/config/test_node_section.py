@@ -2,17 +2,11 @@
 
 import pytest
 
+from tests.kit.refused import refusals
 from vdev import config
 from vdev.core.spec import ConditionSpec, LabelOutput, NodeSpec, TrueWhen
-from vdev.errors import ConfigError
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
-
-
-def refusals(text):
-    with pytest.raises(ConfigError) as caught:
-        config.load_text(text, "f")
-    return [str(problem) for problem in caught.value.problems]
 
 
 def test_everything_is_off_unless_asked_for():

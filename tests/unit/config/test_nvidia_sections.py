@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.refused import refusals
 from vdev import config
 from vdev.core.model.origin import Override
 from vdev.core.spec import DeviceListStrategy, Flags, MigStrategy, NamePattern, SharedResource, SharingKind
@@ -51,13 +52,6 @@ imex: {channelIDs: [], required: false}
 ITEMS = "{resources: [{name: gpu, replicas: 2}]}"
 MPS = f"{{mps: {ITEMS}}}"
 PARTITIONED = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30}, partitions: {all: all-1g.6gb}}]"
-
-
-def errors(text: str) -> list[str]:
-    """Every error of the text."""
-    with pytest.raises(ConfigError) as caught:
-        config.load_text(text, "f")
-    return [str(problem) for problem in caught.value.problems]
 
 
 def test_a_complete_file_loads_unchanged() -> None:
@@ -218,7 +212,7 @@ def item(fields: str) -> str:
 )
 def test_every_rule_has_its_message_and_place(text: str, place: str, words: str) -> None:
     """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
-    found = [message for message in errors(text) if message.startswith(place)]
+    found = [message for message in refusals(text) if message.startswith(place)]
     assert words in "\n".join(found)
 
 
@@ -237,7 +231,7 @@ def test_every_rule_has_its_message_and_place(text: str, place: str, words: str)
 def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:
     """The second item has the error."""
     text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
-    (message,) = errors(text)
+    (message,) = refusals(text)
     assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
     assert words in message
 
@@ -271,7 +265,7 @@ def test_renames_must_not_collide(sharing: str, words: str) -> None:
     text = "devices:\n"
     for name in ("x", "y", "z", "z.shared"):
         text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
-    (message,) = errors(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
+    (message,) = refusals(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
     assert words in message
 
 
@@ -281,7 +275,7 @@ def test_a_rename_to_a_partitions_resource_collides() -> None:
 devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30}, partitions: {0: [1g.6gb]}}]
 sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}]}}
 """
-    (message,) = errors(text)
+    (message,) = refusals(text)
     assert "nvidia.com/gpu shared as nvidia.com/mig-1g.6gb collides" in message
 
 

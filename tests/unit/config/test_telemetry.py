@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kit.refused import refusals
 from vdev import config
 from vdev.core.model.faults.fault_effects import CountErrors, Overheat
 from vdev.core.model.telemetry import UNMEASURED, LoadPattern, LoadSpec, Physics, Range, SmiTool, TelemetrySpec
@@ -10,13 +11,6 @@ from vdev.errors import ConfigError
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
 NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a100-sxm4-40gb}\n"
 AMD = "devices:\n- name: a\n  resource: amd.com/gpu\n  virtual: {preset: mi300x}\n"
-
-
-def refusals(text):
-    """The problems of a text, in words."""
-    with pytest.raises(ConfigError) as caught:
-        config.load_text(text, "f")
-    return [str(problem) for problem in caught.value.problems]
 
 
 def entry(text):

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from tests.kit.refused import refusals
 from vdev import config, discovery
 from vdev.core.inventory.arrange import arrange
 from vdev.core.inventory.resources import Inventory
 from vdev.core.memory import Memory
 from vdev.core.spec import Spec
-from vdev.errors import ConfigError
 
 
 def spec(text: str) -> Spec:
@@ -25,12 +25,6 @@ def arranged(text: str | Spec, fake: FakeHost, memory: Memory | None = None) -> 
 
 def listed(inventory: Inventory) -> dict[str, list[str]]:
     return {name: [slot.id for slot in resource.slots] for name, resource in inventory.resources.items()}
-
-
-def errors(text: str) -> list[str]:
-    with pytest.raises(ConfigError) as refused:
-        config.load_text(text, "f")
-    return [str(problem) for problem in refused.value.problems]
 
 
 @pytest.fixture
@@ -152,22 +146,22 @@ def test_a_template_that_can_be_no_name(resource: str, expected: str) -> None:
     """Is refused with its place."""
     text = f'devices: [{{name: a, resource: "{resource}", virtual: {{attributes: {{model: x}}}}}}]'
 
-    assert expected in "\n".join(errors(text))
+    assert expected in "\n".join(refusals(text))
 
 
 def test_what_sharing_must_not_say_of_it() -> None:
     """A rename would be the name of several resources; a template that no entry has is a mistake."""
     rename = NODES + SHARED.replace("replicas: 2", "replicas: 2, rename: acme.dev/x")
-    assert "rename would give one name to every resource of acme.dev/{attributes.below}" in "\n".join(errors(rename))
+    assert "rename would give one name to every resource of acme.dev/{attributes.below}" in "\n".join(refusals(rename))
     other = NODES + SHARED.replace("below}", "base}")
-    assert "no entry has the resource acme.dev/{attributes.base}" in "\n".join(errors(other))
+    assert "no entry has the resource acme.dev/{attributes.base}" in "\n".join(refusals(other))
 
 
 def test_claims_know_no_such_names() -> None:
     """The entry is the device plugin's alone."""
     text = 'devices: [{name: a, resource: "acme.dev/n{index}", virtual: {}, advertise: dra}]'
 
-    assert "dra knows no resources with placeholders" in "\n".join(errors(text))
+    assert "dra knows no resources with placeholders" in "\n".join(refusals(text))
 
 
 def test_fault_rules_may_name_what_a_template_makes() -> None:
@@ -176,7 +170,7 @@ def test_fault_rules_may_name_what_a_template_makes() -> None:
     config.load_text(NODES + rule % "video7")
 
     assert "unknown resource 'other.dev/video7'" in "\n".join(
-        errors((NODES + rule % "x").replace("acme.dev/x", "other.dev/video7"))
+        refusals((NODES + rule % "x").replace("acme.dev/x", "other.dev/video7"))
     )
 
 

@@ -1,0 +1,13 @@
+"""Configurations that are refused."""
+
+import pytest
+
+from vdev import config
+from vdev.errors import ConfigError
+
+
+def refusals(text: str) -> list[str]:
+    """Every error of the text of a file `f`, in words."""
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(text, "f")
+    return [str(problem) for problem in caught.value.problems]
