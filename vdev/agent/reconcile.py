@@ -97,6 +97,7 @@ class Reconciler:
         self.choices = choices
         self._claimed = claimed
         self.outputs = sorted(outputs, key=lambda output: output.stage)
+        self._of_stage = {stage: [each for each in outputs if each.stage is stage] for stage in Stage}
         self.verdicts = Verdicts(health, metrics, intervals=options.intervals, clock=options.clock)
         self._options = options
         self._clock = options.clock
@@ -109,8 +110,10 @@ class Reconciler:
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
         self._observed = Holdings()  # of the plan in force, or of the next one while that is decided
+        self._decided: World | None = None  # what the plan in force was decided for; none of many devices is kept
         self._machine: Machine | None = None  # read when it is first asked for
         self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
+        self._counted: tuple[Problem, ...] | None = None  # by the metrics
         self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
 
     @property
@@ -378,8 +381,13 @@ class Reconciler:
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
         self._observed = world.holdings
+        if before is not None and self._decided is not None and before.still_follows(self._decided, world):
+            self._plan = replace(before, holdings=world.holdings)
+            return
         many = MANY if imports_for(world) else self.base.size
+        self._decided = None
         self._plan = await beside(many, self._decide_and_compare, world)
+        self._decided = world if max(world.base.size, world.listed.size, world.devices.size) < MANY else None
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
                 _log("problem with what is said of the node", problem)
@@ -406,7 +414,7 @@ class Reconciler:
             holdings=self._holdings(),
             listed=self._listed,
             retired=self.retired,
-            dropped=self._dropped,
+            dropped=self._lately_dropped(),
             devices=last.devices if last else EMPTY,
             lost=last.lost if last else {},
             pools=last.pools if last else {},
@@ -428,9 +436,8 @@ class Reconciler:
         return frozenset[str]().union(*(output.toolless for output in self.outputs))
 
     async def _settle(self, stage: Stage, plan: Plan) -> None:
-        for output in self.outputs:
-            if output.stage is stage:
-                await self._steps.take(output.name, functools.partial(output.settle, plan))
+        for output in self._of_stage[stage]:
+            await self._steps.take(output.name, functools.partial(output.settle, plan))
 
     async def _forget(self) -> None:
         await asyncio.to_thread(self.scanner.forget, self.scan, self.served)
@@ -441,8 +448,10 @@ class Reconciler:
 
     def _count_problems(self) -> None:
         problems = self.problems
-        for severity in ("error", "warning"):
-            self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))
+        if problems != self._counted:
+            self._counted = problems
+            for severity in ("error", "warning"):
+                self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)

@@ -10,7 +10,8 @@ else, and so will everything that simulates a node.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,9 @@ class World:
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     claimed: "Claimed" = field(default_factory=dict)
     now: float = 0.0
+
+
+_OF_NO_TIME = attrgetter(*(each.name for each in fields(World) if each.name not in {"holdings", "now"}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +176,17 @@ class Plan:
     def is_overtaken(self, holdings: Holdings) -> bool:
         """Whether a pod may hold something by now that this plan drops, or of which it gives others a part."""
         return any(self._gives_up(key) for key in holdings.all() - self.holdings.all())
+
+    def still_follows(self, before: World, world: World) -> bool:
+        """Whether it follows from this world as it did from the one `before`: time alone has passed, and it was not
+        waited for. Then nothing needs to be decided.
+        """
+        held, known = before.holdings, world.holdings
+        if self.again_at is None:
+            same = held.says(known)
+        else:  # what is retired goes by the time of the kubelet's answer, and where it gives none, by ours
+            same = held == known and known.holders is not None and not known.silent and world.now < self.again_at
+        return same and bool(_OF_NO_TIME(before) == _OF_NO_TIME(world))
 
     def _gives_up(self, key: Key) -> bool:
         name, slot = key

@@ -15,7 +15,8 @@ Everything here is a value and a pure function of it; times are monotonic second
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Key
@@ -283,7 +284,7 @@ class Holdings:
 
     def says(self, other: "Holdings") -> bool:
         """Whether it is the same, of whatever time."""
-        return replace(self, read_at=other.read_at) == other
+        return bool(_SAID(self) == _SAID(other))
 
     def all(self) -> frozenset[Key]:
         """Everything that a pod may hold."""
@@ -293,6 +294,9 @@ class Holdings:
         """The holder, in words."""
         pod = (self.holders or {}).get(key)
         return f"pod {pod}" if pod else "a pod"
+
+
+_SAID = attrgetter(*(each.name for each in fields(Holdings) if each.name != "read_at"))
 
 
 def settled(knowledge: Knowledge, allocated: Mapping[Key, float], intervals: Intervals = PRODUCTION) -> frozenset[Key]:
