@@ -89,6 +89,7 @@ class Engine:
         self._inventory: Inventory = EMPTY
         self._late: dict[tuple[str, str], float] = {}  # (rule, what) -> when it has waited long enough
         self._active = tuple[RuleRun, ...]()
+        self._shown: tuple[RuleRun, ...] | None = None  # those that the metrics know of
         self._struck: list[Strike] = []
         self.announced: Counter[NodeEvent] = Counter()  # how often rules said it
         self._looked_at = -math.inf
@@ -211,9 +212,15 @@ class Engine:
         self.afflictions = afflictions_of(self.runs.values(), self._inventory, now)
         self.stirred = came_due or before != self._active
         self._looked_at = now
-        for kind in FaultKind:
-            self._metrics.faults_active.labels(kind.value).set(sum(run.rule.kind is kind for run in self._active))
+        if self._shown != self._active:
+            self._show(self._active)
         return self.afflictions
+
+    def _show(self, active: tuple[RuleRun, ...]) -> None:
+        """Tell the metrics of the rules that are active."""
+        self._shown = active
+        for kind in FaultKind:
+            self._metrics.faults_active.labels(kind.value).set(sum(run.rule.kind is kind for run in active))
 
     @property
     def next_change(self) -> float | None:

@@ -54,11 +54,11 @@ class HandoverRecord(StateKeeper):
 
     async def write(self, ledger: Ledger) -> None:
         """Write it down where it is new or the file is gone. A failure is a problem, and stops nothing."""
-        if self._file is None:
+        if self._file is None or ledger == self._written == EMPTY:
             return
         try:
             async with self._clock.timeout(self._patience), self._turn:
-                if ledger == self._written and (ledger == EMPTY or await self._file.stands()):
+                if ledger == self._written and await self._file.stands():
                     return
                 await asyncio.to_thread(self._file.write, _fields(ledger))
                 self.problem, self._written = None, ledger

@@ -97,6 +97,8 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
     kubelet may leave out pods that this process never saw (not `complete`), the latter is not believed of holders that
     are recalled. Who is named and was not known has had it for all we know.
     """
+    if not (named or ledger.tenants or ledger.granted or ledger.unsure):
+        return ledger
     ended: set[int] = set()
     absent: set[int] = set()
     pods: dict[int, str] = {}
