@@ -133,7 +133,7 @@ class Agents:
         options = Options(
             node="node-1",
             files=(stage.model.file,),
-            load=functools.partial(config.load, overrides={}, entries=config.KnownEntries()),
+            load=functools.partial(config.load, overrides={}, entries=stage.read),
             load_again=functools.partial(config.load_again, overrides={}),
             plugin_dir=stage.kubelet.device_plugin_dir,
             kubelet_socket=stage.kubelet.socket,

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from ..config import KnownEntries
 from ..sim import Kubelet, KubeletPanic
 from .api.cluster import Cluster
 from .events import has_claims
@@ -31,6 +32,7 @@ class Stage:
         self.loop = WorldLoop(random.Random(f"machine {seed}"))  # noqa: S311 - as above
         self.cluster = Cluster(self) if has_claims(seed) else None
         self.model = NodeModel(root, claims=self.cluster.model if self.cluster else None)
+        self.read = KnownEntries()  # what agents of this node have read: a new one would work out the same
         self.excuses = Excuses()
         self.files = FileEvents()
         self.counts: Counter[str] = Counter()
