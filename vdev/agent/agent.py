@@ -390,6 +390,7 @@ class Agent:
 
     async def _settle(self) -> float | None:
         """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
+        api_failed = self.faults.engine.fails_api
         again_at = await self.reconciler.settle(ask_holders=self.due.ask_holders)
         await self.steps.take(
             "injecting faults",
@@ -398,6 +399,8 @@ class Agent:
         if self.faults.engine.stirred:
             self.dra.poke()
             self.due.asked.set()  # the answers to that may have been taken away, or come back
+        if api_failed and not self.faults.engine.fails_api:
+            self.steps.hurry()  # nobody asks to be left alone any more
         return again_at
 
     async def _read_holders(self) -> None:

@@ -342,6 +342,11 @@ class Engine:
                     return ApiFault(rule=run.rule.name, status=effect.status, after=effect.after)
         return None
 
+    @property
+    def fails_api(self) -> bool:
+        """Whether a rule now fails requests to the API server."""
+        return any(isinstance(run.rule.effect, ApiFailure) for run in self._active)
+
     def on_stream(self, resource: str) -> Stream | None:
         """What happens to the resource's streams now."""
         for run in self._active:
