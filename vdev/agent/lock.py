@@ -65,7 +65,7 @@ class NodeLock:
                     log.info("the wait is over", directory=str(self._directory))
                     self._waiting("")
                 return True
-            if stands_by:
+            if stands_by and not self._presence.is_seen:
                 await asyncio.to_thread(self._presence.begin)
             self.stands_by = stands_by
             if trouble != told:

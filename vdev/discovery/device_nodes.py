@@ -67,8 +67,8 @@ class Numa:
         if info not in self._of_nodes:
             kind = f"/sys/dev/{info.kind}"
             link = self._host.link(f"{kind}/{info.major}:{info.minor}")
-            directory = posixpath.normpath(posixpath.join(kind, link))
-            self._of_nodes[info] = self.of_directory(directory) if link else None
+            directory = posixpath.normpath(posixpath.join(kind, link)) if link else ""
+            self._of_nodes[info] = self.of_directory(directory)
         return self._of_nodes[info]
 
     def of_directory(self, directory: str) -> int | None:

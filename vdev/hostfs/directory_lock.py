@@ -89,6 +89,11 @@ class Presence:
         self._directory = directory
         self._held: int | None = None
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether it has begun."""
+        return self._held is not None
+
     def begin(self) -> None:
         """Be there. No effect where there is no such directory, or the system cannot lock."""
         if self._held is not None:

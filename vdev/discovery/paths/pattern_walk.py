@@ -55,9 +55,9 @@ class Walk:
         return sorted(found, key=path_pattern.natural_key)
 
     def _walk(self, wanted: PathPattern) -> list[str]:
-        found = ["/"]
-        last = len(wanted.components) - 1
-        for place, component in enumerate(wanted.components):
+        found = [wanted.directory]
+        last = len(wanted.below) - 1
+        for place, component in enumerate(wanted.below):
             step = (path for directory in found for path in self._step(directory, component, is_last=place == last))
             found = list(dict.fromkeys(step))
         return found

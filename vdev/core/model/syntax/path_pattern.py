@@ -10,10 +10,11 @@ do. So no `*` is ever tried again, and the work is at most the length of the pat
 expressions below are therefore for reversed texts, and each `*` is in an atomic group of its own.
 """
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 _WILD = re.compile(r"[*?\[]")
 _DIGITS = re.compile(r"(\d+)")
@@ -33,32 +34,33 @@ def has_wildcard(component: str) -> bool:
     return bool(_WILD.search(component))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PathPattern:
     """A parsed absolute path pattern."""
 
     text: str
     components: tuple[str, ...]
 
-    @property
+    @cached_property
     def is_literal(self) -> bool:
         """Whether it names one path and no other."""
         return not any(has_wildcard(component) for component in self.components)
 
-    @property
+    @cached_property
     def is_of_one_directory(self) -> bool:
         """Whether everything that it matches is in one directory, so that only its last component is a pattern."""
         return self.components[-1:] != (RECURSIVE,) and not any(map(has_wildcard, self.components[:-1]))
 
-    @property
+    @cached_property
     def directory(self) -> str:
         """The deepest directory that every match is below."""
-        fixed = []
-        for component in self.components[:-1]:
-            if has_wildcard(component):
-                break
-            fixed.append(component)
-        return "/" + "/".join(fixed)
+        return "/" + "/".join(self.components[: len(self.components) - len(self.below)])
+
+    @cached_property
+    def below(self) -> tuple[str, ...]:
+        """The components below that directory."""
+        fixed = itertools.takewhile(lambda component: not has_wildcard(component), self.components[:-1])
+        return self.components[sum(1 for _ in fixed) :]
 
     def captures(self, path: str) -> tuple[str, ...] | None:
         """What each wildcard stood for in a path that matches, from left to right; None when it does not match."""
