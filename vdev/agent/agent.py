@@ -262,6 +262,7 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         stack.push_async_callback(self.node_api.aclose)
+        stack.push_async_callback(self.holders.close)
         sys = await asyncio.to_thread(self.options.host.path, "/sys")
         intervals = self.options.intervals
         watcher = Watcher(

@@ -23,8 +23,13 @@ async def kubelet_channel(socket: Path, transport: Transport) -> AsyncIterator[g
 
     A cancellation that gRPC lost inside is raised at the end.
     """
-    async with transport.channel(socket, _PARAMETERS) as channel:
+    async with channel_to(socket, transport) as channel:
         try:
             yield channel
         finally:
             raise_if_cancelled()
+
+
+def channel_to(socket: Path, transport: Transport) -> grpc.aio.Channel:
+    """Such a channel, for who closes it when it is time."""
+    return transport.channel(socket, _PARAMETERS)

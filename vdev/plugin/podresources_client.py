@@ -11,33 +11,64 @@ from pathlib import Path
 
 import grpc
 
+from ..aio.cancellation import raise_if_cancelled
 from ..core.model.device import Key
 from ..core.retention.holders import HoldersAnswer, Use
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sockets.files import MAX_SOCKET_PATH
 from ..transport import GRPC, Transport
-from .kubelet_channel import kubelet_channel
+from .kubelet_channel import channel_to, kubelet_channel
 
 
 class RateLimited(Exception):
     """The kubelet is being asked too often; ask again soon."""
 
 
-async def holders(socket: Path, *, within: float, transport: Transport = GRPC) -> HoldersAnswer | None:
-    """What all active pods hold; None when the API does not answer `within` so many seconds.
+class PodResources:
+    """Asks over a connection that stays open for as long as the same socket is there, and answers come.
 
-    Raises RateLimited when the kubelet's limit is hit.
+    Not several questions at the same time.
     """
-    if len(str(socket).encode()) > MAX_SOCKET_PATH:
-        return None
-    async with kubelet_channel(socket, transport) as channel:
+
+    def __init__(self, socket: Path, transport: Transport = GRPC) -> None:
+        self._socket = socket
+        self._transport = transport
+        self._channel: grpc.aio.Channel | None = None
+        self._file: object = None  # which one the socket was when that was opened
+
+    async def holders(self, file: object, *, within: float) -> HoldersAnswer | None:
+        """What all active pods hold; None when the API does not answer `within` so many seconds.
+
+        `file` tells which file the socket is now, so that no kubelet is asked whose socket is gone. Raises RateLimited
+        when the kubelet's limit is hit.
+        """
+        if len(str(self._socket).encode()) > MAX_SOCKET_PATH:
+            return None
+        if file != self._file:
+            await self.close()
+        if self._channel is None:
+            self._channel, self._file = channel_to(self._socket, self._transport), file
         try:
-            answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=within)
+            stub = rpc.PodResourcesListerStub(self._channel)
+            answer = await stub.List(pb.ListPodResourcesRequest(), timeout=within)
         except grpc.aio.AioRpcError as failed:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed
+            await self.close()
             return None
+        finally:
+            raise_if_cancelled()
+        return _understood(answer)
+
+    async def close(self) -> None:
+        """Hang up; the next question connects anew."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+
+def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
     named: dict[Key, str] = {}
     containers: dict[Key, str] = {}
     claimed: list[Use] = []

@@ -64,7 +64,7 @@ class PodHolders:
         self._intervals = intervals
         self._clock = clock
         self._is_down = is_down
-        self._transport = transport
+        self._kubelet = podresources_client.PodResources(socket, transport)
         self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
         self._blind_since = float("inf")
         self._pressed: dict[Key, float] = {}
@@ -118,15 +118,19 @@ class PodHolders:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked, socket = self._clock.now(), await asyncio.to_thread(_identity, self._socket)
         kubelet, within = (self._generation(), socket), self._intervals.pod_resources_answer
-        answer = (
-            None
-            if socket is None or self._is_down()
-            else await podresources_client.holders(self._socket, within=within, transport=self._transport)
-        )
+        if socket is None or self._is_down():
+            answer = None
+            await self._kubelet.close()
+        else:
+            answer = await self._kubelet.holders(socket, within=within)
         checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), _identity(self._socket)))
         if kubelet != (self._generation(), socket):
             answer = None
         return HoldersReading(asked, answer, checkpoint, kubelet)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._kubelet.close()
 
     @property
     def named(self) -> Mapping[Key, str]:
