@@ -26,6 +26,7 @@ _FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
     "--in-process-gpu", "--disable-extensions",
+    "--disable-features=PreloadTopChromeWebUI,SpareRendererForSitePerProcess",  # processes whose pages nobody looks at
 ]  # fmt: skip
 _PLUMBING = "import os, sys; [os.dup2(int(sys.argv[n]), n + 2) for n in (1, 2)]; os.execv(sys.argv[3], sys.argv[3:])"
 _SHARED = "VDEV_TESTS_BROWSER"
