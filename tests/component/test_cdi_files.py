@@ -128,3 +128,30 @@ async def test_resources_with_like_names_have_files_of_their_own(kubelet, start_
     documents = [json.loads(path.read_text()) for path in agent.cdi_dir.glob("vdev-*.json")]
     kinds = {each["kind"]: [device["name"] for device in each["devices"]] for each in documents}
     assert {f"k8s.device-plugin.{each}": ["0", "all"] for each in ("acme/my-npu", "acme-my/npu")} == kinds
+
+
+async def test_a_file_that_is_called_otherwise_now_is_renamed(start_agent):
+    """At no moment is what pods hold in no file or in two, and a full disk takes nothing away."""
+    agent = await start_agent(NPU % (CRI, 2))
+    await agent.stop()
+    before = (agent.cdi_dir / FILE).stat().st_ino
+    (agent.cdi_dir / FILE).rename(agent.cdi_dir / "vdev-old-name.json")
+    agent = await start_agent(NPU % (CRI, 2))
+    assert [(FILE, before)] == [(path.name, path.stat().st_ino) for path in agent.cdi_dir.iterdir()]
+
+
+async def test_a_kind_of_an_earlier_release_stays_for_what_pods_hold(kubelet, start_agent):
+    """The resource has another kind by now, and the same devices; a container that restarts is given the old names."""
+    text = (NPU % (CRI, 2)).replace("acme.dev/npu", "acme.dev/a")
+    agent = await start_agent(text)
+    await kubelet.run_pod(manifest("one", {"acme.dev/a": 1}))
+    (held,) = kubelet.pod("one").container().devices["acme.dev/a"]
+    await agent.stop()
+    (file,) = agent.cdi_dir.iterdir()
+    document = {**json.loads(file.read_text()), "kind": "k8s.device-plugin.acme.dev/a-device"}
+    file.rename(file.with_name("vdev-k8s.device-plugin.acme.dev-a-device.json")).write_text(json.dumps(document))
+    agent = await start_agent(text, look_at_holders=0.2)
+    now = {"device-a-8c1b73c6": ["acme-0", "acme-1", "all"]}
+    await becomes(kubelet, agent, {**now, "a-device": [held]})
+    await kubelet.delete_pod("one")
+    await becomes(kubelet, agent, now)

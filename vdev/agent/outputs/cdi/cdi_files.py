@@ -61,7 +61,7 @@ class CdiFiles(Output):
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
         self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made anew
-        self._left: frozenset[str] = frozenset()  # ids of devices that only pods need
+        self._left: frozenset[tuple[str, str]] = frozenset()  # kinds and ids of devices that only pods need
         self._plan: Plan | None = None
         self._failed: Mapping[str, Health] = {}
         self._again_at: float | None = None
@@ -114,7 +114,7 @@ class CdiFiles(Output):
             before is None
             or plan.specifications is not before.specifications
             or plan.cdi_faults != before.cdi_faults
-            or any(map(plan.is_free, self._left))
+            or any(plan.is_free(device) for _, device in self._left)
         )
 
     def _work(self, plan: Plan, now: float, *, look: bool) -> _Outcome:
@@ -130,7 +130,7 @@ class CdiFiles(Output):
         texts = self._rendered(documents)
         self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
         self._present = list(documents.values())
-        self._left = frozenset(_ids(documents) - _ids(wanted))
+        self._left = frozenset(_devices(documents) - _devices(wanted))
         again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
         twice = self._twice(documents, texts)
         troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble, *twice.values()))
@@ -177,10 +177,14 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
     return failed
 
 
-def _ids(documents: Mapping[str, cdi.Document]) -> set[str]:
-    """The ids of the devices in these documents."""
-    devices = (device for document in documents.values() for device in document["devices"])
-    return {cdi.device_id(device) for device in devices if device["name"] != cdi.ALL}
+def _devices(documents: Mapping[str, cdi.Document]) -> set[tuple[str, str]]:
+    """The devices in these documents, each by its kind, which its resource may have had another of, and its id."""
+    return {
+        (kind, cdi.device_id(device))
+        for kind, document in documents.items()
+        for device in document["devices"]
+        if device["name"] != cdi.ALL
+    }
 
 
 def _some(names: list[str]) -> str:

@@ -6,6 +6,7 @@ changes is written again at once; when that happens again and again, with growin
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,10 @@ class OwnFiles:
         self._repairs: dict[str, _Repairs] = {}
 
     def read(self) -> list[cdi.Document]:
-        """What earlier processes left: specifications of ours, whatever their file is called. Raises OSError."""
+        """What earlier processes left: specifications of ours, whatever their file is called. Raises OSError.
+
+        A file that is called otherwise now is renamed, so that what is in it can be resolved at any moment.
+        """
         present: list[cdi.Document] = []
         try:
             paths = sorted(self.directory.iterdir())
@@ -62,10 +66,13 @@ class OwnFiles:
                 with contextlib.suppress(OSError):
                     path.unlink()
             elif path.match(_OURS) and (path.is_symlink() or not path.is_dir()):
-                text = self._texts[path.name] = _content(path)
+                text = _content(path)
                 document = _parsed(text)
+                name = path.name
                 if cdi.is_document(document):
                     present.append(document)
+                    name = _renamed(path, cdi.file_name(document["kind"]))
+                self._texts[name] = text
         return present
 
     def settle(self, texts: Mapping[str, bytes], now: float, *, look: bool) -> None:
@@ -134,6 +141,17 @@ def _holds(path: Path, text: bytes) -> bool:
         return read_plain(path, limit=len(text), follow=False) == text
     except HostError:
         return False
+
+
+def _renamed(path: Path, name: str) -> str:
+    """What the file is called, after it was given this name if no other file has it."""
+    target = path.with_name(name)
+    if not os.path.lexists(target):
+        with contextlib.suppress(OSError):  # it is written anew then, and this one removed
+            path.rename(target)
+            log.info("CDI specification renamed", file=str(target), before=path.name)
+            return name
+    return path.name
 
 
 def _content(path: Path) -> bytes:
