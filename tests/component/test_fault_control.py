@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+import yaml
 
 from vdev import cli
 from vdev.agent.reports.status import status
@@ -187,6 +188,54 @@ async def test_refusals(agent, vdev, shows, arguments, what):
     await shows(NPU, 4, 4)
 
 
+async def test_what_the_configuration_takes_over_is_its_own(agent, vdev, shows, kubelet):
+    """A rule of a person with the name of one of the configuration is gone, and hinders nothing afterwards."""
+    rule = "{{name: {}, devices: [acme/{}], health: Unhealthy}}"
+    await vdev("fault", "add", rule.format("mine", 0))
+    await vdev("fault", "add", rule.format("taken", 1))
+    await shows(NPU, 4, 2)
+    agent.edit(DEVICES + "    - " + rule.format("taken", "1-2") + "\n")
+    await shows(NPU, 4, 1)
+    assert 0 == (await vdev("fault", "clear", "mine"))[0]
+    await shows(NPU, 4, 2)
+    assert 0 == (await vdev("fault", "clear", "taken"))[0]
+    await shows(NPU, 4, 4)
+    agent.edit(DEVICES)
+    await agent.serves(3, kubelet)
+    await vdev("fault", "add", rule.format("other", 3))
+    await shows(NPU, 4, 3)
+
+
+async def test_the_same_rule_in_the_configuration_is_of_it(agent, vdev, shows, kubelet):
+    """It goes on, and stays when what people added is cleared."""
+    rule = "{name: mine, devices: [acme/0], health: Unhealthy}"
+    await vdev("fault", "add", rule)
+    agent.edit(DEVICES + f"    - {rule}\n")
+    await agent.serves(2, kubelet)
+    await vdev("fault", "add", "{name: other, devices: [acme/1], health: Unhealthy}")
+    await shows(NPU, 4, 2)
+    run = agent.agent.faults.engine.runs["mine"]
+    assert ("configuration", True) == (run.source, "vdev.yaml:7" in run.rule.where)
+
+
+async def test_what_is_refused_ends_nothing(agent, vdev, run_dir, shows, kubelet):
+    """A device that is set stays so when it cannot be set otherwise."""
+    await vdev("device", "set", "acme-0", "--health", "Unhealthy")
+    await shows(NPU, 4, 3)
+    wish = {"do": "device-set", "id": "acme-0", "health": "Unhealthy"}
+    for wrong in ({"for": 1e-12}, {"health": "Sick"}):
+        with pytest.raises(UsageError, match="expected"):
+            await command_socket.ask(run_dir, wish | wrong)
+    await agent.settled(kubelet)
+    assert agent.agent.faults.engine.runs["device:acme-0"].active
+
+
+async def test_the_shortest_time(agent, vdev, shows):
+    """Less than a millisecond is a time as well."""
+    assert 0 == (await vdev("device", "set", "acme-0", "--health", "Unhealthy", "--for", "0.0001"))[0]
+    await shows(NPU, 4, 3)
+
+
 async def test_permission(start_agent, run_dir):
     """Without --enable-fault-injection faults can be seen, and not made."""
     await start_agent(DEVICES, run_dir=run_dir)
@@ -211,6 +260,47 @@ async def test_rules_from_files(agent, shows, directory, kubelet):
     await shows(NPU, 4, 3)
     file.unlink()
     await shows(NPU, 4, 4)
+
+
+@pytest.mark.parametrize("moved", ["{x: b, y: a}", "{x: b}", "{y: a, z: b}"])
+async def test_rules_that_move_between_files(start_agent, shows, directory, kubelet, moved):
+    """All files of a ConfigMap change in one moment, so what a name was in before is nothing against its new place."""
+    faults = directory / "faults"
+    for version, place in (("old", {"x": "a", "y": "b"}), ("new", yaml.safe_load(moved))):
+        (faults / version).mkdir(parents=True)
+        for file in "ab":
+            rules = [
+                f"{{name: {n}, devices: [acme/{'xyz'.index(n)}], health: Unhealthy}}" for n in place if place[n] == file
+            ]
+            (faults / version / f"{file}.yaml").write_text(f"rules: [{', '.join(rules)}]\n")
+    (faults / "..data").symlink_to("old")
+    for file in "ab":
+        (faults / f"{file}.yaml").symlink_to(f"..data/{file}.yaml")
+    agent = await start_agent(DEVICES, fault_injection=True, fault_dir=faults)
+    await shows(NPU, 4, 2)
+    (faults / "..new").symlink_to("new")
+    (faults / "..new").rename(faults / "..data")
+
+    def in_force():
+        return {name: run.source for name, run in agent.agent.faults.engine.runs.items() if run.active}
+
+    expected = {name: f"file {file}.yaml" for name, file in yaml.safe_load(moved).items()}
+    await kubelet.wait_until(lambda: in_force() == expected, what=f"{expected}, not {in_force()}")
+    assert not agent.agent.faults.store.problems
+
+
+async def test_files_with_the_same_rule(agent, shows, directory, kubelet):
+    """Who was first has it, whatever the files are called; the other file is a problem while both are there."""
+    first, second = directory / "faults" / "b.yaml", directory / "faults" / "a.yaml"
+    first.write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
+    await shows(NPU, 4, 3)
+    second.write_text("{name: filed, devices: [acme/1-2], health: Unhealthy}")
+    said = "a.yaml: the rule 'filed' exists already, from file b.yaml; choose another name"
+    await kubelet.wait_until(lambda: any(said in str(each) for each in agent.agent.faults.store.problems))
+    await shows(NPU, 4, 3)
+    first.unlink()
+    await shows(NPU, 4, 2)
+    assert not agent.agent.faults.store.problems
 
 
 async def test_a_fault_directory_that_is_none(start_agent, shows, directory, kubelet):

@@ -60,6 +60,30 @@ async def test_the_rule_turns_to_a_file_that_is_there(start_agent, shows, flag):
     await shows(NPU, 4, 3)
 
 
+async def test_a_changed_rule_of_the_same_file(start_agent, shows, flag):
+    """It begins anew, though nothing happens to the file, which is there all the time."""
+    agent = await start_agent(config(flag), **NO_LOOKS)
+    await shows(NPU, 4, 3)
+    agent.edit(config(flag).replace("[acme/1]", "[acme/1, acme/2]"))
+    await shows(NPU, 4, 2)
+
+
+async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubelet, directory):
+    """What a person begins goes on when its directory is looked at, until the file has come and gone."""
+    flag = directory / "flags" / "absent"
+    flag.parent.mkdir()
+    agent = await start_agent(config(flag), fault_injection=True, **NO_LOOKS)
+    await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
+    await shows(NPU, 4, 3)
+    await agent.agent.faults.look_at_files()
+    await agent.settled(kubelet)
+    assert agent.agent.faults.engine.runs["x"].active
+    flag.touch()
+    await agent.agent.faults.look_at_files()
+    flag.unlink()
+    await shows(NPU, 4, 4)
+
+
 async def test_a_rule_of_a_person_sees_the_file(start_agent, shows, flag):
     """A rule that is added by hand begins at once."""
     agent = await start_agent(DEVICES, fault_injection=True, **NO_LOOKS)

@@ -49,13 +49,13 @@ class FaultControl:
         self._timer: Callable[[], object] | None = None
         self._inventory = Inventory()
         self._here = HostRoot()
-        self._seen: Mapping[str, str] = {}  # the files that were looked at last, by rule
         self._hidden: Mapping[str, str] = {}  # rules whose file cannot be looked at, and why
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """The configuration says this now, and these are the devices that it gives the node."""
         self.spec = spec
         self.engine.load(CONFIGURATION, spec.faults)
+        self.store.give_way({rule.name for rule in spec.faults.rules})
         self.engine.meet(base)
 
     @property
@@ -67,17 +67,17 @@ class FaultControl:
     @property
     def due(self) -> bool:
         """Whether a rule waits for a file that has not been looked at yet."""
-        return self.engine.files != self._seen
+        return self.engine.has_unseen_files
 
     async def look_at_files(self) -> None:
         """Read the fault directory, and see which of the files that rules wait for are there."""
         await self.store.scan()
         files = self.engine.files
         found = await asyncio.to_thread(self._look, files) if files else {}
-        self._seen, now = files, self.engine.files
+        now = self.engine.files
         for name, there in found.items():
-            if not isinstance(there, HostError) and now.get(name) == files[name]:  # else it was cleared meanwhile
-                self.engine.saw_file(name, there=there)
+            if now.get(name) == files[name]:  # else it was cleared meanwhile
+                self.engine.saw_file(name, there=None if isinstance(there, HostError) else there)
         self._hidden = {name: str(why) for name, why in found.items() if isinstance(why, HostError)}
 
     def _look(self, files: Mapping[str, str]) -> dict[str, bool | HostError]:

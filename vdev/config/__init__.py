@@ -165,7 +165,7 @@ def preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
 def duration(text: str, what: str) -> float:
     """Seconds of a duration as the file takes them, such as 10m or 30s. Raises UsageError, which names `what`."""
     try:
-        return DURATION.validate_python(Plain(text) if text.isdecimal() else text)
+        return DURATION.validate_python(Plain(text) if text[:1].isdecimal() and text[-1:].isdecimal() else text)
     except ValidationError as bad:
         details = bad.errors(include_url=False)[0]["ctx"]
         raise UsageError(f"{what}: {details['message']}; {details['hint']}") from bad

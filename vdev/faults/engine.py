@@ -117,6 +117,7 @@ class Engine:
             old = self.runs.get(rule.name)
             same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
             if old and same:
+                old.rule, old.source = rule, source  # which may be written elsewhere now
                 kept[rule.name] = old
                 continue
             begun = kept[rule.name] = self._begun(rule, source, dice, since.get(rule.name, now))
@@ -261,8 +262,13 @@ class Engine:
         """The files that rules wait for, by rule."""
         return {name: run.rule.when.file for name, run in self.runs.items() if run.rule.when.start is Start.FILE}
 
-    def saw_file(self, name: str, *, there: bool) -> None:
-        """Note that the file that a rule waits for is there, or is not."""
+    @property
+    def has_unseen_files(self) -> bool:
+        """Whether a rule waits for a file that has not been looked at since the rule is there."""
+        return any(run.file_there is None for run in self.runs.values() if run.rule.when.start is Start.FILE)
+
+    def saw_file(self, name: str, *, there: bool | None) -> None:
+        """Note that the file that a rule waits for is there, or is not; None: that cannot be seen."""
         if self.runs[name].saw_file(self.clock.now(), there=there):
             self._on_change()
 

@@ -47,6 +47,7 @@ class RuleRun:
     here: bool  # whether the rule is for this node
     firings: tuple[Firing, ...] = ()
     fired: int = 0
+    file_there: bool | None = None  # the file that the rule waits for; None: nobody has looked
     cleared: bool = False
     active: bool = False
     changes_at: float | None = None
@@ -76,9 +77,11 @@ class RuleRun:
         self.fired += 1
         self.looked_at = math.nextafter(now, -math.inf)  # an event at this very moment is still to come
 
-    def saw_file(self, now: float, *, there: bool) -> bool:
-        """The file that the rule waits for is there, or is not. Whether that changed anything."""
-        if there == bool(self.firings):
+    def saw_file(self, now: float, *, there: bool | None) -> bool:
+        """The file that the rule waits for is there, or is not, or cannot be seen. Whether that changed anything."""
+        before = bool(self.file_there)
+        self.file_there = before if there is None else there
+        if self.file_there == before:
             return False
         if not there:
             self.firings = ()

@@ -7,7 +7,7 @@ empty. The directory is for people who have nothing but `kubectl exec`.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,7 @@ import structlog
 
 from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.problem import Problem, error
+from ..core.model.syntax.names import digest
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
 from .rule_run import RuleRun
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 
 LIVE = "live"
 _LIMIT = 4 * 2**20  # bytes of a file that are read
+_LONGEST_NAME = 80  # characters of a rule's name that the schema allows
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 Parse = Callable[[str, str], FaultSpec]
@@ -59,13 +61,7 @@ class RuleStore:
 
     def add(self, text: str) -> list[str]:
         """Add the rules of a text; each replaces the live rule of its name. Raises ConfigError or UsageError."""
-        new = self._parse(text, "<live>")
-        names = [rule.name for rule in new.rules]
-        if not names:
-            raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
-        others = tuple(rule for rule in self._live.rules if rule.name not in names and self._is_live(rule.name))
-        self._load(FaultSpec(seed=new.seed, rules=(*others, *new.rules)))
-        return names
+        return self._take(self._parse(text, "<live>"))
 
     def set_device(
         self, device: str, *, health: str, reason: str = "", seconds: float | None = None, node: str = ""
@@ -79,25 +75,36 @@ class RuleStore:
         if node:
             rule["onNodes"] = [node]
         if seconds is not None:
-            rule["for"] = f"{int(seconds * 1000)}ms"
-        if name in self._engine.runs:
-            self.clear(name)
-        return self.add(json.dumps(rule))[0]
+            rule["for"] = f"{seconds:.9f}s"
+        new = self._parse(json.dumps(rule), "<live>")
+        if self._is_live(name):
+            self.clear(name)  # for the same again begins anew
+        return self._take(new)[0]
 
     def clear(self, name: str) -> None:
         """End a rule: a live one is forgotten, another one rests until it is triggered or changed.
 
         Raises UsageError.
         """
-        if any(rule.name == name for rule in self._live.rules):
+        if self._is_live(name):
             self._load(replace(self._live, rules=tuple(rule for rule in self._live.rules if rule.name != name)))
         else:
             self._engine.clear(name)
 
+    def give_way(self, names: Collection[str]) -> None:
+        """Forget the live rules of these names, which the configuration has taken."""
+        self._live = replace(self._live, rules=tuple(rule for rule in self._live.rules if rule.name not in names))
+
     def _is_live(self, name: str) -> bool:
-        """Whether no other source took the name, as the configuration may."""
-        run = self._engine.runs.get(name)
-        return run is None or run.source == LIVE
+        return any(rule.name == name for rule in self._live.rules)
+
+    def _take(self, new: FaultSpec) -> list[str]:
+        names = [rule.name for rule in new.rules]
+        if not names:
+            raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
+        others = tuple(rule for rule in self._live.rules if rule.name not in names)
+        self._load(FaultSpec(seed=new.seed, rules=(*others, *new.rules)))
+        return names
 
     def clear_all(self) -> list[str]:
         """End every rule that could do something; their names."""
@@ -122,27 +129,50 @@ class RuleStore:
             hint = "give --fault-dir a directory of files with fault rules"
             self._report((error("--fault-dir", str(failed), hint),), "fault directory cannot be read; its rules stay")
             return
-        problems = []
         for name in self._files.keys() - texts.keys():
-            self._engine.load(f"file {name}", FaultSpec())
+            self._engine.load(_source(name), FaultSpec())
             log.info("fault file removed", file=name, injected=True)
+        found: dict[str, FaultSpec] = {}
+        problems = []
         for name, text in texts.items():
             path = str(self.directory / name)
             if isinstance(text, HostError):
                 problems.append(error(path, str(text)))
                 continue
             try:
-                rules = self._parse(text, path)
-                self._engine.load(f"file {name}", rules)
+                found[name] = self._parse(text, path)
             except ConfigError as bad:
                 problems += [each for each in bad.problems if isinstance(each, Problem)]
-            except UsageError as bad:
-                problems.append(error(path, str(bad)))
-            else:
-                if self._files.get(name) != text:
-                    log.info("fault file applied", file=name, rules=[rule.name for rule in rules.rules], injected=True)
+        while clash := self._clash(found):
+            name, why = clash
+            del found[name]
+            problems.append(error(str(self.directory / name), why))
+        self._replace(found)
+        for name, rules in found.items():
+            if self._files.get(name) != texts[name]:
+                log.info("fault file applied", file=name, rules=[rule.name for rule in rules.rules], injected=True)
         self._files = texts
         self._report(tuple(problems), "fault file refused; its last good rules stay")
+
+    def _clash(self, found: Mapping[str, FaultSpec]) -> tuple[str, str] | None:
+        """A file with a rule whose name another source has, or keeps, and what to say of it."""
+        names = {_source(name): {rule.name for rule in each.rules} for name, each in found.items()}
+        runs = self._engine.runs.items()
+        owners = {rule: run.source for rule, run in runs if rule in names.get(run.source, (rule,))}
+        for name, each in found.items():
+            for rule in each.rules:
+                owner = owners.setdefault(rule.name, _source(name))
+                if owner != _source(name):
+                    return name, f"the rule {rule.name!r} exists already, from {owner}; choose another name"
+        return None
+
+    def _replace(self, found: Mapping[str, FaultSpec]) -> None:
+        """Load the rules of these files: first what stays of each, for a rule may have moved from one to another."""
+        for name, each in found.items():
+            mine = {rule for rule, run in self._engine.runs.items() if run.source == _source(name)}
+            self._engine.load(_source(name), replace(each, rules=tuple(r for r in each.rules if r.name in mine)))
+        for name, each in found.items():
+            self._engine.load(_source(name), each)
 
     def _report(self, problems: tuple[Problem, ...], event: str) -> None:
         if problems and problems != self.problems:
@@ -150,9 +180,17 @@ class RuleStore:
         self.problems = problems
 
 
+def _source(file: str) -> str:
+    return f"file {file}"
+
+
 def name_of(device: str, node: str = "") -> str:
-    """The name of the rule by which `vdev device` sets a device; with its node, where there are several."""
-    return f"device:{node}/{device}" if node else f"device:{device}"
+    """The name of the rule by which `vdev device` sets a device; with its node, where there are several.
+
+    A fingerprint stands for a node whose name leaves no room, as those of clouds do.
+    """
+    name = f"device:{node}/{device}" if node else f"device:{device}"
+    return name if len(name) <= _LONGEST_NAME else f"device:{digest(node)}/{device}"
 
 
 def _read(directory: Path) -> dict[str, str | HostError]:

@@ -136,6 +136,7 @@ class FleetFaults:
         """The configuration is this from now on."""
         self.spec = spec
         self.rules.adopt(spec.faults, now)
+        self._store.give_way({rule.name for rule in spec.faults.rules})
 
     @property
     def commands(self) -> Mapping[str, Command]:

@@ -277,6 +277,19 @@ async def test_what_people_cannot_add(start, until, vdev):
     assert (2, "vdev: there is no node 'h9' in the fleet\n") == (code, printed)
 
 
+@pytest.mark.parametrize("name", ["ip-192-168-120-134.us-west-2.compute.internal", f"n{'.n1234567' * 6}"])
+async def test_a_device_of_a_node_with_a_long_name(start, api_server, until, vdev, name):
+    """Clouds give their nodes long names, and the rule by which a device is set has both."""
+    text = GPUS.replace("RULE", "").replace(', advertise: [dra], onNodes: "h*"', "").replace('"h{1..2}"', name)
+    fleet = await start(text, run=True)
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
+    code, printed = await vdev("device", "set", "h100/1", "--node", name, "--health", "Unhealthy")
+    assert 0 == code, printed
+    await until(lambda: "1" == api_server.object("nodes", name)["status"]["allocatable"]["nvidia.com/gpu"])
+    assert 0 == (await vdev("device", "clear", "h100/1", "--node", name))[0]
+    await until(lambda: "2" == api_server.object("nodes", name)["status"]["allocatable"]["nvidia.com/gpu"])
+
+
 async def test_typed_rules_on_nodes_that_come_later(start, api_server, until, vdev, directory):
     """Each began when it was typed, and what was cleared stays so."""
     clock = LeapClock()

@@ -162,6 +162,7 @@ def test_references():
         ("name: x, rpc: Allocate, hang: true, nth: 0", "nth", "expected at least 1"),
         ("name: x, rpc: Allocate, hang: true, nth: 2, everyNth: 2", "everyNth", "exclude each other"),
         ("name: x, devices: [acme], health: Unhealthy, nth: 2", "nth", "can never fire"),
+        ("name: x, devices: [acme], health: Unhealthy, manual: true, nth: 2", "nth", "can never fire"),
         ("name: x, devices: [acme], health: Unhealthy, manual: true, onAllocate: true", "manual", "exclude each other"),
         ("name: x, devices: [acme], register: {never: true}", "devices", "devices is for faults of devices"),
         ("name: x, register: {version: v1beta1}", "register.version", "the kubelet accepts v1beta1"),

@@ -210,14 +210,17 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Pr
         report.error((*path, "probability"), "a rule of probability 0 can never fire")
     if model.nth and model.every_nth:
         report.key_error((*path, "everyNth"), "nth and everyNth exclude each other", "use one of them")
-    counts = model.on_allocate or model.on_file or model.manual or kinds in _COUNTED
+    counts = model.on_allocate or model.on_file or kinds in _COUNTED
     if counts:
         return
     most = 1 if model.every is None else model.times
     first = min(model.nth) if model.nth else model.every_nth or 1
     if most is not None and first > most:
         key = "nth" if model.nth else "everyNth"
-        hint = "nth counts calls for rpc, register and api, allocations under onAllocate, else the repetitions of every"
+        hint = (
+            "nth counts calls for rpc, register and api, allocations under onAllocate, appearances under onFile, else "
+            "the repetitions of every"
+        )
         report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
 
 

@@ -16,10 +16,11 @@ from types import MappingProxyType
 
 from ..model.device import Key
 from ..model.faults.fault_effects import Delay, Flap
-from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection
+from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection, Start
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
+_COUNTED_BY_TRIGGER = (Start.ALLOCATE, Start.FILE)
 _SCALE = float(2**53)  # the integers that a float holds exactly
 
 
@@ -140,7 +141,7 @@ def _outer(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Ite
     at = 0.0 if firing.once else when.at
     width = 0.0 if firing.once or isinstance(rule.effect, Flap) else when.jitter * (period or at)
     number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
-    chance_is_elsewhere = rule.counts_calls or rule.triggered or firing.once
+    chance_is_elsewhere = rule.counts_calls or when.start in _COUNTED_BY_TRIGGER or firing.once
     skipped = 0
     while times is None or number < times:
         start = firing.at + max(0.0, at + number * period + dice.shift(width, rule.name, number))

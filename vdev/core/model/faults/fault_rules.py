@@ -179,7 +179,7 @@ class FaultRuleSpec:
 
     @property
     def triggered(self) -> bool:
-        """Whether it waits for something to happen; then its chance is about how often that happens."""
+        """Whether it waits for something to happen; of what happens by itself, its chance is about how often."""
         return self.when.start in (Start.ALLOCATE, Start.FILE, Start.MANUAL)
 
     def concerns(self, resource: str) -> bool:
