@@ -162,6 +162,30 @@ async def test_writes_into_files_can_be_left_out(tmp_path: Path) -> None:
         assert {tmp_path: {"marker"}} == await watcher.changes()
 
 
+async def test_what_is_watched_again_is_looked_at_anew(tmp_path: Path) -> None:
+    """Though it be what it was when it was looked at before: nobody listened in between."""
+    with Watcher(poll_interval=0.02, inotify=False) as watcher:
+        for _ in range(3):
+            watcher.watch(tmp_path)
+            await heard(watcher, tmp_path)
+            watcher.unwatch(tmp_path)
+
+
+async def test_each_change_of_many_looks_is_heard(tmp_path: Path) -> None:
+    """A directory that is as it was between two changes, and one that becomes what it had been."""
+    with Watcher(poll_interval=0.02, inotify=False) as watcher:
+        watcher.watch(tmp_path)
+        await settled(watcher)
+        file, aside = tmp_path / "file", tmp_path.with_name(f"{tmp_path.name}-aside")
+        file.touch()
+        await heard(watcher, tmp_path)
+        for _ in range(2):
+            file.rename(aside)
+            await heard(watcher, tmp_path)
+            aside.rename(file)
+            await heard(watcher, tmp_path)
+
+
 async def test_no_reports_after_unwatch(tmp_path: Path) -> None:
     """Only directories that are watched are reported, also where two share an ancestor."""
     one, two = tmp_path / "one", tmp_path / "two"

@@ -10,7 +10,7 @@ _SILENT = frozenset(
 )
 
 
-def identity(path: Path) -> Hashable:
+def identity(path: str | Path) -> Hashable:
     """Which directory stands at the path now; None when none does."""
     try:
         found = os.stat(path)
@@ -19,7 +19,7 @@ def identity(path: Path) -> Hashable:
     return found.st_dev, found.st_ino
 
 
-def content(path: Path) -> Hashable:
+def content(path: str | Path) -> Hashable:
     """The directory and the names in it with what changes when they are written or replaced; None if it is missing."""
     try:
         with os.scandir(path) as entries:

@@ -37,6 +37,10 @@ Changes = Mapping[Path, frozenset[str]]
 """Watched directories that may have changed, each with the entries concerned; no entries mean: anything may have."""
 
 
+_Asked = tuple[str, bool, bool, bool]
+"""A directory, and whether it is silent, whether its stamp is known, and whether it is polled."""
+
+
 @dataclass(slots=True)
 class _Target:
     """A watched directory. `armed` is where inotify listens for it: itself, an ancestor, or None when it is polled."""
@@ -91,6 +95,7 @@ class Watcher:
         self._targets: dict[Path, _Target] = {}
         self._users: dict[int, set[Path]] = {}
         self._pending = _Pending()
+        self._compared: object = None  # what was asked at the last comparison, and the answer
         self._own = 0  # by this number the kernel says what a file was renamed to that is our own
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -337,8 +342,11 @@ class Watcher:
     async def _compare(self) -> None:
         """Compare every directory with its last stamp, in a thread."""
         targets = list(self._targets.values())
-        asked = [(each.path, each.silent, each.known, each.armed is None) for each in targets]
+        asked = [(str(each.path), each.silent, each.known, each.armed is None) for each in targets]
         seen = await asyncio.to_thread(_stamps, asked)
+        if (asked, seen) == self._compared:
+            return  # as mostly: each is what it was
+        self._compared = (asked, seen) if all(known for _, _, known, _ in asked) else None
         for target, (silent, stamp) in zip(targets, seen, strict=True):
             if self._targets.get(target.path) is not target:
                 continue
@@ -353,9 +361,9 @@ class Watcher:
                 self._release(target)
 
 
-def _stamps(asked: list[tuple[Path, bool, bool, bool]]) -> list[tuple[bool, Hashable]]:
+def _stamps(asked: list[_Asked]) -> list[tuple[bool, Hashable]]:
     seen = []
     for path, was_silent, known, polled in asked:
-        silent = was_silent or (not known and directory_stamps.is_silent(path))
+        silent = was_silent or (not known and directory_stamps.is_silent(Path(path)))
         seen.append((silent, directory_stamps.content(path) if silent or polled else directory_stamps.identity(path)))
     return seen
