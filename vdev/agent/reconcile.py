@@ -110,6 +110,10 @@ class Reconciler:
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
         self._observed = Holdings()  # of the plan in force, or of the next one while that is decided
+        self._lacking: tuple[Mapping[str, Health], frozenset[str]] = (
+            {},
+            frozenset(),
+        )  # of outputs, when that was decided
         self._decided: World | None = None  # what the plan in force was decided for; none of many devices is kept
         self._machine: Machine | None = None  # read when it is first asked for
         self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
@@ -367,9 +371,8 @@ class Reconciler:
             plan = self._plan
             if plan is None:
                 return None
-            before = self._undeliverable(), self._toolless()
             await self._settle(Stage.PREPARE, plan)
-            same = (self._undeliverable(), self._toolless()) == before
+            same = (self._undeliverable(), self._toolless()) == self._lacking
             current = same and not plan.is_overtaken(self._holdings())
             if current or not decided:
                 return plan
@@ -399,6 +402,7 @@ class Reconciler:
 
     def _observe(self) -> World:
         last = self._plan
+        undeliverable, toolless = self._lacking = self._undeliverable(), self._toolless()
         return World(
             spec=self.choices.in_force(self.spec),
             choices=self.choices.progresses,
@@ -407,8 +411,8 @@ class Reconciler:
             found=self.scan.devices if self._machine else {},
             base=self.base,
             verdicts=self.verdicts.current(),
-            undeliverable=self._undeliverable(),
-            toolless=self._toolless(),
+            undeliverable=undeliverable,
+            toolless=toolless,
             afflictions=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
