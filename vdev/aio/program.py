@@ -6,6 +6,7 @@ Blocks; call it in a thread. `abort` ends the whole session, so that the program
 import contextlib
 import os
 import posixpath
+import select
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from ..errors import reason_of
 
 _TAIL = 4096  # bytes of its output that are kept
+_PIPE = 65536  # bytes that a pipe holds
 _SHOWN = 160  # characters of it that fit in a reason
 
 
@@ -25,7 +27,10 @@ class Program:
         self._aborted = False
 
     def run(self) -> str:
-        """Run it to its end. Why it failed, with the last line that it wrote; empty when it exited with 0."""
+        """Run it to its own end, whatever it leaves running.
+
+        Returns why it failed, with the last line that it wrote; empty when it exited with 0.
+        """
         try:
             process = self._process = subprocess.Popen(  # noqa: S603 - the configuration's own command, no shell
                 self._argv,
@@ -41,10 +46,7 @@ class Program:
         if self._aborted:  # in the moment before there was a process
             self._kill(process)
         with process:
-            tail = b""
-            assert process.stdout is not None
-            while chunk := os.read(process.stdout.fileno(), 65536):
-                tail = (tail + chunk)[-_TAIL:]
+            tail = _last_output(process)
             code = process.wait()
         return "" if code == 0 else _ending(self._argv[0], code, tail)
 
@@ -60,8 +62,46 @@ class Program:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def _last_output(process: "subprocess.Popen[bytes]") -> bytes:
+    """The end of what it writes until it ends, whether or not something that it left behind could still write."""
+    assert process.stdout is not None
+    output, ended = process.stdout.fileno(), _watched(process.pid)
+    watch = select.poll()
+    watch.register(output, select.POLLIN)
+    if ended is not None:
+        watch.register(ended, select.POLLIN)
+    tail, over = b"", False
+    try:
+        while not over:
+            ready = {each for each, _ in watch.poll()}
+            over = ended in ready
+            if output in ready:
+                chunk = os.read(output, _PIPE)
+                tail, over = (tail + chunk)[-_TAIL:], over or not chunk
+    finally:
+        if ended is not None:
+            os.close(ended)
+    return tail
+
+
+def _watched(pid: int) -> int | None:
+    """A descriptor that tells of the process' end; None where the kernel (before 5.3) or a sandbox has none."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def signal_name(number: int) -> str:
+    """Such as SIGKILL; the real-time signals have numbers alone."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def _ending(program: str, code: int, output: bytes) -> str:
-    how = f"exited with {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
+    how = f"exited with {code}" if code > 0 else f"was ended by {signal_name(-code)}"
     last = shown(output.decode(errors="replace").strip().rpartition("\n")[2])
     return f"{posixpath.basename(program)} {how}" + (f": {last}" if last else "")
 

@@ -1,6 +1,7 @@
 """The health monitor: a task for each probed device, the verdicts on all, and news of changes."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -153,18 +154,18 @@ class HealthMonitor:
     async def _follow(self, key: str, probed: _Probed) -> None:
         """Probe one device over and over: at its interval, and when woken."""
         spec = probed.target.spec
-        scheduled = True
+        due = self._clock.now()
         while True:
             probed.wake.clear()
+            scheduled = self._clock.now() >= due
             outcome = await self._probe(key, probed)
             probed.track = observe(probed.track, spec, outcome, self._clock.now(), scheduled=scheduled)
             self._report(key, probed.track)
-            try:
-                async with self._clock.timeout(spec.interval):
+            if scheduled:
+                due = self._clock.now() + spec.interval
+            with contextlib.suppress(TimeoutError):  # news does not put off what is due
+                async with self._clock.timeout(max(0.0, due - self._clock.now())):
                     await probed.wake.wait()
-                scheduled = False
-            except TimeoutError:
-                scheduled = True
 
     async def _probe(self, key: str, probed: _Probed) -> Outcome:
         spec, device, resource = probed.target

@@ -1,7 +1,9 @@
 """HealthMonitor: probes over time, each for itself."""
 
 import asyncio
+import errno
 import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +19,7 @@ from vdev.core.model.syntax import template
 from vdev.core.spec import HealthSpec, NodeKind, Probe
 from vdev.health import HealthMonitor, Target
 from vdev.hostfs import HostRoot
+from vdev.hostfs.root import FileInfo
 
 TIMEOUT = 20.0
 
@@ -184,6 +187,7 @@ async def test_a_command_that_exits_with_zero_is_fine(monitor: HealthMonitor) ->
     [
         (("sh", "-c", "echo first; echo no link >&2; exit 3"), "sh exited with 3: no link"),
         (("sh", "-c", "kill -9 $$"), "sh was ended by SIGKILL"),
+        (("sh", "-c", "kill -40 $$"), "sh was ended by signal 40"),
         (("/nonexistent/probe",), "cannot run /nonexistent/probe: No such file or directory"),
         (("sh", "-c", "yes | head -c 1000000; exit 1"), "sh exited with 1: y"),
     ],
@@ -216,6 +220,52 @@ def is_alive(pid: int) -> bool:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+async def test_a_command_is_over_when_its_program_ends(monitor: HealthMonitor, tmp_path: Path) -> None:
+    """What it left running, with its output, goes on and holds nothing up."""
+    pid_file = tmp_path / "pid"
+    spec = command("sh", "-c", f"sleep 1000 & echo $! > {pid_file}", timeout=900)
+    assert "" == await verdict(monitor, Target(spec, device()))
+    child = int(await asyncio.to_thread(pid_file.read_text))
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+
+
+async def test_without_a_descriptor_of_the_process(monitor: HealthMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old kernel has none; then a command is over when its output is."""
+
+    def refused(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    assert "sh exited with 3: no link" == await verdict(
+        monitor, Target(command("sh", "-c", "echo no link; exit 3"), device())
+    )
+
+
+async def test_news_do_not_put_off_what_is_due(tmp_path: Path) -> None:
+    """A directory where something happens all the time: thresholds count the intervals, however often it is probed."""
+    looked = threading.Semaphore(0)
+
+    class Host(HostRoot):
+        def info(self, host_path: str) -> FileInfo | None:
+            looked.release()
+            return super().info(host_path)
+
+    (tmp_path / "dev").mkdir()
+    node, clock = tmp_path / "dev/ttyUSB0", ManualClock(100.0)
+    node.touch()
+    spec = replace(SLOW, interval=10.0, timeout=3600.0, unhealthy_threshold=3, healthy_threshold=2)
+    async with running(HealthMonitor(Host(tmp_path, inspect=every_file_is_a_node), clock)) as monitor:
+        assert "" == await verdict(monitor, Target(spec, device("/dev/ttyUSB0")))
+        for change, healthy in ((node.unlink, False), (node.touch, True)):
+            change()
+            for _ in range(20):
+                clock.advance(3.0)
+                monitor.wake([tmp_path / "dev"])
+                assert await asyncio.to_thread(looked.acquire, timeout=TIMEOUT)
+            await until(monitor, lambda healthy=healthy: monitor.verdicts["x"].health.healthy is healthy)  # type: ignore[misc]
 
 
 async def test_stopping_the_monitor_ends_its_commands(host: HostRoot, tmp_path: Path) -> None:
