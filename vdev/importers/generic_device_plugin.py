@@ -62,6 +62,8 @@ def _given(source: ImportSource, draft: Draft) -> _Given:
         return _arguments(content, draft)
     if isinstance(content.get("genericDevicePlugin"), dict):
         block = content["genericDevicePlugin"]
+        if _text(block.get("status")) == "Disabled":
+            draft.told("genericDevicePlugin.status", "MicroShift has it Disabled, so that it offers none of these")
         found = [(f"devices[{n}]", each) for n, each in enumerate(listed(block.get("devices")))]
         return _Given(_text(block.get("domain")) or _MICROSHIFT, found)
     if "groups" in content and "devices" not in content:
@@ -131,7 +133,9 @@ def _source(body: dict[str, Any]) -> str:
 
 
 def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) -> Block | None:
-    paths, sticks = listed(group.get("paths")), [*listed(group.get("usb")), *listed(group.get("usbs"))]
+    # MicroShift's configurations have an item without values where nothing is meant.
+    sticks = [*listed(group.get("usb")), *(each for each in listed(group.get("usbs")) if any(mapping(each).values()))]
+    paths = listed(group.get("paths"))
     if paths and sticks:
         draft.lost(where, "has both paths and usb, which generic-device-plugin refuses")
         return None

@@ -140,6 +140,23 @@ def test_what_overlaps_there_is_shared_here() -> None:
     assert [None, True] == [each.get("shared") for each in only(text)["devices"]]
 
 
+def test_the_defaults_of_microshift() -> None:
+    """As `microshift show-config --mode default` prints them: usbs without any value are none."""
+    group = {
+        "count": 1,
+        "paths": [{"limit": 1, "mountPath": "/dev/ttyACM0", "path": "/dev/ttyACM0", "permissions": "mrw"}],
+        "usbs": [{"product": "", "serial": "", "vendor": ""}],
+    }
+    block = {"devices": [{"name": "serial", "groups": [group]}], "domain": "", "status": "Disabled"}
+    text = json.dumps({"genericDevicePlugin": block})
+
+    (device,) = only(text)["devices"]
+
+    assert device["resource"] == "device.microshift.io/serial"
+    assert device["glob"][0]["path"] == "/dev/ttyACM0"
+    assert "MicroShift has it Disabled" in warnings(text)
+
+
 def test_flags_in_a_manifest() -> None:
     """The arguments of a DaemonSet, among other objects."""
     args = [
@@ -262,6 +279,25 @@ migStrategy: mixed
     assert {"preset": "h100-sxm5-80gb", "count": 4, "numa": [0, 0, 1, 1]} == second["devices"][0]["virtual"]
     assert ["nvidia.com/gpu", "x.org/y"] == [each["resource"] for each in second["devices"]]
     assert {"migStrategy": "mixed"} == first["flags"]
+
+
+def test_overrides_of_fake_gpu_operator() -> None:
+    """As its own test of pools has them: the name of the GPUs is told to nodes, whatever the profile."""
+    overrides = {
+        "device_count": 2,
+        "device_defaults": {"name": "Renamed-H100-For-E2E", "power": {"default_limit_mw": 1}},
+        "system": {"driver_version": "1.2.3"},
+    }
+    pool = {"gpu": {"backend": "fake", "profile": "h100", "overrides": overrides}}
+    text = json.dumps({"nodePools": {"default": pool}})
+
+    virtual = only(text)["devices"][0]["virtual"]
+
+    assert virtual["preset"] == "h100-sxm5-80gb"
+    assert virtual["attributes"] == {"product": "Renamed-H100-For-E2E", "model": "Renamed-H100-For-E2E"}
+    said = warnings(text)
+    assert "gpu.overrides.system" in said
+    assert "gpu.overrides.device_defaults.power" in said
 
 
 def test_configurations_of_mig_parted() -> None:
