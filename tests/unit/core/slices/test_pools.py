@@ -1,6 +1,7 @@
 """What ResourceSlices say of the devices of a file."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -454,6 +455,19 @@ def test_the_same_object_while_nothing_changes():
     for more in ({}, {"now": 5.0}, {"afflictions": Afflictions(verdicts={("other.dev/x", "y"): SICK})}):
         plan = decider.decide(World(spec=spec, node=NODE, base=before.base, pools=first.pools, **more))
         assert first.pools is plan.pools
+
+
+@pytest.mark.parametrize("node", ["n" * 253, ".".join(["n" * 62] * 4), "n" * 232 + "." + "n" * 20, "n"])
+def test_the_name_of_a_slice_begins_as_the_api_takes_it(node):
+    """The longest names of a node and of a driver together are longer than a name may be."""
+    rest = {"name": "a", "resource": "acme.dev/a", "virtual": {"count": 1}}
+    made = pool({**rest, "dra": {"driver": "d" * 54 + ".acme.dev"}})
+    (slice_,) = cutting.objects(made, node)
+    beginning = slice_["metadata"]["generateName"]
+    assert beginning.startswith("00000-ddd")
+    assert len(beginning) <= 253
+    masked = f"{beginning[:-2]}a"  # as the API server checks it (maskTrailingDash)
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", masked)
 
 
 def test_a_device_with_more_partitions_than_a_slice_holds():

@@ -19,6 +19,7 @@ MOST_DEVICES = 128
 MOST_TIGHT = 64
 """Devices of a slice, where one of them has taints or consumes counters."""
 MOST_SETS = 8
+_LONGEST_NAME = 253
 API_VERSION = "resource.k8s.io/v1"
 """What servers have from 1.34 on."""
 
@@ -50,8 +51,8 @@ def objects(pool: PublishedPool, node: str, *, split: bool = True, generation: i
 
 
 def generate_name(driver: str, node: str, number: int) -> str:
-    """The beginning of a slice's name, which keeps the slices of a pool in order."""
-    return f"{number:05x}-{driver}-{node}-"
+    """The beginning of a slice's name, which keeps the slices of a pool in order; of long names the beginning only."""
+    return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
 
 
 def _empty() -> Document:
