@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from ..agent.inputs.node_choices import with_pods
 from ..core import repartition
-from ..core.decide import Decider, Plan
+from ..core.decide import Decider, Plan, World
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Device, Key, RawDevice
 from ..core.model.problem import errors
 from ..core.repartition import Progresses, RepartitionView
 from ..core.retention.holders import Holdings
-from ..core.slices.pools import Claimed, claimed_by_name
+from ..core.slices.devices.published import Pools
+from ..core.slices.pools import NO_POOLS, Claimed, claimed_by_name
 from ..core.spec import EntrySpec, Spec
 
 
@@ -42,22 +43,25 @@ class Layouts:
     ) -> tuple[Spec, Inventory]:
         """The specification as labels have it cut, and the devices that come of it; `last` is the last decision.
 
-        `noted` is what is written on pods: what an earlier controller had in force is known by that.
+        `noted` is what is written on pods: what an earlier controller had in force is known by that, and by what claims
+        have.
         """
         entries = self._entries(spec)
         if not entries:
             self.progresses = {}
             return spec, self._arrange(spec, found)
-        listed = last.inventory if last else self._recall(spec, found, entries, labels, noted)
+        before = self.progresses
+        listed, pools = (last.inventory, last.pools) if last else (EMPTY, NO_POOLS)
+        if last is None and (noted or claimed):
+            before, listed, pools = self._recall(spec, found, labels, noted, claimed)
         view = RepartitionView(
             labels=labels,
             hardware={each.name: {raw.index: raw.id for raw in found.get(each.name, ())} for each in entries},
             listed=listed,
             held=dict(holdings.holders or {}) if last else noted,
-            claimed=with_pods(spec, _claimed(last, claimed), holdings),
+            claimed=with_pods(spec, _claimed(pools, claimed), holdings),
             now=now,
         )
-        before = self.progresses
         self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
         base = self._arrange(cut := self._in_force(spec), found)
         wrong = set(errors(base.problems)) - set(last.base.problems) if last and self.progresses is not before else ()
@@ -76,19 +80,28 @@ class Layouts:
         self,
         spec: Spec,
         found: Mapping[str, Sequence[RawDevice]],
-        entries: Sequence[EntrySpec],
         labels: Mapping[str, str],
         noted: Mapping[Key, str],
-    ) -> Inventory:
-        """What was listed when the pods got what is noted, where the labels of now do not give that."""
-        values = dict.fromkeys(name for each in entries if each.choice for name in each.choice.layouts)
-        for value in (None, *values) if noted else ():
-            chosen = labels if value is None else {each.choice.label: value for each in entries if each.choice}
-            cut, _ = repartition.chosen(spec, self._node, chosen)
+        claimed: Claimed,
+    ) -> tuple[Progresses, Inventory, Pools]:
+        """What was in force when pods and claims got theirs, where the labels of now do not give that."""
+        choices = [each.choice for each in self._entries(spec) if each.choice]
+        values = dict.fromkeys(name for each in choices for name in each.layouts)
+        for value in (None, *values):
+            chosen = labels if value is None else {each.label: value for each in choices}
+            cut, before = repartition.chosen(spec, self._node, chosen)
             base = self._arrange(cut, found)
-            if all(name in base.resources and key in base.resources[name].ids for name, key in noted):
-                return EMPTY if value is None else base
-        return EMPTY
+            pools = self._published(cut, found, base) if claimed else NO_POOLS
+            if all(name in base.resources and key in base.resources[name].ids for name, key in noted) and all(
+                pools[driver].by_name.keys() >= set(names) for driver, names in claimed.items() if driver in pools
+            ):
+                return ({}, EMPTY, NO_POOLS) if value is None else (before, base, pools)
+        return {}, EMPTY, NO_POOLS
+
+    def _published(self, cut: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory) -> Pools:
+        return self._decider.decide(
+            World(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))
+        ).pools
 
     def _in_force(self, spec: Spec) -> Spec:
         """The same object while nothing changes, which is what decisions are remembered by."""
@@ -103,7 +116,6 @@ class Layouts:
         return [entry for entry in spec.on_node(self._node) if entry.choice]
 
 
-def _claimed(last: Plan | None, claimed: Claimed) -> Mapping[Key, Device]:
+def _claimed(pools: Pools, claimed: Claimed) -> Mapping[Key, Device]:
     """What claims have, by driver and published name."""
-    pools = last.pools if last else {}
     return {(driver, name): device for driver, name, device in claimed_by_name(pools, claimed)}

@@ -1,6 +1,6 @@
 """Layouts that a label of a Node chooses, where no kubelet is."""
 
-from tests.kit.fleet import capacity, node
+from tests.kit.fleet import capacity, node, slices
 
 LAYOUTS = """
 version: v1
@@ -51,3 +51,42 @@ async def test_a_label_chooses_the_layout_of_a_node(start, api_server, until):
     await until(lambda: ["3", "3"] == capacity(api_server, "n", MEDIUM) and "success" == state())
     await choose(None)
     await until(lambda: ["1", "1"] == capacity(api_server, "n", "nvidia.com/gpu") and state() is None)
+
+
+CLAIMED = LAYOUTS.replace("    partitions:", "    advertise: [dra]\n    partitions:")
+
+
+async def test_what_only_a_claim_has_is_not_cut_after_a_restart(start, api_server, until):
+    """Though the label changed while no controller was there, and no pod has a note of it."""
+
+    async def choose(value):
+        labels = {"nvidia.com/mig.config": value}
+        await api_server.edit("nodes", "n", {"metadata": {"labels": labels}}, manager="kubectl")
+
+    def state():
+        return node(api_server, "n")["metadata"]["labels"].get("nvidia.com/mig.config.state")
+
+    labels = {"type": "kwok", "nvidia.com/mig.config": "all-3g.20gb"}
+    await api_server.add("nodes", {"metadata": {"name": "n", "labels": labels}})
+    first = await start(CLAIMED)
+    large = ["gpu-0-mig-3g20gb-9-0", "gpu-0-mig-3g20gb-9-4"]
+    await until(lambda: large == slices(api_server, "n") and "success" == state())
+    results = [
+        {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": large[1]},
+        {"request": "other", "driver": "acme.dev", "pool": "n", "device": "x"},
+    ]
+    claim = {
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    user = {"resource": "pods", "name": "p", "uid": "1"}
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": [user]}
+    await api_server.add("resourceclaims", claim, namespace="default", status=status)
+    await first.stop()
+    await choose("all-1g.5gb")
+    again = await start(CLAIMED)
+    await until(lambda: again.has_begun and again.is_settled and "failed" == state())
+    assert large == slices(api_server, "n")
+    await api_server.remove("resourceclaims", "c", namespace="default")
+    await choose("all-2g.10gb")
+    await until(lambda: 3 == len(slices(api_server, "n")) and "success" == state())
