@@ -102,6 +102,26 @@ denied() {
     exit 4
 }
 
+# `mig`: who may not change the partitions may not list them either, and scripts look for these words.
+denied_mig() {
+    case $1 in
+        -lgip | --list-gpu-instance-profiles) What='display GPU instance profiles' ;;
+        -lgipp | --list-gpu-instance-possible-placements) What='display GPU instance possible placements' ;;
+        -lgi | --list-gpu-instances) What='display GPU instances' ;;
+        -lcip | --list-compute-instance-profiles) What='display compute instance profiles' ;;
+        -lcipp | --list-compute-instance-possible-placements) What='display compute instance possible placements' ;;
+        -lci | --list-compute-instances) What='display compute instances' ;;
+        -cgi | --create-gpu-instance | --create-gpu-instance=*) What='create GPU instances' ;;
+        -cci | --create-compute-instance | --create-compute-instance=*) What='create compute instances' ;;
+        -dgi | --destroy-gpu-instance) What='destroy GPU instances' ;;
+        -dci | --destroy-compute-instance) What='destroy compute instances' ;;
+        *) unknown "${1:-mig}" ;;
+    esac
+    look
+    say "Failed to $What: Insufficient Permissions"
+    exit 4
+}
+
 # One task of several: $1 replaces the summary, or there are two that exclude each other.
 task() {
     [ "$Task" = table ] || invalid
@@ -161,7 +181,20 @@ case $1 in
         Select=u
         shift
         ;;
-    mig | clocks | drain | vgpu | c2c | compute-policy | boost-slider | power-hint | base-clocks | conf-compute | gpm | pci)
+    mig)
+        shift
+        while :; do
+            case $1 in
+                -i | -gi | -ci)
+                    [ $# -gt 2 ] || missing "$1"
+                    shift 2
+                    ;;
+                -h | --help) help && exit 0 ;;
+                *) denied_mig "$1" ;;
+            esac
+        done
+        ;;
+    clocks | drain | vgpu | c2c | compute-policy | boost-slider | power-hint | base-clocks | conf-compute | gpm | pci)
         denied "change what $1 is about"
         ;;
 esac
