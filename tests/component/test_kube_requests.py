@@ -235,7 +235,7 @@ async def test_what_kubernetes_refuses(api_server, api, node):
 async def test_events(api_server, api, node):
     """One of a node is in the namespace default; a name that is made up is given back."""
     event = {
-        "metadata": {"generateName": "worker-1."},
+        "metadata": {"generateName": "worker-1-"},
         "involvedObject": {"kind": "Node", "name": "worker-1", "uid": node["metadata"]["uid"]},
         "reason": "DeviceLost",
         "message": "gone",
@@ -243,7 +243,7 @@ async def test_events(api_server, api, node):
         "source": {"component": "vdev"},
     }
     made = await api.create(EVENTS, event, namespace="default")
-    assert made["metadata"]["name"].startswith("worker-1.")
+    assert made["metadata"]["name"].startswith("worker-1-")
     with pytest.raises(kube.Invalid, match=r"does not match event.namespace"):
         await api.create(EVENTS, event, namespace="kube-system")
     named = {**event, "metadata": {"name": "one"}}

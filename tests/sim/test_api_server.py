@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from urllib.parse import quote
 
 import pytest
 
@@ -208,6 +209,11 @@ def asked(**more):
             asked(selectors=[{"cel": {"expression": "true" + " " * 10_240}}]),
             "selectors[0].cel.expression: Too long: may not be more than 10240 bytes",
         ),
+        (asked(selectors=[{"cel": {}}]), "selectors[0].cel.expression: Required value"),
+        (asked(tolerations=[{"operator": "In", "key": "a"}]), 'operator: Unsupported value: "In"'),
+        (asked(tolerations=[{"operator": "Exists", "value": "x"}]), "must be empty for operator"),
+        (asked(tolerations=[{"operator": "Exists", "effect": "Never"}]), 'effect: Unsupported value: "Never"'),
+        (asked(tolerations=[{"value": "x"}]), "must be `Exists` when `key` is empty"),
         (asked(tolerations=[{"operator": "Exists"}] * 17), "tolerations: Too many: 17: must have at most 16 items"),
     ],
 )
@@ -229,6 +235,13 @@ TOO_LONG = "config[0].opaque.parameters: Too long: may not be more than 10240 by
         ({"constraints": [{"matchAttribute": "acme.dev/a"}] * 33}, "constraints: Too many: 33: must have at most 32"),
         ({"config": [OPAQUE] * 33}, "config: Too many: 33: must have at most 32 items"),
         ({"config": [LARGE]}, TOO_LONG),
+        ({"config": [OPAQUE | {"requests": ["x"]}]}, "config[0].requests[0]: Invalid value"),
+        ({"config": [{"requests": ["r"]}]}, "config[0].opaque: Required value"),
+        ({"config": [{"opaque": {"driver": "acme.dev", "parameters": 1}}]}, "must be a valid JSON object"),
+        ({"constraints": [{"matchAttribute": "acme.dev/a", "requests": ["x"]}]}, "must be the name of a request"),
+        ({"constraints": [{"matchAttribute": "acme.dev/a", "requests": ["r", "r"]}]}, "Duplicate value"),
+        ({"constraints": [{"matchAttribute": "model"}]}, "must include the domain"),
+        ({"constraints": [{"requests": ["r"]}]}, "exactly one of `matchAttribute` or `distinctAttribute`"),
     ],
 )
 async def test_a_claim_with_too_much_besides_its_requests_is_refused(ask, more, why):
@@ -346,6 +359,138 @@ async def test_patches_of_other_kinds(ask):
     code, found = await ask("PATCH", f"{NODES}/n/status", operations, "application/json-patch+json")
     assert (200, {"a/b": "2", "c/d": "1"}) == (code, found["status"]["capacity"])
     assert ["Ready", "GpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
+
+
+async def test_an_operation_beyond_the_end_of_a_list(ask):
+    """An index that is not there is refused, as an operation on a field that is not there."""
+    taint = {"key": "a", "effect": "NoSchedule"}
+    await ask("POST", NODES, of("Node", "n", {"taints": [taint]}) | {"apiVersion": "v1"})
+    operation = {"op": "add", "path": "/spec/taints/5", "value": taint | {"key": "b"}}
+    status, _ = await ask("PATCH", f"{NODES}/n", [operation], "application/json-patch+json")
+    assert 422 == status
+
+
+async def test_a_generated_name_has_the_beginning_that_fits_a_label(ask):
+    """58 characters of it and 5 of its own (names.SimpleNameGenerator); what begins no name is refused."""
+    long = slice_({"name": "a"})
+    long["metadata"] = {"generateName": "00000-acme.dev-" + "n" * 100 + "-"}
+    status, made = await ask("POST", SLICES, long)
+    assert (201, 63) == (status, len(made["metadata"]["name"]))
+    for beginning in ("n" * 255 + "-", "Upper-", "ends."):
+        long["metadata"] = {"generateName": beginning}
+        status, answer = await ask("POST", SLICES, long)
+        assert (422, True) == (status, "metadata.generateName" in answer["message"])
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+LEASE = {"holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0}
+WRONG = {
+    "a taint's effect": (NODES, "Node", {"taints": [{"key": "a", "effect": "Never"}]}, 'Unsupported value: "Never"'),
+    "a taint's key": (NODES, "Node", {"taints": [{"key": "a b", "effect": "NoExecute"}]}, r"spec.taints\[0\].key"),
+    "a taint's value": (NODES, "Node", {"taints": [{"key": "a", "value": "b c", "effect": "NoExecute"}]}, "value"),
+    "a taint twice": (NODES, "Node", {"taints": [{"key": "a", "effect": "NoExecute"}] * 2}, "Duplicate value"),
+    "a duration": (LEASES, "Lease", LEASE | {"leaseDurationSeconds": 0}, "spec.leaseDurationSeconds"),
+    "transitions": (LEASES, "Lease", LEASE | {"leaseTransitions": -1}, "spec.leaseTransitions"),
+    "a time without fractions": (LEASES, "Lease", LEASE | {"renewTime": "2026-01-01T00:00:00Z"}, "spec.renewTime"),
+}
+
+
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"data": {"x": 1}}, "must be a string"),
+        ({"data": {"x y": "1"}}, "a valid config key"),
+        ({"data": {"..x": "1"}}, "a valid config key"),
+        ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"uid": ""}]}}, r"ownerReferences\[0\].uid"),
+        ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"controller": True}] * 2}}, "Only one reference"),
+        ({"metadata": {"name": "m", "finalizers": ["a b"]}}, "metadata.finalizers"),
+    ],
+)
+async def test_a_config_map_is_refused(ask, more, why):
+    """For its data, and for what every object has."""
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, **more}
+    status, answer = await ask("POST", MAPS, document)
+    assert (422, "Invalid") == (status, answer["reason"])
+    assert re.search(why, answer["message"]), answer["message"]
+
+
+async def test_what_else_is_refused(ask):
+    """A namespace whose name is no label, a negative amount, another kind by a patch, a manager with a long name."""
+    await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a.b"}}
+    assert 422 == (await ask("POST", "/api/v1/namespaces", namespace))[0]
+    less = {"status": {"capacity": {"cpu": "-1"}}}
+    assert 422 == (await ask("PATCH", f"{NODES}/n/status", less, MERGE))[0]
+    assert 400 == (await ask("PATCH", f"{NODES}/n", {"kind": "Pod"}, MERGE))[0]
+    assert 422 == (await ask("PATCH", f"{NODES}/n?fieldManager={'x' * 129}", {}, MERGE))[0]
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_a_node_or_a_lease_is_refused(ask, case):
+    """As the real server refuses it."""
+    path, kind, spec, why = WRONG[case]
+    version = "v1" if kind == "Node" else "coordination.k8s.io/v1"
+    document = of(kind, "one", spec) | {"apiVersion": version}
+    status, answer = await ask("POST", path, document)
+    assert (422, "Invalid") == (status, answer["reason"])
+    assert re.search(why, answer["message"]), answer["message"]
+
+
+async def test_annotations_have_a_largest_size(ask):
+    """256 KiB, keys and values together; a value is a text."""
+    for value, why in (("x" * 262_144, "Too long"), (1, "must be a string")):
+        document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "annotations": {"a": value}}}
+        status, answer = await ask("POST", NODES, document)
+        assert (422, True) == (status, why in answer["message"])
+
+
+@pytest.mark.parametrize(
+    ("selector", "chosen"),
+    [
+        ("a in(x,y)", ["n1", "n2"]),
+        ("a  notin ( x )", ["n2", "n3"]),
+        ("! a", ["n3"]),
+        ("a>1", []),
+        ("b>1", ["n2"]),
+        ("b<2", ["n1"]),
+        ("a=x,b", ["n1"]),
+    ],
+)
+async def test_label_selectors(ask, selector, chosen):
+    """Every form of a requirement, with blanks or without."""
+    for name, labels in (("n1", {"a": "x", "b": "1"}), ("n2", {"a": "y", "b": "2"}), ("n3", {})):
+        await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+    _, found = await ask("GET", f"{NODES}?labelSelector={quote(selector)}")
+    assert chosen == [each["metadata"]["name"] for each in found["items"]]
+
+
+@pytest.mark.parametrize("selector", ["a in (x", "a b", "a=x y", "a>x", "=x", "a in x", "a,,b", "Not_a.Domain/x=1"])
+async def test_a_label_selector_that_is_none(ask, selector):
+    """It is refused, and never matches everything or nothing without a word."""
+    status, answer = await ask("GET", f"{NODES}?labelSelector={quote(selector)}")
+    assert (400, "BadRequest") == (status, answer["reason"])
+
+
+async def test_a_claim_has_one_allocation(ask):
+    """Another one only after it was taken back; and pods only while it has one."""
+    await ask("POST", CLAIMS, of("ResourceClaim", "c", asked()))
+    pod = {"resource": "pods", "name": "p", "uid": "1"}
+    results = [{"request": "r", "driver": "acme.dev", "pool": "n1", "device": name} for name in "ab"]
+    path = f"{CLAIMS}/c/status"
+    status, answer = await ask("PATCH", path, {"status": {"reservedFor": [pod]}}, MERGE)
+    assert (422, True) == (status, "status.reservedFor" in answer["message"])
+    allocation = {"devices": {"results": results[:1]}}
+    assert 200 == (await ask("PATCH", path, {"status": {"allocation": allocation, "reservedFor": [pod]}}, MERGE))[0]
+    status, answer = await ask("PATCH", path, {"status": {"reservedFor": [pod, pod]}}, MERGE)
+    assert (422, True) == (status, "Duplicate value" in answer["message"])
+    other = {"devices": {"results": results[1:]}}
+    status, answer = await ask("PATCH", path, {"status": {"allocation": other}}, MERGE)
+    assert (422, True) == (status, "status.allocation: Invalid value: field is immutable" in answer["message"])
+    assert 200 == (await ask("PATCH", path, {"status": {"allocation": None, "reservedFor": None}}, MERGE))[0]
+    assert 200 == (await ask("PATCH", path, {"status": {"allocation": other}}, MERGE))[0]
 
 
 async def test_pages_are_of_one_moment(ask):

@@ -7,6 +7,7 @@ asks for. Status, claims and events of pods are written back; a deleted pod stay
 import asyncio
 import contextlib
 import datetime as dt
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -190,7 +191,7 @@ class NodeObjects:
             about["uid"] = self._objects.get(_POD, namespace, name)["metadata"]["uid"]
             component = _SCHEDULER if reason == "FailedScheduling" else _KUBELET
             document = {
-                "metadata": {"generateName": f"{name}."},
+                "metadata": {"name": f"{name[:230].rstrip('-.')}.{time.time_ns():x}"},
                 "involvedObject": about,
                 "type": "Warning",
                 "reason": reason,

@@ -89,7 +89,8 @@ async def test_a_new_allocation_of_the_same_claim_replaces_the_old_one(driver, a
     claim = await allocate("c", ("r", "gpu-0"))
     await kubelet.prepare(claim)
     other = dra.claim("c", ("r", "gpu-1"), driver=DRIVER)["status"]
-    await api_server.edit("resourceclaims", "c", {"status": other}, namespace="default", subresource="status")
+    for status in ({"allocation": None, "reservedFor": None}, other):  # what is allocated is taken back before
+        await api_server.edit("resourceclaims", "c", {"status": status}, namespace="default", subresource="status")
     answer = (await kubelet.prepare(claim))[uid(claim)]
     assert ["gpu-1"] == [each.device_name for each in answer.devices]
     assert f"{uid(claim)}-gpu-1" in {each["name"] for each in document(cdi_dir, claim)["devices"]}

@@ -76,6 +76,8 @@ def _operate(document: Any, operation: Mapping[str, Any]) -> None:
         case "test":
             if not there or at[last] != operation["value"]:
                 raise PatchRefused(422, f"testing path {operation['path']} value failed")
+        case "add" if isinstance(at, list) and last > len(at):
+            raise _no(operation)
         case "add" if isinstance(at, list):
             at.insert(last, operation["value"])
         case "add":

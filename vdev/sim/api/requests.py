@@ -21,6 +21,7 @@ _PATCHES = {
     "application/json-patch+json": patches.operations,
 }
 _APPLY = "application/apply-patch+yaml"
+_LONGEST_MANAGER = 128
 _BODIES = ("", "application/json", "application/yaml", *_PATCHES, _APPLY)
 
 
@@ -114,6 +115,8 @@ def write(objects: Objects, request: Request, *, check: Check = anything) -> tup
     """Do what a request wants; the status of HTTP, and the object. Raises Refused, PatchRefused."""
     if "dryRun" in request.params:
         raise Refused(400, "BadRequest", "this server does everything that it is asked to: dryRun is not known to it")
+    if len(request.params.get("fieldManager", "")) > _LONGEST_MANAGER:
+        raise _invalid_option("fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes")
     kind, namespace, name, body = request.kind, request.namespace, request.name, request.body
     match request.verb:
         case "create":
@@ -158,6 +161,7 @@ def _patch(objects: Objects, request: Request, check: Check) -> tuple[int, Docum
     new = patched(objects.get(kind, namespace, name), request.body)
     if not isinstance(new, dict):
         raise Refused(400, "BadRequest", "the patch makes something of the object that is none")
+    _typed(kind, new)
     change = functools.partial(objects.change, kind, namespace, name, new)
     return 200, change(manager=request.manager, subresource=request.subresource, check=check)
 

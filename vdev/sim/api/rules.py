@@ -24,8 +24,11 @@ _PART = (
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
+_DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_LARGEST_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
 _LONGEST, _LONGEST_PREFIX, _LONGEST_MESSAGE = 63, 253, 1024
-_MOST_CONDITIONS = 8  # of a device in a claim's status
 _STANDARD = {"cpu", "memory", "pods", "ephemeral-storage", "storage"}
 _SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
 _GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
@@ -80,14 +83,12 @@ def _without_empty(document: dict[str, Any], names: Iterable[str]) -> None:
 
 def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[str, str]]:
     """What is wrong with an object: field and message each."""
-    metadata = new.get("metadata") or {}
-    yield from labels("metadata.labels", metadata.get("labels") or {})
-    for key in metadata.get("annotations") or {}:
-        yield from (("metadata.annotations", text) for text in _key(key, key))
-    name = metadata.get("name", "")
-    if len(name) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(name):
-        yield "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of …'
+    yield from _metadata(new.get("metadata") or {})
     match kind.kind:
+        case "Namespace":
+            yield from _namespace(new["metadata"]["name"])
+        case "ConfigMap":
+            yield from _data(new.get("data") or {})
         case "Node":
             yield from _node(new)
         case "Event":
@@ -96,11 +97,13 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
             yield from _slice(new, release)
         case "ResourceClaim":
             yield from claim_limits.requests("spec", new.get("spec"))
-            yield from _claim(new)
+            yield from claim_limits.status(new.get("status") or {})
         case "ResourceClaimTemplate":
             yield from claim_limits.requests("spec.spec", (new.get("spec") or {}).get("spec"))
         case "DeviceClass":
             yield from _class(new.get("spec") or {})
+        case "Lease":
+            yield from _lease(new.get("spec") or {})
 
 
 def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -113,6 +116,57 @@ def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield field, f'Invalid value: "{value}": must be no more than 63 bytes'
         elif value and not _NAME.fullmatch(value):
             yield field, f'Invalid value: "{value}": {_ALPHABET}'
+
+
+def _annotations(written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in written.items():
+        yield from (("metadata.annotations", text) for text in _key(key, key))
+        if not isinstance(value, str):
+            yield "metadata.annotations", f"Invalid value: {json.dumps(value)}: must be a string"
+    if sum(len(text.encode()) for pair in written.items() for text in map(str, pair)) > _LARGEST_ANNOTATIONS:
+        yield "metadata.annotations", f"Too long: may not be more than {_LARGEST_ANNOTATIONS} bytes"
+
+
+def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from labels("metadata.labels", metadata.get("labels") or {})
+    yield from _annotations(metadata.get("annotations") or {})
+    beginning = metadata.get("generateName") or "a"
+    masked = f"{beginning[:-2]}a" if len(beginning) > 1 and beginning.endswith("-") else beginning
+    if len(masked) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(masked):
+        yield "metadata.generateName", f'Invalid value: "{beginning}": a lowercase RFC 1123 subdomain must consist of …'
+    name = metadata.get("name", "")
+    if len(name) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(name):
+        yield "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of …'
+    yield from _bindings(metadata)
+
+
+def _namespace(name: str) -> Iterator[tuple[str, str]]:
+    if "." in name or len(name) > _LONGEST:
+        yield "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 label must consist of …'
+
+
+def _bindings(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with owners and finalizers."""
+    owners = metadata.get("ownerReferences") or ()
+    for index, each in enumerate(owners):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not each.get(field):
+                yield f"metadata.ownerReferences[{index}].{field}", "Invalid value: must not be empty"
+    if sum(bool(each.get("controller")) for each in owners) > 1:
+        yield "metadata.ownerReferences", "Invalid value: Only one reference can have Controller set to true"
+    for each in metadata.get("finalizers") or ():
+        yield from (("metadata.finalizers", text) for text in _key(str(each), str(each)))
+
+
+def _data(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in data.items():
+        if len(key) > _LONGEST_PREFIX or not _DATA_KEY.fullmatch(key) or key == "." or key.startswith(".."):
+            yield (
+                f"data[{key}]",
+                f'Invalid value: "{key}": a valid config key must consist of alphanumeric characters, …',
+            )
+        if not isinstance(value, str):
+            yield f"data[{key}]", f"Invalid value: {json.dumps(value)}: must be a string"
 
 
 def _key(key: str, shown: str) -> Iterator[str]:
@@ -130,6 +184,7 @@ def _key(key: str, shown: str) -> Iterator[str]:
 
 
 def _node(document: Document) -> Iterator[tuple[str, str]]:
+    yield from _taints((document.get("spec") or {}).get("taints") or ())
     status = document.get("status") or {}
     for field in ("capacity", "allocatable"):
         for name, quantity in (status.get(field) or {}).items():
@@ -147,10 +202,36 @@ def _node(document: Document) -> Iterator[tuple[str, str]]:
             yield f"{at}.status", 'Unsupported value: supported values: "False", "True", "Unknown"'
 
 
+def _taints(taints: Iterable[Document]) -> Iterator[tuple[str, str]]:
+    seen: set[tuple[Any, Any]] = set()
+    for index, each in enumerate(taints):
+        at, key, effect = f"spec.taints[{index}]", each.get("key") or "", each.get("effect") or ""
+        yield from ((f"{at}.key", text) for text in _key(key, key))
+        yield from ((f"{at}.value", text) for _, text in labels("", {"value": each.get("value") or ""}))
+        if effect not in _EFFECTS:
+            supported = ", ".join(f'"{one}"' for one in _EFFECTS)
+            yield f"{at}.effect", f'Unsupported value: "{effect}": supported values: {supported}'
+        if (key, effect) in seen:
+            yield at, f'Duplicate value: "{key}:{effect}": taints must be unique by key and effect pair'
+        seen.add((key, effect))
+
+
+def _lease(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for field, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+        number = spec.get(field, least)
+        if not isinstance(number, int) or number < least:
+            yield f"spec.{field}", f"Invalid value: {json.dumps(number)}: must be a whole number, {least} or more"
+    for field in ("acquireTime", "renewTime"):
+        if (time := spec.get(field)) is not None and not _MICRO_TIME.fullmatch(str(time)):
+            yield f"spec.{field}", f'Invalid value: "{time}": must be a time with six digits behind the second'
+
+
 def _resource(name: str, quantity: Any) -> Iterator[str]:
     own = name in _STANDARD or name.startswith(("hugepages-", "attachable-volumes-"))
     if not isinstance(quantity, str) or not _QUANTITY.fullmatch(quantity):
         yield f"Invalid value: {json.dumps(quantity)}: quantities must match the regular expression …"
+    elif quantity.startswith("-"):
+        yield f'Invalid value: "{quantity}": must be greater than or equal to 0'
     elif not own and not _WHOLE.fullmatch(quantity):
         yield f'Invalid value: "{quantity}": must be an integer'
     if not own:
@@ -178,27 +259,6 @@ def _event(document: Document) -> Iterator[tuple[str, str]]:
         yield "reportingController", "Required value"
     if document.get("eventTime") and not all(document.get(each) for each in ("action", "reportingInstance")):
         yield "action", "Required value: with eventTime, action and reportingInstance as well"
-
-
-def _claim(document: Document) -> Iterator[tuple[str, str]]:
-    status = document.get("status") or {}
-    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-    names = ("driver", "pool", "device", "shareID")
-    allocated = [tuple(each.get(name) for name in names) for each in results]
-    seen: set[tuple[Any, ...]] = set()
-    for index, each in enumerate(status.get("devices") or ()):
-        at, key = f"status.devices[{index}]", tuple(each.get(name) for name in names)
-        if key not in allocated:
-            yield at, f'Invalid value: "{"/".join(map(str, key[:3]))}": must be an allocated device in the claim'
-        if key in seen:
-            yield at, f'Duplicate value: "{"/".join(map(str, key[:3]))}"'
-        seen.add(key)
-        if len(each.get("conditions") or ()) > _MOST_CONDITIONS:
-            yield f"{at}.conditions", f"Too many: must have at most {_MOST_CONDITIONS} items"
-        for number, condition in enumerate(each.get("conditions") or ()):
-            for name in ("type", "status", "reason", "lastTransitionTime"):
-                if not condition.get(name):
-                    yield f"{at}.conditions[{number}].{name}", "Required value"
 
 
 def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,19 @@
 """Label and field selectors of lists and watches."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from .kinds import ApiKind, Document, Refused, value_at
 
+_KEY = r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+_REQUIREMENT = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_KEY})"
+    rf"|(?P<name>{_KEY})\s*(?:\s(?P<among>in|notin)\s*\((?P<values>\s*{_VALUE}\s*(?:,\s*{_VALUE}\s*)*)\)"
+    rf"|(?P<sign>==|=|!=|<|>)\s*(?P<value>{_VALUE}))?)\s*"
+)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 Chosen: TypeAlias = Callable[[Document], bool]
 _Labels: TypeAlias = Mapping[str, str]
 
@@ -52,26 +61,30 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _label(text: str) -> Callable[[_Labels], bool]:
-    """One requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c)."""
-    text = text.strip()
-    for word, wanted in ((" notin ", False), (" in ", True)):
-        name, found, values = text.partition(word)
-        if found:
-            return _among(name.strip(), values, wanted=wanted)
-    for word, wanted in (("!=", False), ("==", True), ("=", True)):
-        name, found, value = text.partition(word)
-        if found:
-            return _is(name.strip(), value.strip(), wanted=wanted)
-    return (lambda have: text[1:] not in have) if text.startswith("!") else (lambda have: text in have)
+    """One requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c), a>1, a<1. Raises Refused."""
+    hit = _REQUIREMENT.fullmatch(text)
+    if hit is None:
+        raise Refused(400, "BadRequest", f"unable to parse requirement: {text!r}")
+    if hit["absent"]:
+        return lambda have: hit["absent"] not in have
+    name, among, sign, value = hit["name"], hit["among"], hit["sign"], hit["value"] or ""
+    if among:
+        wanted = {each.strip() for each in hit["values"].split(",")}
+        return lambda have: (have.get(name) in wanted) is (among == "in")
+    if not sign:
+        return lambda have: name in have
+    if sign in "<>":
+        if not _INTEGER.fullmatch(value):
+            text = (
+                f"values[0][{name}]: Invalid value: {value!r}: for 'Gt', 'Lt' operators, the value must be an integer"
+            )
+            raise Refused(400, "BadRequest", f"unable to parse requirement: {text}")
+        return lambda have: _compares(have.get(name, ""), sign, int(value))
+    return lambda have: (have.get(name) == value) is (sign != "!=")
 
 
-def _among(name: str, values: str, *, wanted: bool) -> Callable[[_Labels], bool]:
-    among = {each.strip() for each in values.strip().removeprefix("(").removesuffix(")").split(",")}
-    return lambda have: (have.get(name) in among) is wanted
-
-
-def _is(name: str, value: str, *, wanted: bool) -> Callable[[_Labels], bool]:
-    return lambda have: (have.get(name) == value) is wanted
+def _compares(has: str, sign: str, limit: int) -> bool:
+    return bool(_INTEGER.fullmatch(has)) and (int(has) > limit if sign == ">" else int(has) < limit)
 
 
 def _text(document: Document, path: str) -> str:

@@ -27,6 +27,7 @@ Check: TypeAlias = Callable[[Document, Document], None]
 NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes of a kind that a watch can still ask for
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has it behind generated names
+_LONGEST_BEGINNING = 58  # of a generated name
 _NAMESPACE = next(each for each in KINDS if each.kind == "Namespace")
 
 
@@ -113,8 +114,9 @@ class Objects:
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
-        if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+        if not metadata.get("name") and (beginning := metadata.get("generateName")):
+            names = iter(lambda: _generated(beginning), "")
+            metadata["name"] = next(each for each in names if not self.has(kind, namespace, each))
         name = metadata.get("name", "")
         if not isinstance(name, str) or not name:
             raise invalid(kind, "", [("metadata.name", "Required value: name or generateName is required")])
@@ -266,7 +268,10 @@ class Objects:
             metadata["generation"] = before + (not old or old.get("spec") != stored.get("spec"))
         if old and _content(stored) == _content(old):
             return old
-        if wrong := [*rules.causes(kind, stored, release=self.release), *self._more(stored)]:
+        before, after = (value_at(each, "status.allocation") for each in (old, stored))
+        changed = bool(kind.kind == "ResourceClaim" and before and after and before != after)
+        fixed = [("status.allocation", "Invalid value: field is immutable")] * changed
+        if wrong := [*fixed, *rules.causes(kind, stored, release=self.release), *self._more(stored)]:
             raise invalid(kind, metadata["name"], wrong)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored
@@ -299,6 +304,11 @@ class Objects:
         """Call `listener` on the event loop after each change; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+
+def _generated(beginning: str) -> str:
+    """A name as Kubernetes makes it (names.SimpleNameGenerator): of a long beginning no more than fits a label."""
+    return beginning[:_LONGEST_BEGINNING] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
 
 
 def _of_version(document: Stored, version: int) -> Stored:
