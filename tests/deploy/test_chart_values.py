@@ -232,6 +232,39 @@ def test_a_privileged_pod_is_one_that_the_api_takes():
 
 
 @helm
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("cdi-annotations", {"--device-list-strategy=cdi-annotations"}),
+        (["envvar", "cdi-annotations"], {"--device-list-strategy=envvar,cdi-annotations"}),
+        ("envvar", {"--device-list-strategy=cdi-cri", "--device-list-strategy=envvar"}),
+    ],
+)
+def test_one_strategy_of_cdi(given, shown):
+    """That of deviceListStrategy stands over the default of cdi.strategy: a device is handed to the runtime once."""
+    args = pod_of(charted({"cdi": {"enabled": True}, "deviceListStrategy": given}))["containers"][0]["args"]
+    assert shown == {each for each in args if "device-list-strategy" in each}
+
+
+@helm
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"telemetry": {"enabled": True, "port": 8080}}, "telemetry.port and httpPort are the same"),
+        ({"fleet": {"enabled": True}, "telemetry": {"port": 8080}}, "telemetry.port and httpPort are the same"),
+        ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "podLabels has app.kubernetes.io/name"),
+        ({"podLabels": {"app.kubernetes.io/instance": "mine"}}, "podLabels has app.kubernetes.io/instance"),
+    ],
+)
+def test_values_that_exclude_each_other(values, why):
+    """What no cluster takes, or no agent can do, is refused before it is installed."""
+    from helm_python import errors
+
+    with pytest.raises(errors.HelmError, match=why):
+        charted(values)
+
+
+@helm
 def test_a_strategy_of_cdi_needs_its_directory():
     """Devices handed over by specifications that the agent cannot write would start no container."""
     from helm_python import errors
