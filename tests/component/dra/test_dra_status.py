@@ -180,7 +180,8 @@ async def test_a_claim_that_is_gone_by_then_is_passed_over(api, start_driver, ku
     await called.prepare(claim)
     await running.until(lambda: devices("c"))
     other = dra.claim("c", ("r", "gpu-1"), driver=DRIVER)["status"]
-    await api_server.edit("resourceclaims", "c", {"status": other}, namespace="default", subresource="status")
+    for status in ({"allocation": None, "reservedFor": None}, other):  # what is allocated is taken back before
+        await api_server.edit("resourceclaims", "c", {"status": status}, namespace="default", subresource="status")
     running.driver.update(health(gpu_0="broken"))
     await running.until(lambda: any("must be an allocated device" in each.message for each in running.driver.problems))
     await api_server.remove("resourceclaims", "c", namespace="default")
