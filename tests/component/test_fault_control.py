@@ -176,6 +176,10 @@ async def test_clear_all(agent, vdev, shows):
         (("fault", "trigger", "nope"), "there is no fault rule 'nope'"),
         (("fault", "clear"), "give the name of a fault, or --all"),
         (("fault", "add", "{name: x}"), "has no effect"),
+        (("fault", "add", ""), "<live>: is empty; expected a rule, such as {name: x,"),
+        (("fault", "add", "[{name: x}]"), "got a list; write a rule, such as {name: x,"),
+        (("fault", "add", "--file", "/no/rules.yaml"), "cannot read /no/rules.yaml: No such file or directory\n"),
+        (("fault", "add", "--file", "/bin/true"), "cannot read /bin/true: it is not UTF-8"),
         (("fault", "add", "{name: x, devices: [nope/1], health: Unhealthy}"), "<live>:1:21"),
         (("fault", "add", "{name: x, devices: [acme], drop: true}"), "allowHarmful"),
         (("fault", "add", "{name: planned, devices: [acme], health: Unhealthy}"), "exists already, from configuration"),
@@ -228,6 +232,14 @@ async def test_what_is_refused_ends_nothing(agent, vdev, run_dir, shows, kubelet
             await command_socket.ask(run_dir, wish | wrong)
     await agent.settled(kubelet)
     assert agent.agent.faults.engine.runs["device:acme-0"].active
+
+
+@pytest.mark.parametrize("command", [("status",), ("fault", "list")])
+async def test_a_table_has_one_line_for_each(agent, vdev, shows, command):
+    """Whatever a reason holds, it makes no lines of its own, and the terminal obeys nothing of it."""
+    await vdev("device", "set", "acme-0", "--health", "Unhealthy", "--reason", "one\ntwo \x1b[2Jthree")
+    await shows(NPU, 4, 3)
+    assert "one two  [2Jthree" in (await vdev(*command))[1]
 
 
 async def test_the_shortest_time(agent, vdev, shows):

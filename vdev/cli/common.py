@@ -64,11 +64,14 @@ def exit_code(problems: Iterable[Problem]) -> int:
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as they need, two spaces between them."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    ]
+    """Columns as wide as they need, two spaces between them; one line each, and nothing that a terminal obeys."""
+    table = [[_printable(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> None:

@@ -59,6 +59,7 @@ __all__ = [
 ]
 
 DURATION: TypeAdapter[float] = TypeAdapter(Duration)
+_RULES = "a rule, such as {name: x, devices: [a/0], health: Unhealthy}, or a mapping with `rules`"
 NO_OVERRIDES: Mapping[str, Override] = {}
 
 
@@ -149,7 +150,7 @@ def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
 
     Without a seed of its own it has that of the configuration. Raises ConfigError.
     """
-    return built_rules(read_text(text, name), spec)
+    return built_rules(read_text(text, name, form=_RULES), spec)
 
 
 def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...control import command_socket
-from ...errors import UsageError
+from ...errors import UsageError, reason_of
 from .. import common, options
 from ..previews import timeline
 
@@ -86,8 +86,10 @@ def _rules(args: argparse.Namespace) -> str:
         return sys.stdin.read()
     try:
         return str(args.file.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {args.file}: {error}") from error
+    except OSError as failed:
+        raise UsageError(f"cannot read {args.file}: {reason_of(failed)}") from failed
+    except UnicodeDecodeError as failed:
+        raise UsageError(f"cannot read {args.file}: it is not UTF-8; save it as UTF-8") from failed
 
 
 def done(answer: dict[str, Any]) -> str:

@@ -141,8 +141,15 @@ def decoded(data: bytes, name: str) -> str:
         ) from error
 
 
-def read_text(text: str, name: str, *, may_be_empty: bool = False, entries: KnownEntries | None = None) -> Document:
-    """Read a file's text. Raises ConfigError."""
+def read_text(
+    text: str,
+    name: str,
+    *,
+    may_be_empty: bool = False,
+    entries: KnownEntries | None = None,
+    form: str = "a mapping that starts with 'version: v1'",
+) -> Document:
+    """Read a file's text, which is told to have this form where it is no mapping. Raises ConfigError."""
     with _said(text, name):
         if entries is not None and (read := entries.read(text, name)):
             _refuse_config_map(read.root, read.values[()])
@@ -151,11 +158,10 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, entries: Know
     if node is None or node.content is None:
         if may_be_empty:
             return _nothing(name)
-        raise refusal(Place(name), "is empty", "expected a mapping that starts with 'version: v1'")
+        raise refusal(Place(name), "is empty", f"expected {form}")
     if not isinstance(node.content, Pairs):
         what = "a list" if isinstance(node.content, Items) else f"the string {str(node.content)[:40]!r}"
-        message = f"expected a mapping at the top of the file, got {what}"
-        raise refusal(node.place, message, "it starts with 'version: v1'")
+        raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
     keys = {str(key.content) for key, _ in node.content.nodes}
     is_go = keys <= go_scalars.SECTIONS or keys <= go_scalars.MIG_PARTED
     expand = Expansion(go_scalars.number_or_boolean) if is_go else Expansion()
