@@ -13,7 +13,7 @@ import json
 import os
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import structlog
@@ -130,14 +130,14 @@ class Giver:
             with contextlib.suppress(BlockingIOError):
                 while True:
                     self._clients.append(self._listener.accept()[0])
-        for each in select.select(self._clients, [], [], 0)[0]:  # it asks too early, or is gone
+        for each in _readable(self._clients, 0):  # it asks too early, or is gone
             self._clients.remove(each)
             each.close()
         return bool(self._clients)
 
     def asked(self, patience: float) -> socket.socket | None:
         """Who asks for the lines within so many seconds."""
-        for each in select.select(self._clients, [], [], patience)[0]:
+        for each in _readable(self._clients, patience):
             with contextlib.suppress(OSError):
                 if each.recv(_MESSAGE) == _GIVE:
                     return each
@@ -178,7 +178,7 @@ class Taker:
     def connect(self) -> None:
         """Be there when the lines are given; to be called again now and then, for the one that serves may change."""
         if self._connection is not None:
-            if not select.select([self._connection], [], [], 0)[0]:
+            if not _readable([self._connection], 0):
                 return  # nothing was said, and that is as it should be
             self.close()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -240,6 +240,14 @@ def _end(giver: Giver, *, has_lines: bool) -> bool:
 def _close(*sides: Giver | Taker) -> None:
     for each in sides:
         each.close()
+
+
+def _readable(sockets: Iterable[socket.socket], patience: float) -> list[socket.socket]:
+    """Those on which something comes or ends within so many seconds, also where descriptors have passed 1023."""
+    watch, known = select.poll(), {each.fileno(): each for each in sockets}
+    for each in known:
+        watch.register(each, select.POLLIN)
+    return [known[each] for each, _ in watch.poll(patience * 1000)]
 
 
 def _line(text: bytes, handles: list[int]) -> dict[str, OpenLine]:
