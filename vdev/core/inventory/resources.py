@@ -107,6 +107,15 @@ class Resource:
         return self.pre_start_asked or self.acts_on_handovers or any(entry.pre_start for entry in self.entries.values())
 
     @cached_property
+    def only_claimed(self) -> "Resource":
+        """Of what a driver offers, the devices that no resource lists; of one that claims may cut, only the whole."""
+        entries = {name: entry.without_node for name, entry in self.entries.items() if not entry.listed}
+        slots = [slot for slot in self.slots if slot.device.raw.entry in entries]
+        uncut = {slot.device.raw.id for slot in slots if not slot.device.is_partition}
+        kept = (slot for slot in slots if not slot.device.is_partition or slot.device.raw.id not in uncut)
+        return replace(self, slots=tuple(kept), entries=entries)
+
+    @cached_property
     def list_bytes(self) -> int:
         """Bytes of its device list on the wire."""
         return list_size.list_size(self.slots)
@@ -165,16 +174,8 @@ class Inventory:
 
         Of a device that claims may cut, only the whole is there.
         """
-        only_claimed = {name: _only_claimed(offered) for name, offered in self.claimable.items()}
+        only_claimed = {name: offered.only_claimed for name, offered in self.claimable.items()}
         return {**self.resources, **{name: each for name, each in only_claimed.items() if each.slots}}
-
-
-def _only_claimed(offered: Resource) -> Resource:
-    entries = {name: entry.without_node for name, entry in offered.entries.items() if not entry.listed}
-    slots = [slot for slot in offered.slots if slot.device.raw.entry in entries]
-    uncut = {slot.device.raw.id for slot in slots if not slot.device.is_partition}
-    kept = (slot for slot in slots if not slot.device.is_partition or slot.device.raw.id not in uncut)
-    return replace(offered, slots=tuple(kept), entries=entries)
 
 
 EMPTY = Inventory()
