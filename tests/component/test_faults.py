@@ -179,6 +179,15 @@ async def test_slow_allocate_takes_its_time(start, kubelet, clock):
     assert Phase.RUNNING is (await call).phase
 
 
+async def test_a_slow_call_goes_on_when_its_rule_is_cleared(start, kubelet):
+    """What the rule did is undone, also to a call that waits already and would end with an error."""
+    agent = await start("name: x, rpc: Allocate, delay: 1h, error: {code: UNAVAILABLE}")
+    call = asyncio.create_task(kubelet.run_pod(manifest("p", {NPU: 1})))
+    await kubelet.wait_until(lambda: injected(agent, "x"))
+    agent.agent.faults.engine.clear("x")
+    assert Phase.RUNNING is (await call).phase
+
+
 async def test_hanging_call_ends_with_its_fault(start, kubelet, clock):
     """A call hangs until the fault is over, and then is an error rather than a surprise."""
     agent = await start("name: x, rpc: Allocate, hang: true, for: 1h")

@@ -150,6 +150,10 @@ class NoFaults:
     def on_claims(self, call, driver):
         """None."""
 
+    def has(self, rule):  # noqa: ARG002
+        """Never."""
+        return False
+
     def holds(self, rule):  # noqa: ARG002
         """Never."""
         return False

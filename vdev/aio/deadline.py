@@ -1,7 +1,9 @@
-"""A deadline for what hardly ever waits: as long as it does not, no timer is set."""
+"""A deadline for what hardly ever waits: as long as it does not, no timer is set. And a pause that can be cut short."""
 
+import asyncio
+import contextlib
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 from .clock import Clock
@@ -34,3 +36,14 @@ def _rest(coroutine: Coroutine[Any, Any, _Result], awaited: Any) -> Generator[An
     except StopIteration as done:
         result: _Result = done.value
         return result
+
+
+async def pause(
+    clock: Clock, seconds: float, *, goes_on: Callable[[], bool], news: Callable[[], asyncio.Event]
+) -> None:
+    """Wait so long, as long as it `goes_on`; that is asked again whenever there are `news`, an event of their own."""
+    end = clock.now() + seconds
+    while goes_on() and (left := end - clock.now()) > 0:
+        with contextlib.suppress(TimeoutError):
+            async with clock.timeout(left):
+                await news().wait()

@@ -13,6 +13,9 @@ class FaultHooks(Protocol):
     def on_claims(self, call: ClaimCall, driver: str) -> ClaimFault | None:
         """What happens to this call; asked once per call."""
 
+    def has(self, rule: str) -> bool:
+        """Whether the rule is still there; a call that it delays goes on at once when somebody cleared it."""
+
     def holds(self, rule: str) -> bool:
         """Whether a call that this rule hangs must go on hanging."""
 

@@ -13,6 +13,7 @@ import grpc
 import structlog
 
 from ..aio.clock import Clock
+from ..aio.deadline import pause
 from ..core.claims.prepared import PreparedClaim
 from ..core.intervals import Intervals
 from ..core.model.faults.fault_answers import ClaimFault
@@ -139,6 +140,9 @@ class DraServicer:
 
         return guarded
 
+    def _delays(self, rule: str) -> bool:
+        return self._faults.has(rule) and not self._closing
+
     async def _with_fault(
         self,
         fault: ClaimFault,
@@ -147,7 +151,9 @@ class DraServicer:
         answer: Any,
     ) -> Any:
         if fault.delay:
-            await self._clock.sleep(fault.delay)
+            await pause(self._clock, fault.delay, goes_on=lambda: self._delays(fault.rule), news=lambda: self._poked)
+            if not self._faults.has(fault.rule):
+                return await handler(request, None)
         if fault.hang:
             while self._faults.holds(fault.rule) and not self._closing:
                 await self._poked.wait()

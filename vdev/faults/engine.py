@@ -310,6 +310,11 @@ class Engine:
                     self._note(run, name, call=rpc.value, number=number, delay=round(delay, 3))
                     yield run, effect, delay
 
+    def has(self, rule: str) -> bool:
+        """Whether the rule is there and nobody cleared it, whether in force or not."""
+        run = self.runs.get(rule)
+        return run is not None and run.live
+
     def holds(self, rule: str) -> bool:
         """Whether a hanging call must go on hanging."""
         return any(run.rule.name == rule for run in self._active)

@@ -16,6 +16,9 @@ class FaultHooks(Protocol):
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
         """What happens to this call; asked once per call."""
 
+    def has(self, rule: str) -> bool:
+        """Whether the rule is still there; a call that it delays goes on at once when somebody cleared it."""
+
     def holds(self, rule: str) -> bool:
         """Whether a call that this rule hangs must go on hanging."""
 
@@ -34,6 +37,10 @@ class NoFaults:
 
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
         """None."""
+
+    def has(self, rule: str) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
 
     def holds(self, rule: str) -> bool:  # noqa: ARG002
         """Never."""

@@ -13,7 +13,7 @@ import grpc
 import structlog
 
 from ..aio.clock import SYSTEM, Clock
-from ..aio.deadline import within
+from ..aio.deadline import pause, within
 from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
@@ -231,7 +231,11 @@ class Servicer:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._requests.in_request(self.resource.name, _ids(request)):
             if fault.delay:
-                await self._clock.sleep(fault.delay)
+                await pause(
+                    self._clock, fault.delay, goes_on=lambda: self._delays(fault.rule), news=lambda: self._poked
+                )
+                if not self._faults.has(fault.rule):
+                    return await within(self._clock, deadline, handler(request))
             if fault.hang:
                 while self._faults.holds(fault.rule) and not self._closing:
                     await self._poked.wait()
@@ -242,6 +246,9 @@ class Servicer:
             if fault.faulty_answer is None:
                 return right
             return faulty_answers.answer(fault.faulty_answer, request, right)
+
+    def _delays(self, rule: str) -> bool:
+        return self._faults.has(rule) and not self._closing
 
     async def _get_options(self, _request: pb.Empty) -> bytes:
         self.options_calls += 1

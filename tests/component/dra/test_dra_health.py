@@ -86,6 +86,10 @@ class Faults(NoFaults):
         self.asked = True
         return self.prepare if call is ClaimCall.PREPARE else self.unprepare
 
+    def has(self, rule):  # noqa: ARG002
+        """As long as it is set."""
+        return self.prepare is not None
+
     def holds(self, rule):  # noqa: ARG002
         """While it is set."""
         self.hangs = True
