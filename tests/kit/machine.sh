@@ -30,7 +30,11 @@ for bound in "$2 /opt/vdev" "$3 /opt/python"; do
   mount --bind $bound
   mount -o remount,bind,ro "${bound#* }"
 done
-rm -rf /etc/systemd/system/* /etc/vdev /var/lib/vdev /var/lib/kubelet
+rm -rf /etc/systemd/system/* /etc/vdev
+for place in vdev kubelet; do # not removed: somebody may write there meanwhile, below the overlay
+  mkdir -p "/var/lib/$place"
+  mount -t tmpfs -o mode=755 "$place" "/var/lib/$place"
+done
 mkdir -p /etc/vdev
 cp -R "$1/units/." /etc/systemd/system
 cp -R "$1/etc/." /etc/vdev
