@@ -28,6 +28,20 @@ def memory(policy, *, shared=True):
     return device("a", allowMultipleAllocations=shared, capacity={"memory": {"value": "4Gi", "requestPolicy": policy}})
 
 
+def waiting(conditions, failures):
+    return device("a", bindingConditions=conditions, bindingFailureConditions=failures)
+
+
+def placed(place):
+    """A slice that leaves the node to its device."""
+    slice_ = of(device("a", **place))
+    spec = {name: value for name, value in slice_["spec"].items() if name != "nodeName"}
+    return {**slice_, "spec": {**spec, "perDeviceNodeSelection": True}}
+
+
+USE = {"counterSet": "s", "counters": {"m": {"value": "1"}}}
+
+
 @pytest.mark.parametrize(
     "found",
     [
@@ -36,6 +50,8 @@ def memory(policy, *, shared=True):
         of(*(device(f"d-{number}", taints=[TAINT]) for number in range(64))),
         of(device("a", attributes={"x": "y", "acme.dev/n": 1, "b": True}, capacity={"memory": "1Gi"})),
         of(memory(RANGE)),
+        of(waiting(["acme.dev/Ready"], ["Failed"])),
+        placed({"nodeSelector": {"nodeSelectorTerms": [{}]}}),
         of(memory({"default": "1Gi", "validValues": ["1Gi", "2Gi"]})),
         slice_of("acme.dev", counters=[{"name": "gpu-0", "counters": {"memory-slice-0": {"value": "1"}}}]),
     ],
@@ -78,6 +94,18 @@ def test_what_is_sound(found):
         (of(memory({"default": "1536Mi", "validRange": {"min": "1Gi", "step": "1Gi"}})), "request-policy"),
         (of(device("a", taints=[{"key": "k", "effect": "Sometimes"}])), "taints"),
         (of(device("a", taints=[TAINT] * 17)), "taints"),
+        (of(device("a", consumesCounters=[USE, USE])), "counter-uses"),
+        (of(device("a", bindingConditions=["Ready"])), "binding-conditions"),
+        (of(device("a", bindingFailureConditions=["Failed"])), "binding-conditions"),
+        (of(waiting(list("abcde"), ["f"])), "binding-conditions"),
+        (of(waiting(["a"], ["a"])), "binding-conditions"),
+        (of(waiting(["a", "a"], ["f"])), "binding-conditions"),
+        (of(waiting(["a b"], ["f"])), "binding-conditions"),
+        (of(device("a", nodeName="n1")), "slice-node"),
+        (placed({}), "slice-node"),
+        (placed({"nodeName": "n1", "allNodes": True}), "slice-node"),
+        (placed({"allNodes": False}), "slice-node"),
+        (placed({"nodeSelector": {"nodeSelectorTerms": []}}), "slice-node"),
         (slice_of("acme.dev", counters=[{"name": "C", "counters": {"m": {"value": "1"}}}]), "counter-name"),
         (slice_of("acme.dev", counters=[{"name": "c", "counters": {}}]), "counter-sets"),
     ],

@@ -28,18 +28,18 @@ _ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
 Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
 _CODES = """
-allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version cdi-name
-cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved checkpoint-unreadable checkpoint-write claim-skipped
+allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version binding-conditions
+cdi-name cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved checkpoint-unreadable checkpoint-write claim-skipped
 claim-unknown conflict counter-name counter-sets counter-too-small counter-undefined counter-uses device-entries
 device-missing device-name device-on-two-pods device-permissions driver-name duplicate-cdi-device
 duplicate-container-path duplicate-counter-set duplicate-device duplicate-id duplicate-id-health empty-id
 empty-response endpoint-not-a-file endpoint-relative endpoint-with-slash env-name extra-container-responses
-health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc id-in-two-resources
-id-too-long list-near-limit list-over-limit numa-negative options-differ panic pool-count pool-incomplete
-pool-numbers pool-outdated preferred-bogus-id preferred-duplicate preferred-empty preferred-must-include
-preferred-size prepare-not-idempotent prepared-not-allocated registered-before-serving registered-while-streaming
-relative-path request-name request-policy resource-name service-order slice-mixed slice-name slice-node
-slice-quantity slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
+health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc id-in-two-resources id-too-long
+list-near-limit list-over-limit numa-negative options-differ panic pool-count pool-incomplete pool-numbers
+pool-outdated preferred-bogus-id preferred-duplicate preferred-empty preferred-must-include preferred-size
+prepare-not-idempotent prepared-not-allocated registered-before-serving registered-while-streaming relative-path
+request-name request-policy resource-name service-order slice-mixed slice-name slice-node slice-quantity
+slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
 """
 CODES = frozenset(_CODES.split())
 """What a finding can be called, here and in the rules for DRA."""

@@ -13,14 +13,15 @@ from .cel_selectors import is_semver
 Document: TypeAlias = Mapping[str, Any]
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
-_MOST_ENTRIES, _MOST_TAINTS, _MOST_VALUES, _LONGEST = 32, 16, 10, 64
+_MOST_ENTRIES, _MOST_TAINTS, _MOST_BINDING, _MOST_VALUES, _LONGEST = 32, 16, 4, 10, 64
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 _LABEL_KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?")
 _KINDS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version": str}
-_NODES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
+_NODES = (*_NODES_OF_DEVICES, "perDeviceNodeSelection")
 
 
 def slices(found: Iterable[Document]) -> Iterator[Finding]:
@@ -57,6 +58,7 @@ def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
         )
     if sum(key in spec for key in _NODES) != 1 or not all(spec[key] for key in _NODES if key in spec):
         yield _error("slice-node", driver, f"{where}: exactly one of {', '.join(_NODES)} has to be there")
+    yield from _selector(driver, spec, where)
     devices: Sequence[Document] = spec.get("devices") or []
     sets: Sequence[Document] = spec.get("sharedCounters") or []
     special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
@@ -73,6 +75,26 @@ def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
         yield from _counters(driver, each, f"{where}: counter set {each.get('name')!r}")
     for device in devices:
         yield from _device(driver, device, f"{where}: device {device.get('name')!r}")
+        yield from _place(driver, spec, device, f"{where}: device {device.get('name')!r}")
+
+
+def _selector(driver: str, place: Document, where: str) -> Iterator[Finding]:
+    terms = (place.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    if place.get("nodeSelector") and len(terms) != 1:
+        yield _error("slice-node", driver, f"{where}: nodeSelector has {len(terms)} terms; exactly one is allowed")
+
+
+def _place(driver: str, spec: Document, device: Document, where: str) -> Iterator[Finding]:
+    """Of the nodes of a device, which are those of its slice unless that leaves it to the devices."""
+    given = [key for key in _NODES_OF_DEVICES if key in device]
+    if not spec.get("perDeviceNodeSelection"):
+        if given:
+            text = f"{given[0]} has to be left out unless the slice has perDeviceNodeSelection: true"
+            yield _error("slice-node", driver, f"{where}: {text}")
+    elif len(given) != 1 or not device[given[0]]:
+        text = f"exactly one of {', '.join(_NODES_OF_DEVICES)} has to be there with perDeviceNodeSelection"
+        yield _error("slice-node", driver, f"{where}: {text}")
+    yield from _selector(driver, device, where)
 
 
 def _counters(driver: str, counters: Document, where: str) -> Iterator[Finding]:
@@ -109,6 +131,29 @@ def _device(driver: str, device: Document, where: str) -> Iterator[Finding]:
         )
     yield from _uses(driver, device.get("consumesCounters") or [], where)
     yield from _taints(driver, device.get("taints") or [], where)
+    yield from _binding(driver, device, where)
+
+
+def _binding(driver: str, device: Document, where: str) -> Iterator[Finding]:
+    """Of what a scheduler waits for before it binds a pod."""
+    names = ("bindingConditions", "bindingFailureConditions")
+    wanted, failing = ([str(each) for each in device.get(name) or ()] for name in names)
+    if bool(wanted) != bool(failing):
+        yield _error("binding-conditions", driver, f"{where}: {' and '.join(names)} need each other")
+    if twice := sorted(each for each, count in Counter([*wanted, *failing]).items() if count > 1):
+        yield _error("binding-conditions", driver, f"{where}: {twice[0]!r} is there more than once")
+    for name, found in zip(names, (wanted, failing), strict=True):
+        if len(found) > _MOST_BINDING:
+            text = f"{len(found)} {name}; at most {_MOST_BINDING} are allowed"
+            yield _error("binding-conditions", driver, f"{where}: {text}")
+    for each in (*wanted, *failing):
+        if not _is_label_name(each):
+            yield _error("binding-conditions", driver, f"{where}: {each!r} is not a condition's name")
+
+
+def _is_label_name(text: str) -> bool:
+    domain, slash, name = text.rpartition("/")
+    return bool(_LABEL_KEY.fullmatch(name) and (not slash or _SUBDOMAIN.fullmatch(domain)))
 
 
 def _uses(driver: str, uses: Sequence[Document], where: str) -> Iterator[Finding]:
@@ -116,6 +161,10 @@ def _uses(driver: str, uses: Sequence[Document], where: str) -> Iterator[Finding
         yield _error(
             "counter-uses", driver, f"{where}: consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed"
         )
+    if twice := sorted(
+        name for name, count in Counter(str(each.get("counterSet")) for each in uses).items() if count > 1
+    ):
+        yield _error("counter-uses", driver, f"{where}: consumes {twice[0]!r} more than once")
     for each in uses:
         yield from _counters(driver, each, f"{where}: consumes {each.get('counterSet')!r}")
 
@@ -199,8 +248,7 @@ def _taints(driver: str, taints: Sequence[Document], where: str) -> Iterator[Fin
     if len(taints) > _MOST_TAINTS:
         yield _error("taints", driver, f"{where}: {len(taints)} taints; at most {_MOST_TAINTS} are allowed")
     for taint in taints:
-        domain, slash, name = str(taint.get("key", "")).rpartition("/")
-        if not _LABEL_KEY.fullmatch(name) or (slash and not _SUBDOMAIN.fullmatch(domain)):
+        if not _is_label_name(str(taint.get("key", ""))):
             yield _error("taints", driver, f"{where}: taint key {taint.get('key')!r} is not a label's name")
         if not _LABEL_VALUE.fullmatch(str(taint.get("value", ""))):
             yield _error("taints", driver, f"{where}: taint value {taint['value']!r} is not a label's value")
