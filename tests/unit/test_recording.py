@@ -67,6 +67,22 @@ def test_replicas_are_of_one_device() -> None:
     assert [UUIDS[1]] == rule["devices"]
 
 
+def test_containers_find_their_devices_by_the_makers_variable() -> None:
+    """Whether the model is known or not, and for partitions, which are no preset."""
+    devices = [
+        KubeletDevice("nvidia.com/gpu", UUIDS[0]),
+        KubeletDevice("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000000"),
+        KubeletDevice("habana.ai/gaudi", "hl0"),
+        KubeletDevice("acme.dev/npu", "npu-0"),
+    ]
+
+    entries = {each["resource"]: each for each in yaml.safe_load(played(devices)[0])["devices"]}
+
+    found = {name: each.get("visibleDevicesEnv") for name, each in entries.items()}
+    nvidia = dict.fromkeys(("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"), "NVIDIA_VISIBLE_DEVICES")
+    assert {**nvidia, "habana.ai/gaudi": "HABANA_VISIBLE_DEVICES", "acme.dev/npu": None} == found
+
+
 def test_a_known_model_is_its_preset() -> None:
     """By the UUID and the PCI id, or where the node has one model; partitions of it stay what they are."""
     devices = [KubeletDevice("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]

@@ -194,6 +194,13 @@ def _models() -> Mapping[str, str]:
     return found
 
 
+@cache
+def _variables() -> Mapping[str, str]:
+    """The variable in which containers find their devices, by the domain of a maker's resources."""
+    presets = [config.preset(name) for name in config.preset_names()]
+    return {each.resource.partition("/")[0]: each.visible_devices_env for each in presets if each.visible_devices_env}
+
+
 def _preset(piece: HardwarePiece | None, resource: str) -> str:
     """The preset of a model; of a device that has a resource, one of that resource's domain."""
     if piece is None:
@@ -225,7 +232,11 @@ def _entry(draft: Draft, alike: Sequence[_Device], mask: Mask, ids: Container[st
         name = draft.entry_name(f"{name}-devices")
     placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
     places = [f"{own}: {_described(piece, mask)}" for own, piece in placed]
-    draft.entry({"name": name, "resource": first.resource, "virtual": virtual}, places)
+    body = {"name": name, "resource": first.resource, "virtual": virtual}
+    variable = _variables().get(first.resource.partition("/")[0])
+    if variable and not first.preset:
+        body["visibleDevicesEnv"] = variable
+    draft.entry(body, places)
     if first.replicas > 1:
         draft.share(first.resource, first.replicas, [name])
 
