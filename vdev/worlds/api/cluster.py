@@ -116,7 +116,7 @@ class Cluster:
     def explains(self, finding: Finding) -> bool:
         """Whether something else than the driver brought about what the embedded kubelet finds."""
         # Slices are written one after the other, and a request that was given up may be answered after all.
-        if finding.code in ("pool-incomplete", "pool-outdated", "duplicate-device"):
+        if finding.code in ("pool-incomplete", "pool-outdated", "duplicate-device", "duplicate-counter-set"):
             return not self.is_fair
         deleted = "there is no ResourceClaim" in finding.message  # between two questions
         return finding.code == "prepare-not-idempotent" and deleted
