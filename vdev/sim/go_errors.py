@@ -1,4 +1,4 @@
-"""Errors of gRPC in the words of Go, as the kubelet's texts have them."""
+"""Errors of gRPC in the words of Go, as the kubelet's texts have them, and what a plugin is refused with."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,10 @@ import grpc
 import grpc.aio
 
 CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
+
+
+class RegistrationError(Exception):
+    """A registration is refused. The text is the kubelet's."""
 
 
 def go_text(error: grpc.aio.AioRpcError) -> str:

@@ -176,6 +176,7 @@ class Metrics:
     """The kubelet's counters that concern devices, by their label value (section of the real metric's name)."""
 
     registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
+    watched: Counter[str] = field(default_factory=Counter)  # device plugins of plugins_registry, which no metric counts
     alloc_seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     admission_rejections: Counter[str] = field(default_factory=Counter)  # admission_rejections_total{reason}
     pod_resources_requests: Counter[str] = field(default_factory=Counter)  # by method: list, get, get_allocatable

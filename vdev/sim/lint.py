@@ -9,7 +9,7 @@ import itertools
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -33,13 +33,13 @@ cdi-name cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved checkpoint-unre
 claim-unknown conflict counter-name counter-sets counter-too-small counter-undefined counter-uses device-entries
 device-missing device-name device-on-two-pods device-permissions driver-name duplicate-cdi-device
 duplicate-container-path duplicate-counter-set duplicate-device duplicate-id duplicate-id-health empty-id
-empty-response endpoint-not-a-file endpoint-relative endpoint-with-slash env-name extra-container-responses
-health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc id-in-two-resources id-too-long
-list-near-limit list-over-limit numa-negative options-differ panic pool-count pool-incomplete pool-numbers
-pool-outdated preferred-bogus-id preferred-duplicate preferred-empty preferred-must-include preferred-size
-prepare-not-idempotent prepared-not-allocated registered-before-serving registered-while-streaming relative-path
-request-name request-policy resource-name service-order slice-mixed slice-name slice-node slice-quantity
-slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
+empty-response endpoint-not-a-file endpoint-relative endpoint-removed endpoint-with-slash env-name
+extra-container-responses health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc
+id-in-two-resources id-too-long list-near-limit list-over-limit not-registered-anew numa-negative options-differ panic
+pool-count pool-incomplete pool-numbers pool-outdated preferred-bogus-id preferred-duplicate preferred-empty
+preferred-must-include preferred-size prepare-not-idempotent prepared-not-allocated registered-before-serving
+registered-while-streaming relative-path request-name request-policy resource-name service-order slice-mixed
+slice-name slice-node slice-quantity slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
 """
 CODES = frozenset(_CODES.split())
 """What a finding can be called, here and in the rules for DRA."""
@@ -82,7 +82,28 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
         yield _error("endpoint-with-slash", resource, f"endpoint {request.endpoint!r}: expected a bare file name")
     elif request.endpoint in ("", ".", ".."):
         yield _error("endpoint-not-a-file", resource, f"endpoint {request.endpoint!r}: expected a socket's file name")
-    path = posixpath.join(directory, request.endpoint)
+    yield from _connection(resource, posixpath.join(directory, request.endpoint), streams_open=streams_open)
+
+
+def watched_registration(resource: str, endpoint: str, directory: str, *, streams_open: int) -> Iterator[Finding]:
+    """Of what a device plugin answers to GetInfo; `directory` is that of kubelet.sock, `streams_open` as above."""
+    if not endpoint.startswith("/"):
+        text = f"endpoint {endpoint!r}: expected an absolute path; the kubelet looks for it where it was started"
+        yield _error("endpoint-relative", resource, text)
+    elif posixpath.dirname(posixpath.normpath(endpoint)) == posixpath.normpath(directory):
+        text = f"endpoint {endpoint!r}: each start of the kubelet removes the sockets of that directory and dials this"
+        yield _warning("endpoint-removed", resource, f"{text} one at once; serve on a socket elsewhere")
+    yield from _connection(resource, endpoint, streams_open=streams_open)
+
+
+def not_renewed(resource: str, endpoint: str, seconds: float) -> Iterator[Finding]:
+    """Of a plugin whose stream ended so long ago, and whose registration socket is the same as then."""
+    text = f"its ListAndWatch stream at {endpoint} ended {seconds:g} s ago and its registration socket is still there"
+    hint = "the kubelet asks it again only after that socket was removed and made anew"
+    yield _warning("not-registered-anew", resource, f"{text}; {hint}")
+
+
+def _connection(resource: str, path: str, *, streams_open: int) -> Iterator[Finding]:
     if len(path.encode()) > SUN_PATH_LIMIT:
         text = f"the socket's path {path} has {len(path.encode())} bytes; at most {SUN_PATH_LIMIT} are allowed"
         yield _error("socket-path-too-long", resource, text)
@@ -91,15 +112,16 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
         yield _warning("registered-while-streaming", resource, text)
 
 
-def unknown_version(request: api.RegisterRequest, supported: str) -> Iterator[Finding]:
-    """Of a registration that is refused for its version."""
-    text = f"registered with API version {request.version!r}, expected {supported!r}; the kubelet refuses it"
-    yield _error("api-version", request.resource_name, text)
+def unknown_version(resource: str, versions: Sequence[str], supported: str) -> Iterator[Finding]:
+    """Of a registration that is refused for its version, or for those it lists."""
+    said = " ".join(map(repr, versions)) or "none"
+    text = f"registered with API version {said}, expected {supported!r}; the kubelet refuses it"
+    yield _error("api-version", resource, text)
 
 
-def invalid_name(request: api.RegisterRequest) -> Iterator[Finding]:
+def invalid_name(resource: str) -> Iterator[Finding]:
     """Of a registration that is refused for its resource's name."""
-    text = f"registered as {request.resource_name!r}, which is no extended resource; expected DOMAIN/NAME, and a domain"
+    text = f"registered as {resource!r}, which is no extended resource; expected DOMAIN/NAME, and a domain"
     yield _error("resource-name", "", f"{text} that is not Kubernetes' own; the kubelet refuses it")
 
 

@@ -62,7 +62,7 @@ def render_entry(entry: journal.Entry, before: Capacity = NOTHING) -> str:  # no
         case journal.DriverRegistered():
             return _line("driver", f"{entry.driver} registered ({entry.service}, {entry.endpoint})")
         case journal.DriverRefused():
-            return _line("driver", f"refused ({entry.socket}): {entry.error}")
+            return _line("plugin", f"refused ({entry.socket}): {entry.error}")
         case journal.DriverGone():
             return _line("driver", f"{entry.driver} is gone ({entry.endpoint}): {entry.why}")
         case journal.SlicesDeleted():

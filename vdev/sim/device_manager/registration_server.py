@@ -1,4 +1,4 @@
-"""The registration service on kubelet.sock, and the connections to plugins that result from it.
+"""The registration service on kubelet.sock, and the connections to plugins that result from registrations.
 
 Validates requests in the kubelet's order and with its texts, dials the plugin back inside Register, and runs one task
 per ListAndWatch stream. Kubernetes 1.36 keys connections by resource alone, so the end of an old instance's stream
@@ -18,6 +18,7 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...transport import Transport
 from .. import lint
+from ..go_errors import RegistrationError
 from ..journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
 from ..objects.node_devices import Device, PluginOptions
 from ..timings import Timings
@@ -33,10 +34,6 @@ class Compat(Enum):
 
     V1_36 = "1.36"
     V1_37 = "1.37"
-
-
-class RegistrationError(Exception):
-    """A registration is refused. The text is the kubelet's."""
 
 
 class Registry(api_grpc.RegistrationServicer):
@@ -95,25 +92,43 @@ class Registry(api_grpc.RegistrationServicer):
         resource = request.resource_name
         self._journal.metrics.registrations[resource] += 1
         if request.version != VERSION:
-            self._journal.find(lint.unknown_version(request, VERSION))
+            self._journal.find(lint.unknown_version(resource, [request.version], VERSION))
             raise RegistrationError(
                 f'requested API version "{request.version}" is not supported by kubelet. '
                 f'Supported version is ["{VERSION}"]'
             )
         if not is_extended_resource_name(resource):
-            self._journal.find(lint.invalid_name(request))
+            self._journal.find(lint.invalid_name(resource))
             raise RegistrationError(f'the ResourceName "{resource}" is invalid')
-        streams = sum(client.streaming for client in self._opened if client.resource == resource)
-        self._journal.find(lint.registration(request, self._directory, streams_open=streams))
+        self._journal.find(lint.registration(request, self._directory, streams_open=self.streams(resource)))
         # As Go's filepath.Join: an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
-        client, options = await self._connect(resource, socket)
+        options = await self.take(resource, socket, endpoint=request.endpoint)
         self._journal.find(lint.options(request, options))
+
+    def streams(self, resource: str) -> int:
+        """How many ListAndWatch streams of a resource are open."""
+        return sum(client.streaming for client in self._opened if client.resource == resource)
+
+    async def take(
+        self, resource: str, socket: str, *, endpoint: str, ended: Callable[[], None] = lambda: None
+    ) -> PluginOptions:
+        """Connect to a plugin and follow its list. `endpoint` is how it calls the socket; `ended` is called when its
+        stream has. Raises RegistrationError.
+        """
+        client, options = await self._connect(resource, socket)
         again = resource in self._table.endpoints
         self._table.connected(resource, socket=socket, options=options)
         self._endpoints[resource] = client
-        self._spawn(self._run(client), f"list-and-watch {resource}")
-        self._journal.note(Registered(resource, request.endpoint, options, again))
+        self._spawn(self._run(client, ended), f"list-and-watch {resource}")
+        self._journal.note(Registered(resource, endpoint, options, again))
+        return options
+
+    async def drop(self, resource: str, socket: str, why: str) -> None:
+        """Close the connection to a plugin: in 1.36 to whichever the resource has, be it another instance's."""
+        victim = self._forget(resource, socket)
+        if victim is not None:
+            await self._disconnect(victim, why)
 
     async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, PluginOptions]:
         client = PluginClient(
@@ -129,24 +144,29 @@ class Registry(api_grpc.RegistrationServicer):
             step = "failed to get device plugin options"
             answer = await client.options()
         except (PluginError, asyncio.CancelledError) as error:
-            self._forget(client)
+            self._forget(resource, socket)
             if isinstance(error, PluginError):
                 raise RegistrationError(f"{step}: {error}") from error
             raise
         return client, PluginOptions(answer.pre_start_required, answer.get_preferred_allocation_available)
 
-    async def _run(self, client: PluginClient) -> None:
+    async def _run(self, client: PluginClient, ended: Callable[[], None]) -> None:
         """One ListAndWatch, never retried. Its end takes down whatever connection the table has for it by now."""
         resource = client.resource
         error = await client.watch(lambda response: self._received(resource, response))
-        victim = self._forget(client)
-        if victim is None:
-            return  # A failed registration took the entry away: the devices stay healthy for ever, as in the kubelet.
+        victim = self._forget(resource, client.socket)
+        # Without one a failed registration took the entry away: the devices stay healthy for ever, as in the kubelet.
+        if victim is not None:
+            await self._disconnect(victim, error)
+        ended()
+
+    async def _disconnect(self, victim: PluginClient, why: str) -> None:
+        """Close a connection that is in the table no more, and let its devices be unhealthy."""
         await victim.close()
         self._opened.remove(victim)
         socket = victim.socket if self._compat is Compat.V1_37 else None
-        if self._table.disconnected(resource, now=self._now(), socket=socket):
-            self._journal.note(PluginLost(resource, error))
+        if self._table.disconnected(victim.resource, now=self._now(), socket=socket):
+            self._journal.note(PluginLost(victim.resource, why))
             self._changed(frozenset())  # the checkpoint is not written for this
 
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
@@ -165,13 +185,13 @@ class Registry(api_grpc.RegistrationServicer):
         listed = self._table.devices[resource].keys() if self._table.lists_now(resource) else ()
         return {*listed, *self._held(resource)}
 
-    def _forget(self, client: PluginClient) -> PluginClient | None:
+    def _forget(self, resource: str, socket: str) -> PluginClient | None:
         """Take a connection out of the table and return it: not always the one that is asked for.
 
         1.36 finds it by resource only; 1.37 takes the first one with the same socket.
         """
-        found = self._clients.get(client.resource, [])
-        victim = next((c for c in found if self._compat is Compat.V1_36 or c.socket == client.socket), None)
+        found = self._clients.get(resource, [])
+        victim = next((c for c in found if self._compat is Compat.V1_36 or c.socket == socket), None)
         if victim is not None:
             found.remove(victim)
         return victim

@@ -21,7 +21,6 @@ from .claim_checkpoint import PreparedDevice
 from .claim_manager import ClaimManager
 from .drivers.device_health import DeviceHealth
 from .drivers.driver_registry import DriverRegistry
-from .drivers.plugin_watcher import PluginWatcher
 
 RECONCILE_SECONDS = 60.0
 
@@ -46,7 +45,6 @@ class DynamicResources:
     def __init__(
         self,
         root: Path,
-        registry: Path,
         settings: DraSettings,
         *,
         clock: Clock,
@@ -85,26 +83,16 @@ class DynamicResources:
             unresolved=self._unresolved,
             strict=settings.strict,
         )
-        self._watcher = PluginWatcher(
-            registry,
-            self.drivers,
-            clock=clock,
-            timings=timings,
-            transport=transport,
-            journal=journal,
-            spawn=spawn,
-        )
         self.prepare = self._manager.prepare
         self.unprepare = self._manager.unprepare
 
     async def start(self) -> None:
-        """Take over what is prepared, delete the node's slices, and look for drivers."""
+        """Take over what is prepared, and delete the node's slices."""
         claims, problem = await asyncio.to_thread(claim_checkpoint.read, self._root)
         if problem:
             self._journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self._manager.restore(claims)
         self._spawn(self.drivers.wipe("", "it starts"), "wipe slices")
-        self._spawn(self._watcher.run(), "plugin watcher")
         self._ends.append(self._clock.every(RECONCILE_SECONDS, self._reconcile))
 
     async def close(self) -> None:

@@ -42,7 +42,7 @@ class KubeletPaths:
 
     @property
     def plugins_registry(self) -> Path:
-        """Where DRA drivers put the sockets on which the kubelet calls them to register."""
+        """Where DRA drivers, and device plugins that like it, put the sockets on which the kubelet asks them."""
         return self.root / "plugins_registry"
 
     @property

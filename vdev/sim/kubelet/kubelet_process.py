@@ -21,6 +21,7 @@ from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
 from ..device_manager.registration_server import Compat, Registry
+from ..device_manager.watched_plugins import WatchedPlugins
 from ..dra.dynamic_resources import DraSettings, DynamicResources
 from ..journal import Journal
 from ..kubelet_clock import Clock
@@ -28,6 +29,7 @@ from ..lint import Finding, Overlaps, Severity
 from ..timings import Timings
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
+from .plugin_watcher import PluginWatcher
 from .podresources_server import PodResources, Pods, RateLimit
 
 _REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
@@ -64,6 +66,7 @@ class KubeletProcess:
     allocator: Allocator = field(init=False)
     dra: DynamicResources = field(init=False)
     _registry: Registry = field(init=False)
+    _watcher: PluginWatcher = field(init=False)
     _servers: list[grpc.aio.Server] = field(default_factory=list)
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _supervisor: asyncio.Task[None] | None = None
@@ -103,6 +106,7 @@ class KubeletProcess:
             await self.pause(self.settings.timings.lead)
         await self._serve(registration, paths.registration_socket, _REGISTRATION)
         await self.dra.start()
+        self.spawn(self._watcher.run(), "plugin watcher")
 
     async def pause(self, seconds: float) -> None:
         """Let time pass by the kubelet's clock; returns early if the process ends."""
@@ -179,7 +183,6 @@ class KubeletProcess:
 
         self.dra = DynamicResources(
             self.paths.root,
-            self.paths.plugins_registry,
             self.settings.dra,
             clock=self.clock,
             timings=self.settings.timings,
@@ -188,6 +191,20 @@ class KubeletProcess:
             spawn=self.spawn,
             changed=lambda: self.changed(frozenset(pod.uid for pod in self.pods.active() if pod.claims)),
             active=lambda: {pod.uid for pod in self.pods.active()} if self.sources_ready else None,
+        )
+        self._watcher = PluginWatcher(
+            self.paths.plugins_registry,
+            {
+                "DevicePlugin": WatchedPlugins(
+                    self._registry, str(self.paths.device_plugins), journal=self.journal, later=self.later
+                ),
+                "DRAPlugin": self.dra.drivers,
+            },
+            clock=self.clock,
+            timings=self.settings.timings,
+            transport=self.settings.transport,
+            journal=self.journal,
+            spawn=self.spawn,
         )
 
     def _prepare(self) -> tuple[device_checkpoint.Checkpoint | None, str]:

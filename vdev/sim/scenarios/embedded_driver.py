@@ -261,8 +261,8 @@ class SimDriver:
         return next((pod for pod in self.kubelet.pods() if pod.name == name), None)
 
     async def registrations(self, resource: str) -> int:
-        """The kubelet's count of registrations."""
-        return self.kubelet.metrics.registrations[resource]
+        """The kubelet's count of registrations, with those through plugins_registry, for which it has none."""
+        return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """What the plugin says of itself."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....transport import Transport
+from ...go_errors import RegistrationError
 from ...journal import DriverGone, DriverRegistered, Journal, SlicesDeleted
 from ...kubelet_clock import Clock
 from ...timings import Timings
@@ -17,7 +18,6 @@ from ..api_objects import SLICE, ApiObjectError, ApiObjects
 from . import answer_lint
 from .device_health import DeviceHealth
 from .driver_client import SERVICES, CallError, DriverClient
-from .plugin_watcher import RegistrationRefusedError
 
 WIPE_SECONDS = 30.0
 HEALTH_PAUSE_SECONDS = 5.0
@@ -65,15 +65,15 @@ class DriverRegistry:
     # --- registration -----------------------------------------------------------------------------------------------
 
     def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Check the services of a driver. Raises RegistrationRefusedError."""
+        """Check the services of a driver. Raises RegistrationError."""
         self._journal.find(answer_lint.registration(name, endpoint, versions))
         self._service(name, endpoint, versions)
 
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Take an instance and connect to it. Raises RegistrationRefusedError."""
+        """Take an instance and connect to it. Raises RegistrationError."""
         instances = self._clients.setdefault(name, [])
         if any(each.endpoint == endpoint for each in instances):
-            raise RegistrationRefusedError(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
+            raise RegistrationError(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
         service = self._service(name, endpoint, versions)
         client = DriverClient(
             name, endpoint, service, timings=self._timings, transport=self._transport, journal=self._journal
@@ -124,11 +124,11 @@ class DriverRegistry:
     def _service(self, name: str, endpoint: str, versions: list[str]) -> str:
         where = f"invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}"
         if not versions:
-            raise RegistrationRefusedError(f"{where}: empty list of supported gRPC services (aka supported versions)")
+            raise RegistrationError(f"{where}: empty list of supported gRPC services (aka supported versions)")
         for each in versions:
             if each in SERVICES:
                 return each
-        raise RegistrationRefusedError(
+        raise RegistrationError(
             f"{where}: none of services supported by the plugin ({_go_list(versions)}) are supported by the kubelet "
             f"({_go_list(list(SERVICES))})"
         )

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -17,28 +17,23 @@ from urllib.parse import quote
 import grpc
 import grpc.aio
 
-from ....pb import pluginregistration_v1_pb2 as api
-from ....pb import pluginregistration_v1_pb2_grpc as api_grpc
-from ....transport import Transport
-from ...go_errors import go_text
-from ...journal import DriverRefused, Journal
-from ...kubelet_clock import Clock
-from ...lint import SUN_PATH_LIMIT
-from ...timings import Timings
+from ...pb import pluginregistration_v1_pb2 as api
+from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
+from ...transport import Transport
+from ..go_errors import RegistrationError, go_text
+from ..journal import DriverRefused, Journal
+from ..kubelet_clock import Clock
+from ..lint import SUN_PATH_LIMIT
+from ..timings import Timings
 
 PERIOD_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
-DRA = "DRAPlugin"
 _Stamp: TypeAlias = tuple[int, int, int]
 
 
-class RegistrationRefusedError(Exception):
-    """A plugin is refused; the text is the kubelet's."""
-
-
 class Handler(Protocol):
-    """Who takes the plugins of a type. Both checks raise RegistrationRefusedError."""
+    """Who takes the plugins of a type. Both checks raise RegistrationError."""
 
     def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
         """Check what a plugin says of itself."""
@@ -53,17 +48,18 @@ class Handler(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Instance:
     stamp: _Stamp
+    handler: Handler
     name: str
     endpoint: str
 
 
 class PluginWatcher:
-    """Keeps registered plugins in step with the sockets of a directory."""
+    """Keeps registered plugins in step with the sockets of a directory. `handlers` are by the type of plugin."""
 
     def __init__(
         self,
         directory: Path,
-        handler: Handler,
+        handlers: Mapping[str, Handler],
         *,
         clock: Clock,
         timings: Timings,
@@ -72,7 +68,7 @@ class PluginWatcher:
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
         self._directory = str(directory)
-        self._handler = handler
+        self._handlers = handlers
         self._clock = clock
         self._timings = timings
         self._transport = transport
@@ -105,7 +101,7 @@ class PluginWatcher:
         for path, instance in list(self._registered.items()):
             if found.get(path) != instance.stamp and path not in self._busy:  # one operation on a path at a time
                 del self._registered[path]
-                await self._handler.deregister(instance.name, instance.endpoint)
+                await instance.handler.deregister(instance.name, instance.endpoint)
         for path, stamp in found.items():
             pause = self._pauses.get(path)
             waits = pause is not None and pause[0] == stamp and self._clock.now() < pause[2]
@@ -117,7 +113,7 @@ class PluginWatcher:
         try:
             await self._register(path, stamp)
             self._pauses.pop(path, None)
-        except RegistrationRefusedError as error:
+        except RegistrationError as error:
             before = self._pauses.get(path)
             seconds = min(before[1] * 2, _LONGEST_PAUSE) if before and before[0] == stamp else _FIRST_PAUSE
             self._pauses[path] = stamp, seconds, self._clock.now() + seconds
@@ -126,7 +122,7 @@ class PluginWatcher:
             self._busy.discard(path)
 
     async def _register(self, path: str, stamp: _Stamp) -> None:
-        """Call the plugin and take it. Raises RegistrationRefusedError."""
+        """Call the plugin and take it. Raises RegistrationError."""
         authority = quote(str(path), safe=_PLAIN_IN_AUTHORITY)
         channel = self._transport.channel(
             path, [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
@@ -137,7 +133,7 @@ class PluginWatcher:
             try:
                 info = await stub.GetInfo(api.InfoRequest(), timeout=self._timings.get_info)
             except grpc.aio.AioRpcError as error:
-                raise RegistrationRefusedError(
+                raise RegistrationError(
                     "RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket "
                     f"{path}, err: {go_text(error)}"
                 ) from None
@@ -150,7 +146,7 @@ class PluginWatcher:
                     await asyncio.Event().wait()  # gRPC would wait for a change of this channel for ever
                 await channel.channel_ready()
         except TimeoutError:
-            raise RegistrationRefusedError(
+            raise RegistrationError(
                 f"RegisterPlugin error -- dial failed at socket {path}, err: failed to dial socket {path}, "
                 "err: context deadline exceeded"
             ) from None
@@ -158,32 +154,34 @@ class PluginWatcher:
     async def _take(
         self, stub: "api_grpc.RegistrationAsyncStub", path: str, stamp: _Stamp, info: api.PluginInfo
     ) -> None:
-        if info.type != DRA:
+        handler = self._handlers.get(info.type)
+        if handler is None:
             text = f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
             await self._notify(stub, path, text)
-            raise RegistrationRefusedError(text)
+            raise RegistrationError(text)
         endpoint = info.endpoint or path
         versions = list(info.supported_versions)
         try:
-            self._handler.validate(info.name, endpoint, versions)
-        except RegistrationRefusedError as error:
+            handler.validate(info.name, endpoint, versions)
+        except RegistrationError as error:
             text = f"RegisterPlugin error -- plugin validation failed with err: {error}"
             await self._notify(stub, path, text)
-            raise RegistrationRefusedError(text) from None
-        self._registered[path] = _Instance(stamp, info.name, endpoint)  # even if what follows fails, as in the kubelet
+            raise RegistrationError(text) from None
+        # Even if it is refused now, as in the kubelet: it is not tried again before its socket is made anew, and
+        # deregistered when that is gone.
+        self._registered[path] = _Instance(stamp, handler, info.name, endpoint)
         try:
-            await self._handler.register(info.name, endpoint, versions)
-        except RegistrationRefusedError as error:
-            self._registered[path] = _Instance(stamp, "", "")  # not tried again before the socket is made anew
+            await handler.register(info.name, endpoint, versions)
+        except RegistrationError as error:
             text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
             self._journal.note(DriverRefused(path, text))
             await self._notify(stub, path, text)
             return
         try:
             await self._notify(stub, path, "")
-        except RegistrationRefusedError:
+        except RegistrationError:
             self._registered.pop(path, None)
-            await self._handler.deregister(info.name, endpoint)
+            await handler.deregister(info.name, endpoint)
             raise
 
     async def _notify(self, stub: "api_grpc.RegistrationAsyncStub", path: str, problem: str) -> None:
@@ -191,7 +189,7 @@ class PluginWatcher:
         try:
             await stub.NotifyRegistrationStatus(status, timeout=self._timings.notify)
         except grpc.aio.AioRpcError as error:
-            raise RegistrationRefusedError(
+            raise RegistrationError(
                 f"RegisterPlugin error -- failed to send {'error' if problem else 'registration status'} at socket "
                 f"{path}, err: {go_text(error)}"
             ) from None

@@ -1,0 +1,278 @@
+"""Device plugins that register through plugins_registry: the kubelet asks them, and lets them go with their socket."""
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+
+from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from vdev.pb import pluginregistration_v1_pb2 as registration
+from vdev.pb import pluginregistration_v1_pb2_grpc as registration_grpc
+from vdev.sim import Compat, Kubelet, Timings, manifest
+from vdev.sim.journal import DriverRefused, PluginLost, Registered
+
+NPU = "acme.dev/npu"
+QUICK = {"boot": 0.01, "lead": 0.01, "sources": 0.05}
+
+
+class Asked(registration_grpc.RegistrationServicer):
+    """The registration socket of a plugin, whose own socket is elsewhere, or the same one (`endpoint` empty)."""
+
+    def __init__(self, kubelet, plugin, file, **info):
+        self.socket = kubelet.root / "plugins_registry" / f"{file}-reg.sock"
+        self.plugin, self.statuses, self.server = plugin, [], None
+        self.info = registration.PluginInfo(
+            **{"type": "DevicePlugin", "name": plugin.resource, "supported_versions": ["v1beta1"]} | info
+        )
+        self.fails = False
+
+    async def start(self):
+        """Appear, so that the kubelet finds it at its next look."""
+        self.server = grpc.aio.server()
+        registration_grpc.add_RegistrationServicer_to_server(self, self.server)
+        if not self.info.endpoint:
+            api_grpc.add_DevicePluginServicer_to_server(self.plugin, self.server)
+        self.server.add_insecure_port(f"unix:{self.socket}")
+        await self.server.start()
+        return self
+
+    async def stop(self):
+        """Disappear."""
+        if self.server is not None:
+            await self.server.stop(None)
+            self.server = None
+
+    async def GetInfo(self, _request, _context):  # noqa: N802  # the name of the RPC
+        """Say what it is."""
+        return self.info
+
+    async def NotifyRegistrationStatus(self, request, context):  # noqa: N802  # the name of the RPC
+        """Remember what the kubelet says."""
+        self.statuses.append((request.plugin_registered, request.error))
+        self.plugin.kubelet.journal.changed()
+        if self.fails:
+            await context.abort(grpc.StatusCode.INTERNAL, "no")
+        return registration.RegistrationStatusResponse()
+
+
+@pytest.fixture
+async def watched(kubelet, clock, plugin_class):
+    """A maker of plugins that the kubelet has asked and told on return; `endpoint` may be a function of the kubelet."""
+    made = []
+
+    async def make(resource=NPU, devices=("d1", "d2"), *, file="npu", on=None, serve=True, **info):
+        home = on or kubelet
+        plugin = plugin_class(home, resource, devices, socket=f"../{file}.sock")
+        if serve:
+            await plugin.serve()
+        asked = Asked(home, plugin, file, **{"endpoint": str(home.root / f"{file}.sock")} | info)
+        made.append(asked)
+        await asked.start()
+        clock.advance(1)
+        await home.wait_until(lambda: asked.statuses, what="the kubelet's word")
+        return asked
+
+    yield make
+    for each in made:
+        await each.stop()
+
+
+def codes(kubelet):
+    return [finding.code for finding in kubelet.findings]
+
+
+def lost(kubelet):
+    return [entry.error for entry in kubelet.journal.entries if isinstance(entry, PluginLost)]
+
+
+async def test_its_devices_are_the_nodes(kubelet, watched, shows):
+    """It is told that it is registered, called back at the whole path that it said, and gets pods."""
+    asked = await watched()
+    assert [(True, "")] == asked.statuses
+    await shows(kubelet, NPU, 2, 2)
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    assert pod.container().edits.envs["STUB_DEVICES"] in {"d1", "d2"}
+    (noted,) = [entry for entry in kubelet.journal.entries if isinstance(entry, Registered)]
+    assert (NPU, asked.info.endpoint) == (noted.resource, noted.endpoint)
+    assert 0 == kubelet.metrics.registrations[NPU]  # a real kubelet counts only what comes over kubelet.sock
+    assert [] == kubelet.findings
+
+
+async def test_an_empty_endpoint_is_the_registration_socket(kubelet, watched, shows):
+    """As the API says: both services are asked on one socket."""
+    asked = await watched(serve=False, endpoint="")
+    assert [(True, "")] == asked.statuses
+    await shows(kubelet, NPU, 2, 2)
+    assert [] == kubelet.findings
+
+
+@pytest.mark.parametrize(
+    ("info", "said", "code"),
+    [
+        (
+            {"supported_versions": []},
+            "manager version, v1beta1, is not among plugin supported versions []",
+            "api-version",
+        ),
+        (
+            {"supported_versions": ["v1", "v2"], "name": "npu"},
+            "manager version, v1beta1, is not among plugin supported versions [v1 v2]",
+            "api-version",
+        ),
+        (
+            {"name": "npu"},
+            'invalid name of device plugin socket: the ResourceName "npu" is invalid',
+            "resource-name",
+        ),
+        (
+            {"name": ""},
+            'invalid name of device plugin socket: the ResourceName "" is invalid',
+            "resource-name",
+        ),
+    ],
+)
+async def test_what_is_refused(kubelet, clock, watched, info, said, code):
+    """Versions before the name, with the kubelet's texts; the plugin is not called, and asked again later."""
+    asked = await watched(**info)
+    text = f"RegisterPlugin error -- plugin validation failed with err: {said}"
+    assert [(False, text)] == asked.statuses
+    assert [] == asked.plugin.calls
+    assert [code] == codes(kubelet)
+    await kubelet.wait_until(lambda: any(isinstance(entry, DriverRefused) for entry in kubelet.journal.entries))
+    asked.info.name, asked.info.supported_versions[:] = NPU, ["v2", "v1beta1"]
+    clock.advance(1)
+    await kubelet.wait_until(lambda: (True, "") in asked.statuses)
+
+
+async def test_a_plugin_that_does_not_answer_is_not_asked_again(kubelet, clock, watched, shows, refusal):
+    """A registration that fails behind the checks is over until the socket is made anew."""
+
+    async def fail():
+        raise refusal(grpc.StatusCode.INTERNAL, "no options today")
+
+    asked = await watched(serve=False, endpoint="")
+    await shows(kubelet, NPU, 2, 2)
+    await asked.stop()
+    clock.advance(1)
+    await shows(kubelet, NPU, 2, 0)
+    asked.plugin.answer_options = fail
+    await asked.start()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: asked.statuses[1:])
+    said = "failed to get device plugin options: rpc error: code = Internal desc = no options today"
+    assert (False, f"RegisterPlugin error -- plugin registration failed with err: {said}") == asked.statuses[1]
+    calls = len(asked.plugin.calls)
+    other = await watched("acme.dev/dsp", file="dsp")  # which takes looks of the kubelet
+    assert ([(True, "")], calls) == (other.statuses, len(asked.plugin.calls))
+    asked.plugin.answer_options = asked.plugin._options
+    await asked.stop()
+    await asked.start()
+    clock.advance(1)
+    await shows(kubelet, NPU, 2, 2)
+
+
+@pytest.mark.parametrize("endpoint", ["npu.sock", "../npu.sock"])
+async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monkeypatch, endpoint):
+    """It counts from where the kubelet was started, and not from any directory of plugins."""
+    async with Kubelet(short_dir, clock=clock, timings=Timings(dial=0.2, **QUICK)) as kubelet:
+        monkeypatch.chdir(short_dir)
+        asked = await watched(on=kubelet, endpoint=endpoint)
+        said = "failed to dial device plugin: context deadline exceeded"
+        assert [(False, f"RegisterPlugin error -- plugin registration failed with err: {said}")] == asked.statuses
+        assert ["endpoint-relative"] == codes(kubelet)
+        assert {} == kubelet.node().capacity
+
+
+async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watched, shows):
+    """Also where it goes on serving: its devices are unhealthy, its stream is closed."""
+    asked = await watched()
+    await shows(kubelet, NPU, 2, 2)
+    asked.socket.unlink()
+    clock.advance(1)
+    await shows(kubelet, NPU, 2, 0)
+    await kubelet.wait_until(lambda: not asked.plugin.streams)
+    assert [f"the registration socket for {asked.info.endpoint} is gone"] == lost(kubelet)
+
+
+async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, plugin_class, shows):
+    """A failed NotifyRegistrationStatus deregisters it; it is tried again."""
+    plugin = await plugin_class(kubelet, NPU, ["d1"], socket="../npu.sock").serve()
+    asked = Asked(kubelet, plugin, "npu", endpoint=str(kubelet.root / "npu.sock"))
+    asked.fails = True
+    await asked.start()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: lost(kubelet))
+    asked.fails = False
+    clock.advance(1)
+    await shows(kubelet, NPU, 1, 1)
+    await asked.stop()
+
+
+@pytest.mark.parametrize(("compat", "allocatable"), [(Compat.V1_36, 0), (Compat.V1_37, 2)])
+async def test_an_old_instance_takes_the_new_one_along(short_dir, clock, watched, shows, compat, allocatable):
+    """In 1.36 the end of its registration socket closes whichever connection the resource has; 1.37 looks closer."""
+    timings = Timings(**QUICK)
+    async with Kubelet(short_dir, clock=clock, compat=compat, rate_limit=False, timings=timings) as kubelet:
+        old = await watched(on=kubelet, file="old")
+        await shows(kubelet, NPU, 2, 2)
+        new = await watched(on=kubelet, file="new")
+        await kubelet.wait_until(lambda: new.plugin.streams)
+        assert ["registered-while-streaming"] == codes(kubelet)
+        old.socket.unlink()
+        clock.advance(1)
+        await kubelet.wait_until(lambda: not (old if allocatable else new).plugin.streams)
+        await shows(kubelet, NPU, 2, allocatable)
+        await old.stop()
+
+
+async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched, shows):
+    """Without a step of its own, for nothing removes what is in plugins_registry."""
+    asked = await watched()
+    await shows(kubelet, NPU, 2, 2)
+    await kubelet.restart()
+    await kubelet.wait_until(lambda: asked.statuses[1:])
+    await shows(kubelet, NPU, 2, 2)
+    assert [] == kubelet.findings
+
+
+async def test_an_endpoint_beside_kubelet_sock_is_a_finding(kubelet, clock, watched, plugin_class):
+    """The kubelet removes it at its start, and then asks there."""
+    plugin = await plugin_class(kubelet, NPU, ["d1"], socket="npu.sock").serve()
+    asked = await Asked(kubelet, plugin, "npu", endpoint=str(kubelet.device_plugin_dir / "npu.sock")).start()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: asked.statuses)
+    assert [(True, "")] == asked.statuses
+    assert ["endpoint-removed"] == codes(kubelet)
+    await asked.stop()
+
+
+async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, clock, watched, shows):
+    """Nobody asks the plugin again; it would be well once it made its registration socket anew."""
+    asked = await watched()
+    await shows(kubelet, NPU, 2, 2)
+    asked.plugin.end_streams()
+    await shows(kubelet, NPU, 2, 0)
+    clock.advance(9)
+    assert [] == kubelet.findings
+    clock.advance(2)
+    await kubelet.wait_until(lambda: kubelet.findings)
+    assert ["not-registered-anew"] == codes(kubelet)
+    await asked.stop()
+    await asked.start()
+    clock.advance(1)
+    await shows(kubelet, NPU, 2, 2)
+
+
+async def test_a_plugin_that_ends_well_is_no_finding(kubelet, clock, watched, shows):
+    """Its stream and its socket go together."""
+    asked = await watched()
+    await shows(kubelet, NPU, 2, 2)
+    await asked.plugin.stop()
+    await asked.stop()
+    clock.advance(1)
+    await shows(kubelet, NPU, 2, 0)
+    await asyncio.wait_for(kubelet.wait_until(lambda: not asked.socket.exists()), 30)
+    clock.advance(30)
+    await shows(kubelet, NPU, 2, 0)
+    assert [] == kubelet.findings

@@ -1,0 +1,77 @@
+"""Device plugins that the kubelet finds by a socket in plugins_registry, instead of being asked on kubelet.sock.
+
+The plugin watcher asks what they are; here they are judged, in the kubelet's order and with its texts. Connections are
+`registration_server`'s, which are the same for both ways. The kubelet counts these registrations in no metric.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .. import lint
+from ..go_errors import RegistrationError
+from ..journal import Journal
+from .registration_server import VERSION, Registry
+from .resource_names import is_extended_resource_name
+
+RENEWAL_SECONDS = 10.0
+
+
+class WatchedPlugins:
+    """Takes plugins of the type DevicePlugin, whose name is that of their resource.
+
+    `directory` is that of kubelet.sock; `later` runs something in some time, if the kubelet lives by then.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        directory: str,
+        *,
+        journal: Journal,
+        later: Callable[[float, Callable[[], Coroutine[Any, Any, None]], str], None],
+    ) -> None:
+        self._registry = registry
+        self._directory = directory
+        self._journal = journal
+        self._later = later
+        self._taken: dict[tuple[str, str], object] = {}  # by resource and endpoint: which registration it is
+
+    def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
+        """Check versions and name. Raises RegistrationError."""
+        if VERSION not in versions:
+            self._journal.find(lint.unknown_version(name, versions, VERSION))
+            listed = " ".join(versions)
+            raise RegistrationError(f"manager version, {VERSION}, is not among plugin supported versions [{listed}]")
+        if not is_extended_resource_name(name):
+            self._journal.find(lint.invalid_name(name))
+            raise RegistrationError(f'invalid name of device plugin socket: the ResourceName "{name}" is invalid')
+        streams = self._registry.streams(name)
+        self._journal.find(lint.watched_registration(name, endpoint, self._directory, streams_open=streams))
+
+    async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # noqa: ARG002  # 1.36 has one version
+        """Call a plugin at its endpoint, which is a whole path here. Raises RegistrationError."""
+        mark = object()
+        await self._registry.take(
+            name, _path(endpoint), endpoint=endpoint, ended=lambda: self._ended(name, endpoint, mark)
+        )
+        self._taken[name, endpoint] = mark
+        self._journal.metrics.watched[name] += 1
+
+    async def deregister(self, name: str, endpoint: str) -> None:
+        """Let a plugin go, whose registration socket is gone."""
+        self._taken.pop((name, endpoint), None)
+        await self._registry.drop(name, _path(endpoint), f"the registration socket for {endpoint} is gone")
+
+    def _ended(self, name: str, endpoint: str, mark: object) -> None:
+        """Its stream ended: nobody asks it again until its registration socket is made anew, so it should be."""
+
+        async def judge() -> None:
+            if self._taken.get((name, endpoint)) is mark and not self._registry.streams(name):
+                self._journal.find(lint.not_renewed(name, endpoint, RENEWAL_SECONDS))
+
+        self._later(RENEWAL_SECONDS, judge, f"look whether {name} is registered anew")
+
+
+def _path(endpoint: str) -> str:
+    """Where the kubelet dials: its own working directory, from which a relative path counts, is the root."""
+    return endpoint if endpoint.startswith("/") else f"/{endpoint}"
