@@ -12,6 +12,7 @@ from vdev.core.decide import Decider
 from vdev.core.model.device import HEALTHY, Device, RawDevice
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
+from vdev.sim import manifest
 
 CONFIG = """version: v1
 flags: {migStrategy: mixed}
@@ -59,6 +60,44 @@ async def test_what_is_unhealthy_comes_first(vdev):
     assert ["npu-47", "npu/47", "-", "Unhealthy", "too hot; injected by device:npu-47", "-"] == rows(
         lines, "acme.dev/npu"
     )[0][:6]
+
+
+async def test_failed_actions_are_shown(start_agent, kubelet, shows, directory, capsys):
+    """Each with where and why, in one line; whether it is tried again, and what to do. Without any there is no word."""
+    fails = "[/bin/sh, -c, 'echo no {id}; test -e %s']"
+    release = fails % (directory / "well")
+    block = f"onAllocate: [{{command: {fails % '/none'}}}], onRelease: [{{command: {release}}}]"
+    text = f"version: v1\ndevices: [{{name: npu, resource: acme.dev/npu, virtual: {{count: 2}}, {block}}}]"
+    agent = await start_agent(text, run_dir=directory / "run")
+    await shows("acme.dev/npu", 2)
+
+    async def status():
+        await asyncio.to_thread(cli.main, ["status", "--run-dir", str(directory / "run")])
+        return capsys.readouterr().out.splitlines()
+
+    async def until(text):
+        async with asyncio.timeout(30):
+            while True:
+                shown = await status()
+                if any(re.search(text, line) for line in shown):
+                    return shown
+                await kubelet.journal.next_change(at_most=0.05)
+
+    assert not any("action" in line for line in await status())
+    pod = await kubelet.run_pod(manifest("a", {"acme.dev/npu": 1}))
+    (id_,) = pod.container().devices["acme.dev/npu"]
+    shown = await until("onAllocate")
+    start = next(number for number, line in enumerate(shown) if line.startswith("actions: "))
+    assert "actions: 1 failed, 0 done; mend the commands and files that the configuration has for them" == shown[start]
+    why = f"onAllocate of {id_} (acme.dev/npu), pod default/a, AGO: sh exited with 1: no {id_}"
+    assert f"  {why}" == re.sub(r"\d+ s ago", "AGO", shown[start + 1])
+    await kubelet.delete_pod("a")
+    shown = await until("onRelease")
+    released = next(line for line in shown if line.startswith("  onRelease"))
+    assert released.endswith("; it is tried again, and until then no pod starts with it"), released
+    (directory / "well").touch()
+    shown = await until(f"onRelease of {id_} .*: no {id_}$")  # which was once, and is over
+    assert [] == agent.agent.handovers.status()["releasesToDo"]
 
 
 async def test_devices_are_named_as_rules_name_them(vdev):

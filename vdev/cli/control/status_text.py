@@ -21,6 +21,7 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
         hint = f"; {problem['hint']}" if problem["hint"] else ""
         colour = Colour.BAD if problem["severity"] == "error" else Colour.DOUBT
         yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", colour)
+    yield from _actions(status["actions"])
     yield from _drill(status["faults"])
     for resource in sorted(status["resources"], key=lambda each: each["allocatable"] == each["capacity"]):
         yield from _resource(resource)
@@ -110,6 +111,26 @@ def _config(config: dict[str, Any]) -> Iterator[str]:
         yield f"  chosen: {config['choice']}"
 
 
+def _actions(actions: dict[str, Any]) -> Iterator[str]:
+    """What was to be done when devices changed hands, and failed; nothing where nothing did."""
+    if not actions["failed"]:
+        return
+    counts = f"actions: {actions['failed']} failed, {actions['done']} done"
+    yield f"{painted(counts, Colour.BAD)}; mend the commands and files that the configuration has for them"
+    last: dict[tuple[str, str, str], dict[str, Any]] = {}  # one line for what is tried again and again
+    for each in actions["failures"]:
+        last.setdefault((each["occasion"], each["resource"], each["device"]), each)
+    to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
+    for occasion, resource, device in list(last)[:_ACTIONS]:
+        each = last[occasion, resource, device]
+        pod = f", pod {each['pod']}" if each["pod"] else ""
+        again = occasion == "onRelease" and (resource, device) in to_do
+        hint = "; it is tried again, and until then no pod starts with it" if again else ""
+        yield f"  {occasion} of {device} ({resource}){pod}, {_ago(each['at'])}: {each['reason']}{hint}"
+    if len(last) > _ACTIONS:
+        yield f"  … and others; --output json lists the last {len(actions['failures'])} failures"
+
+
 def _drill(faults: dict[str, Any]) -> Iterator[str]:
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
@@ -136,6 +157,7 @@ def _resource(resource: dict[str, Any]) -> Iterator[str]:
         yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
 
 
+_ACTIONS = 3  # failed ones that are shown
 _HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "REASON", "HELD BY", "CHANGED")
 
 
