@@ -105,7 +105,6 @@ class Engine:
 
         Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
         """
-        dice = Dice(faults.seed, self._node)
         now = self.clock.now()
         self._started = now if self._started is None else self._started
         for rule in faults.rules:
@@ -115,6 +114,7 @@ class Engine:
         kept = {name: run for name, run in self.runs.items() if run.source != source}
         for rule in faults.rules:
             old = self.runs.get(rule.name)
+            dice = Dice(faults.seed_of(rule), self._node)
             same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
             if old and same:
                 old.rule, old.source = rule, source  # which may be written elsewhere now

@@ -103,7 +103,7 @@ class RuleStore:
         if not names:
             raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
         others = tuple(rule for rule in self._live.rules if rule.name not in names)
-        self._load(FaultSpec(seed=new.seed, rules=(*others, *new.rules)))
+        self._load(FaultSpec(rules=(*others, *(replace(rule, seed=new.seed) for rule in new.rules))))
         return names
 
     def clear_all(self) -> list[str]:

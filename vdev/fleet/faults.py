@@ -107,8 +107,8 @@ class FleetRules:
         last = self._faults.get(source, FaultSpec())
         before = {rule.name: rule for rule in last.rules}
         for rule in faults.rules:
-            is_same_lot = faults.seed == last.seed or not needs_seed(rule)
-            if before.pop(rule.name, None) != rule or not is_same_lot:
+            old = before.pop(rule.name, None)
+            if old != rule or (last.seed_of(old) != faults.seed_of(rule) and needs_seed(rule)):
                 self.since[rule.name] = now
                 self._cleared.discard(rule.name)
         for name in before:

@@ -113,8 +113,8 @@ class Chance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRuleSpec:
-    """One failure. `resource` is a glob, for names of resources and of DRA drivers; `where` is its place in the file,
-    which does not count in comparisons.
+    """One failure. `resource` is a glob, for names of resources and of DRA drivers. Two things do not count in
+    comparisons: `seed`, its own where it has another one than the rules beside it, and `where`, its place in the file.
     """
 
     name: str
@@ -124,6 +124,7 @@ class FaultRuleSpec:
     nodes: NodeSelection = NodeSelection()
     when: When = When()
     chance: Chance = Chance()
+    seed: int | None = field(default=None, compare=False)
     where: str = field(default="", compare=False)
 
     @property
@@ -196,6 +197,10 @@ class FaultSpec:
     seed: int = 0
     kernel_log: str = ""
     rules: tuple[FaultRuleSpec, ...] = ()
+
+    def seed_of(self, rule: FaultRuleSpec) -> int:
+        """What the rule draws its lots by."""
+        return self.seed if rule.seed is None else rule.seed
 
 
 NO_RULES = FaultSpec()
