@@ -11,6 +11,7 @@ from vdev.errors import SocketError
 from vdev.pb import podresources_v1_pb2 as resources
 from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
 from vdev.sim import Kubelet, KubeletPanic, ManualClock, Phase, manifest
+from vdev.transport import GrpcTransport
 
 NPU = "acme.dev/npu"
 
@@ -487,3 +488,38 @@ def test_clock_runs_what_is_due():
     end()
     clock.advance(10)
     assert [("four", 4), ("four", 8), ("ten", 10), ("four", 12), ("four", 16), ("four", 20)] == seen
+
+
+class Listening(GrpcTransport):
+    """gRPC whose servers listen before whoever starts them hears of it, which is never."""
+
+    def __init__(self):
+        self.listens = asyncio.Event()
+        self.servers = []
+
+    def server(self, parameters=()):
+        """A server that is kept."""
+        server = super().server(parameters)
+        begin = server.start
+
+        async def start():
+            await begin()
+            self.servers.append(server)
+            self.listens.set()
+            await asyncio.Event().wait()
+
+        server.start = start
+        return server
+
+
+async def test_who_is_cancelled_at_the_start_leaves_no_server(directory):
+    """Not even the one that listens already."""
+    transport = Listening()
+    starting = asyncio.create_task(Kubelet(directory / "node", transport=transport).start())
+    async with asyncio.timeout(30):
+        await transport.listens.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        (server,) = transport.servers
+        assert not await server.wait_for_termination(1)  # it did not have to wait for that long

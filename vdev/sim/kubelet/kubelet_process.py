@@ -227,8 +227,8 @@ class KubeletProcess:
             server.add_insecure_port(address(private))
         except RuntimeError as error:
             raise SocketError(f"{private}: cannot listen: {error}") from error
+        self._servers.append(server)  # before it runs: who is cancelled while it starts ends it, too
         await server.start()
-        self._servers.append(server)
         await asyncio.to_thread(kubelet_directory.publish, private, public)
 
     async def _supervise(self, up: asyncio.Future[None]) -> None:
