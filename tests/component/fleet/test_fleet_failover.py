@@ -63,7 +63,7 @@ async def test_who_lost_the_lease_writes_nothing_more(start, api_server):  # noq
     thief = {"spec": {"holderIdentity": "thief"}}
     await api_server.edit("leases", "fleet", thief, namespace="default", manager="kubectl")
     await advance_until(api_server, [first], first.task.done)
-    with pytest.raises(LeaseLost, match="thief has the Lease"):
+    with pytest.raises(LeaseLost, match=r"thief has the Lease|could not be renewed"):  # time may be ahead of its answer
         await first.task
     before = written_by(api_server, "first")
     second.clock.advance(LONGER)
