@@ -210,6 +210,20 @@ async def test_two_instances_of_a_driver(kubelet, dra, clock):
     assert text in thief.statuses[0].error
 
 
+async def test_a_refused_instance_takes_along_whose_endpoint_it_named(kubelet, dra, clock):
+    """When its registration socket goes, the kubelet deregisters that endpoint."""
+    driver = await dra(instance="first")
+    thief = await dra(register=False, instance="thief")
+    thief.info.endpoint = str(driver.endpoint)
+    await thief.register()
+    await refused(kubelet, clock)
+    await kubelet.wait_until(lambda: thief.statuses)
+    assert [str(driver.endpoint)] == [each.endpoint for each in kubelet.drivers()["acme.dev"]]
+    await thief.stop()
+    clock.advance(1)
+    await kubelet.wait_until(lambda: not kubelet.drivers())
+
+
 async def test_the_slices_of_a_node_go_when_its_kubelet_starts(kubelet, dra):
     """Those of all drivers, at once; other nodes' stay."""
     await dra(slice_of("acme.dev", []), slice_of("acme.dev", [], name="far", node="elsewhere"))
