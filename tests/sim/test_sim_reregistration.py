@@ -21,8 +21,8 @@ async def newer(short_dir):
 async def test_reregistration(kubelet, plugins, shows, pre_start, preferred):
     """Conformance 30: a second and a third instance with other devices replace the list, whatever their options."""
     await plugins(NPU, ["d1", "d2"], pre_start=pre_start, preferred=preferred)
-    await plugins(NPU, ["d1", "d2"], pre_start=pre_start, preferred=preferred)
-    await shows(kubelet, NPU, 2, 2)
+    await plugins(NPU, ["d1", "d2", "d3"], pre_start=pre_start, preferred=preferred)
+    await shows(kubelet, NPU, 3, 3)
     await plugins(NPU, ["d3"], pre_start=pre_start, preferred=preferred)
     await shows(kubelet, NPU, 1, 1)
 
@@ -38,9 +38,9 @@ async def test_last_sender_wins(kubelet, plugins, shows):
 async def test_old_stream_takes_the_new_connection_down(kubelet, plugins, shows):
     """1.36: the end of the old instance's stream closes the new instance's connection."""
     old = await plugins(NPU, ["d1"])
-    new = await plugins(NPU, ["d1"])
+    new = await plugins(NPU, ["d1", "d2"])
     await old.stop()
-    await shows(kubelet, NPU, 1, 0)
+    await shows(kubelet, NPU, 2, 0)
     await kubelet.wait_until(lambda: not new.streams)
     assert "registered-while-streaming" in [finding.code for finding in kubelet.findings]
 
@@ -58,9 +58,9 @@ async def test_old_stream_leaves_the_new_connection_alone(newer, plugins, shows)
 async def test_new_stream_ends_in_1_37(newer, plugins, shows):
     """1.37: the end of the new instance's stream makes the devices unhealthy, though the old one is still there."""
     await plugins(NPU, ["d1"], on=newer)
-    new = await plugins(NPU, ["d1"], on=newer)
+    new = await plugins(NPU, ["d1", "d2"], on=newer)
     await new.stop()
-    await shows(newer, NPU, 1, 0)
+    await shows(newer, NPU, 2, 0)
 
 
 async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, shows, refusal):
