@@ -209,20 +209,20 @@ async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, plugin_cla
     await asked.stop()
 
 
-@pytest.mark.parametrize(("compat", "allocatable"), [(Compat.V1_36, 0), (Compat.V1_37, 2)])
+@pytest.mark.parametrize(("compat", "allocatable"), [(Compat.V1_36, 0), (Compat.V1_37, 3)])
 async def test_an_old_instance_takes_the_new_one_along(short_dir, clock, watched, shows, compat, allocatable):
     """In 1.36 the end of its registration socket closes whichever connection the resource has; 1.37 looks closer."""
     timings = Timings(**QUICK)
     async with Kubelet(short_dir, clock=clock, compat=compat, rate_limit=False, timings=timings) as kubelet:
         old = await watched(on=kubelet, file="old")
         await shows(kubelet, NPU, 2, 2)
-        new = await watched(on=kubelet, file="new")
-        await kubelet.wait_until(lambda: new.plugin.streams)
+        new = await watched(on=kubelet, file="new", devices=("d1", "d2", "d3"))
+        await shows(kubelet, NPU, 3, 3)
         assert ["registered-while-streaming"] == codes(kubelet)
         old.socket.unlink()
         clock.advance(1)
         await kubelet.wait_until(lambda: not (old if allocatable else new).plugin.streams)
-        await shows(kubelet, NPU, 2, allocatable)
+        await shows(kubelet, NPU, 3, allocatable)
         await old.stop()
 
 
