@@ -55,13 +55,24 @@ def state(api_server):
     return lambda: api_server.object("nodes", "node-1")["metadata"].get("labels", {}).get(f"{LABEL}.state")
 
 
-async def test_what_a_claim_has_is_not_cut(start_agent, account, api_server, kubelet, published, choose, state):
+@pytest.fixture
+def held(start_agent, account, api_server, kubelet, published):
+    """Start an agent whose claims get the default layout, of which a pod has a part; the agent."""
+
+    async def start(text=CONFIG):
+        agent = await start_agent(text, api_server=account, wait=False)
+        await until_published(agent, api_server)
+        await api_server.until(lambda: ["3g.20gb"] * 4 == published())
+        await kubelet.objects.create("ResourceClaim", claim("c", exactly(MIG)))
+        await runs(kubelet, pod("holder", claims=["c"]))
+        return agent
+
+    return start
+
+
+async def test_what_a_claim_has_is_not_cut(held, start_agent, account, api_server, kubelet, published, choose, state):
     """It fails with the pod's name, also after a restart; a layout that leaves it alone is taken, and others later."""
-    agent = await start_agent(CONFIG, api_server=account, wait=False)
-    await until_published(agent, api_server)
-    await api_server.until(lambda: ["3g.20gb"] * 4 == published())
-    await kubelet.objects.create("ResourceClaim", claim("c", exactly(MIG)))
-    await runs(kubelet, pod("holder", claims=["c"]))
+    agent = await held()
     await choose("all-1g.5gb")
     await api_server.until(lambda: "failed" == state())
     (problem,) = agent.agent.reconciler.choices.problems
@@ -100,13 +111,9 @@ async def test_a_restart_without_an_api_server_keeps_the_layout(
     await api_server.until(lambda: ["1g.5gb"] * 14 == published())
 
 
-async def test_strategies_are_for_device_plugins(start_agent, account, api_server, kubelet, published, choose, state):
+async def test_strategies_are_for_device_plugins(held, api_server, published, choose, state):
     """Claims get partitions under each of them, and keep those that they have."""
-    agent = await start_agent(CONFIG.replace("mixed", "none"), api_server=account, wait=False)
-    await until_published(agent, api_server)
-    await api_server.until(lambda: ["3g.20gb"] * 4 == published())
-    await kubelet.objects.create("ResourceClaim", claim("c", exactly(MIG)))
-    await runs(kubelet, pod("holder", claims=["c"]))
+    await held(CONFIG.replace("mixed", "none"))
     await choose("all-1g.5gb")
     await api_server.until(lambda: "failed" == state())
     assert ["3g.20gb"] * 4 == published()

@@ -136,7 +136,7 @@ async def until_as_few_are_open(kubelet, before):
 
     def are_few():
         if len(descriptors()) > len(before):
-            gc.collect()  # a connection that only the garbage collector has yet to close is not left over
+            gc.collect()  # of a busy machine, a connection may hang on rubbish in a circle: that is not left over
         return len(descriptors()) <= len(before)
 
     try:
