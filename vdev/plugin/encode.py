@@ -65,8 +65,9 @@ class ListEncoder:
             known.update(zip(map(id, some), parts, strict=True))
         new = [known.get(id(slot)) or slot_part(slot) for slot in slots[start:new_end]]
         parts = [*last.parts[:start], *new, *last.parts[old_end:]]
-        self._last = _Encoded(slots, parts, b"".join(parts))
-        return self._last.whole
+        whole = b"".join([b"".join(some) for some in spans.pieces(parts)])
+        self._last = _Encoded(slots, parts, whole)
+        return whole
 
 
 def make_ready(resource: Resource) -> Iterator[None]:

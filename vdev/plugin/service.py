@@ -379,9 +379,7 @@ class ResourceService:
             await self._wait(left)
 
     async def _wait(self, seconds: float | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with self._clock.timeout(seconds):
-                await self._wake.wait()
+        await self._clock.wait(self._wake, seconds)
 
     async def _close(self) -> None:
         if self._server is not None:

@@ -35,3 +35,11 @@ def test_nothing_shorter_will_do(old, new):
 def test_pieces(items):
     """All of them, in order."""
     assert items == [each for some in spans.pieces(items) for each in some]
+
+
+@given(LONG)
+def test_batches(items):
+    """The same of what has no places, a thousand at the most."""
+    found = list(spans.batches(iter(items)))
+    assert items == [each for some in found for each in some]
+    assert all(0 < len(some) <= 1000 for some in found)

@@ -3,7 +3,8 @@
 Every error leaves out what it concerns and nothing else.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -96,17 +97,18 @@ class _SlotGroup:
         return {slot.id: slot for slot in self.slots}
 
     @cached_property
-    def ids(self) -> frozenset[str]:
-        return frozenset(self.by_id)
+    def ids(self) -> KeysView[str]:
+        return self.by_id.keys()
 
     @cached_property
-    def raws(self) -> frozenset[str]:
-        found = frozenset(slot.device.raw.id for slot in self.slots)
-        return self.ids if found == self.ids else found  # one set is enough where devices are neither cut nor shared
+    def raws(self) -> AbstractSet[str]:
+        if all(slot.device.raw.id == slot.id for slot in self.slots):  # devices are neither cut nor shared
+            return self.ids
+        return frozenset(slot.device.raw.id for slot in self.slots)
 
     @cached_property
     def longest_id(self) -> int:
-        return max(map(len, self.by_id), default=0)
+        return max((len(slot.id) for slot in self.slots), default=0)
 
     @cached_property
     def entries(self) -> Mapping[str, str]:
@@ -189,14 +191,17 @@ def _resource(
     return resource
 
 
-def _known(groups: Sequence[_SlotGroup]) -> tuple[Mapping[str, Slot], frozenset[str], frozenset[str]]:
+def _known(groups: Sequence[_SlotGroup]) -> tuple[Mapping[str, Slot], KeysView[str], AbstractSet[str]]:
     """The slots by id, their ids, and those of their raw devices. What a single group knows is not made twice."""
     if len(groups) == 1:
         return groups[0].by_id, groups[0].ids, groups[0].raws
     by_id: dict[str, Slot] = {}
     for group in groups:
         by_id.update(group.by_id)
-    return by_id, frozenset(by_id), frozenset[str]().union(*(group.raws for group in groups))
+    ids = by_id.keys()
+    if all(group.raws is group.ids for group in groups):
+        return by_id, ids, ids
+    return by_id, ids, frozenset[str]().union(*(group.raws for group in groups))
 
 
 def _ids_are_fine(resources: Iterable[Sequence[_SlotGroup]]) -> bool:

@@ -7,12 +7,14 @@
 What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
 """
 
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 from ..memory import Memory
+from ..model import spans
 from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.problem import Problem
 from ..spec import EntrySpec, Flags
@@ -48,12 +50,12 @@ class Resource:
         return {slot.device.id: slot.device for slot in self.slots}
 
     @cached_property
-    def ids(self) -> frozenset[str]:
+    def ids(self) -> KeysView[str]:
         """The ids of all slots."""
-        return frozenset(slot.id for slot in self.slots)
+        return self.by_id.keys()
 
     @cached_property
-    def raws(self) -> frozenset[str]:
+    def raws(self) -> AbstractSet[str]:
         """The ids of all raw devices."""
         return frozenset(slot.device.raw.id for slot in self.slots)
 
@@ -72,7 +74,13 @@ class Resource:
 
     def has_all_of(self, other: "Resource") -> bool:
         """Whether it has every id that the other one has."""
-        return self.ids is other.ids or self.ids >= other.ids
+        own, theirs = self.ids, other.ids
+        if own is theirs:
+            return True
+        pairs = zip(spans.batches(theirs), spans.batches(own), strict=False)  # most are where they were
+        return len(own) >= len(theirs) and all(
+            some == same or all(each in own for each in some) for some, same in pairs
+        )
 
     @cached_property
     def drilled(self) -> int:
@@ -158,7 +166,7 @@ class Inventory:
     left_out: frozenset[str] = frozenset()  # raw devices that were found and are not handed out; they are not probed
     claimable: Mapping[str, Resource] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many slots the resources have."""
         return sum(len(resource.slots) for resource in self.resources.values())

@@ -1,7 +1,7 @@
 """The virtual devices of a node, as far as the configuration alone defines them."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..many import many
@@ -14,12 +14,11 @@ _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made he
 
 def devices(
     entry: EntrySpec, source: VirtualSource, node: str, known: Sequence[RawDevice] = (), ids: Sequence[str] = ()
-) -> Iterator[RawDevice]:
+) -> list[RawDevice]:
     """The devices of an entry on the node of that name, in the order of their index.
 
     `known` are the first of them, see `known_of`, and `ids` those of the first, see `ids_of`.
     """
-    yield from known[: source.count]
     new = range(len(known), source.count)
     kept = ids[new.start : new.stop]
     fresh = [_id(entry, source, index, node) for index in new[len(kept) :]]
@@ -36,7 +35,7 @@ def devices(
         each["numa"] = [source.numa[index : index + 1] for index in new]
     else:
         same["numa"] = source.numa
-    yield from many(RawDevice, len(new), each=each, same=same)
+    return [*known[: source.count], *many(RawDevice, len(new), each=each, same=same)]
 
 
 def ids_of(entry: EntrySpec, before: EntrySpec, devices: Sequence[RawDevice]) -> Sequence[str]:

@@ -1,6 +1,7 @@
 """Where two long sequences of the same objects differ: what is before and after that need not be looked at."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from operator import is_
 from typing import NamedTuple, TypeVar
 
@@ -48,3 +49,10 @@ def _same(some: Sequence[object], others: Sequence[object]) -> int:
 def pieces(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     """The items, some at a time."""
     return (items[at : at + _PIECE] for at in range(0, len(items), _PIECE))
+
+
+def batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """The items of what has no places, such as a mapping, some at a time."""
+    rest = iter(items)
+    while some := list(islice(rest, _PIECE)):
+        yield some

@@ -155,15 +155,18 @@ def whole_device(raw: RawDevice, ordinal: int) -> Device:
 
 def _whole_devices(raws: Sequence[RawDevice], offset: int) -> list[Device]:
     """`whole_device` for many."""
-    each = {
-        "id": [raw.id for raw in raws],
-        "raw": raws,
-        "ordinal": [str(offset + raw.index) for raw in raws],
-        "memory": [raw.memory for raw in raws],
-        "attributes": [raw.attributes for raw in raws],
-        "health": [raw.health for raw in raws],
-    }
-    return many(Device, len(raws), each=each, same={})
+    made: list[Device] = []
+    for some in spans.pieces(raws):
+        each: Mapping[str, Sequence[object]] = {
+            "id": [raw.id for raw in some],
+            "raw": some,
+            "ordinal": [str(offset + raw.index) for raw in some],
+            "memory": [raw.memory for raw in some],
+            "attributes": [raw.attributes for raw in some],
+            "health": [raw.health for raw in some],
+        }
+        made += many(Device, len(some), each=each, same={})
+    return made
 
 
 def listed_partitions(

@@ -116,8 +116,11 @@ def _plain(devices: Sequence[Device], last: Slots | None) -> Slots:
 
 def _slots(devices: Sequence[Device]) -> list[Slot]:
     """One for each device."""
-    each = {"id": [one.id for one in devices], "device": devices, "health": [one.health for one in devices]}
-    return many(Slot, len(devices), each=each, same={})
+    made: list[Slot] = []
+    for some in spans.pieces(devices):
+        each = {"id": [one.id for one in some], "device": some, "health": [one.health for one in some]}
+        made += many(Slot, len(some), each=each, same={})
+    return made
 
 
 def _replicas(  # noqa: PLR0917 - made as a partial
