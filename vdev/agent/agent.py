@@ -266,7 +266,11 @@ class Agent:
         sys = await asyncio.to_thread(self.options.host.path, "/sys")
         intervals = self.options.intervals
         watcher = Watcher(
-            poll_interval=intervals.look_at_files, settle=intervals.burst, alone=intervals.burst_of_nodes, sys=sys
+            poll_interval=intervals.look_at_files,
+            stand_interval=intervals.look_at_directories,
+            settle=intervals.burst,
+            alone=intervals.burst_of_nodes,
+            sys=sys,
         )
         stack.enter_context(watcher)
         await self.events.begin(watcher)

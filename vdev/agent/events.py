@@ -5,7 +5,6 @@ Nothing is decided or done here. Each method is one round of an endless loop, ta
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -102,7 +101,7 @@ class Events:
             self._due.mark(reload=True)
         if entries := self._reconciler.scanner.concerned(changed):
             self._due.mark(scan=entries)
-        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.outputs)
+        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.watching)
         return [each for each, directories in concerned if any(each.recheck(changed[where]) for where in directories)]
 
     async def _compare(self, outputs: list[Output]) -> None:
@@ -143,7 +142,7 @@ class Events:
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
-        faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.outputs]
+        faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.watching]
         places = (self._link.directories, self._watched, self._health.directories)
         files = (self._configured, self._health.contents, faults, *of_outputs)
         if (*places, *files) != self._armed:
@@ -191,9 +190,7 @@ class Events:
         intervals = self._options.intervals
         acts = handover_actions.concerns(self._reconciler.spec)
         pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
-        with contextlib.suppress(TimeoutError):
-            async with self._clock.timeout(pace):
-                await self._due.asked.wait()
+        await self._clock.wait(self._due.asked, pace)
         await self._clock.sleep(self._steps.pause(_HOLDERS))
         self._due.asked.clear()
         await self.read_holders()

@@ -69,6 +69,8 @@ class Requests:
 
     def in_flight(self, resources: Sequence[Resource]) -> frozenset[Key]:
         """Ids that an unfinished RPC names; while the kubelet asks for a preference, all of that resource."""
+        if not self._flying and not self._choosing:
+            return frozenset()
         choosing = set(itertools.chain.from_iterable(self._choosing.values()))
         chosen_from = (resource for resource in resources if resource.name in choosing)
         chosen = ((resource.name, slot.id) for resource in chosen_from for slot in resource.slots)

@@ -95,6 +95,11 @@ class StateFile:
         self._look = True
         return True
 
+    @property
+    def is_known(self) -> bool:
+        """Whether `stands` would say so without a look at the disk."""
+        return self._stamp is not None and not self._look
+
     async def stands(self) -> bool:
         """Whether the file is the one last read or written; looks at the disk only after a `recheck`.
 
@@ -199,7 +204,7 @@ def sealed(fields: Mapping[str, str], owner: Owner, *, version: int) -> bytes:
     whose = {"version": version, "node": owner.node, "pluginDir": owner.plugin_dir, "boot": owner.boot}
     members = (f"{json.dumps(name)}: {value}" for name, value in fields.items())
     body = f"{json.dumps(whose)[:-1]}, {', '.join(members)}}}".encode()
-    return body + b"\n" + _sum(body) + b"\n"
+    return b"".join((body, b"\n", _sum(body), b"\n"))  # one copy of megabytes
 
 
 def _sum(body: bytes) -> bytes:

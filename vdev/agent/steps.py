@@ -96,23 +96,23 @@ class Steps:
 
     async def take(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
         """Do the work unless it failed lately; whether it is done."""
-        if self.pause(name):
+        if self._failing and self.pause(name):
             return False
         try:
             await work()
         except Exception as failed:  # noqa: BLE001 - it is a problem of this step
             return self._fail(name, failed)
-        return self._succeed(name)
+        return not self._failing or self._succeed(name)
 
     def do(self, name: str, work: Callable[[], object]) -> bool:
         """`take` for work that does not wait."""
-        if self.pause(name):
+        if self._failing and self.pause(name):
             return False
         try:
             work()
         except Exception as failed:  # noqa: BLE001 - it is a problem of this step
             return self._fail(name, failed)
-        return self._succeed(name)
+        return not self._failing or self._succeed(name)
 
     async def repeat(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do the work again and again, for ever."""

@@ -48,6 +48,19 @@ class Clock(ABC):
         finally:
             cancel()
 
+    async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
+        """Wait for the event, which is set when so much time is over; None: it may take for ever.
+
+        For whoever clears it and then looks what there is to do: that takes half of what a time-out takes, which
+        cancels.
+        """
+        cancel = None if seconds is None else self.call_later(seconds, event.set)
+        try:
+            await event.wait()
+        finally:
+            if cancel is not None:
+                cancel()
+
     def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
         """Like `asyncio.timeout`: TimeoutError where what is inside takes longer. None: it may take for ever."""
         return asyncio.timeout(None) if seconds is None else self._timeout(seconds)

@@ -147,7 +147,7 @@ class Plan:
     @property
     def unsettled(self) -> frozenset[str]:
         """The resources with an awaited device of which only the kubelet's checkpoint says that a pod has it."""
-        if self.holdings.silent:
+        if self.holdings.silent or not self.holdings.doubted:
             return frozenset()
         doubted = self.awaited & self.holdings.doubted
         ids = {each for _, each in doubted & self.elsewhere}

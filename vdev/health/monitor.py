@@ -1,7 +1,6 @@
 """The health monitor: a task for each probed device, the verdicts on all, and news of changes."""
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -163,16 +162,15 @@ class HealthMonitor:
             self._report(key, probed.track)
             if scheduled:
                 due = self._clock.now() + spec.interval
-            with contextlib.suppress(TimeoutError):  # news does not put off what is due
-                async with self._clock.timeout(max(0.0, due - self._clock.now())):
-                    await probed.wake.wait()
+            await self._clock.wait(probed.wake, max(0.0, due - self._clock.now()))  # news does not put off what is due
 
     async def _probe(self, key: str, probed: _Probed) -> Outcome:
         spec, device, resource = probed.target
         look = prober(spec, device, resource, self._host)
 
         def call() -> tuple[frozenset[Path], Outcome]:
-            return look.directories(), look.run()
+            outcome = look.run()
+            return look.directories(), outcome
 
         try:
             caller = f"{key} #{probed.number}"  # a device that got other nodes does not wait for the old ones

@@ -24,6 +24,7 @@ from ..errors import HostError, reason_of
 from ..hostfs import HostRoot
 
 _OK = Outcome(ok=True)
+_HERE = HostRoot()
 
 
 class Prober(Protocol):
@@ -36,7 +37,7 @@ class Prober(Protocol):
         """End a `run` in another thread if that is possible; never blocks."""
 
     def directories(self) -> frozenset[Path]:
-        """Directories whose changes may change the outcome; blocks."""
+        """Directories whose changes may change the outcome; blocks. After `run`, which has found the way to them."""
 
 
 def prober(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot) -> Prober:
@@ -57,6 +58,7 @@ def prober(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot) -
 
 class _Exists:
     def __init__(self, device: RawDevice, host: HostRoot) -> None:
+        host = host.at_one_moment()
         self._nodes = frozenset(node.host_path for node in device.nodes)
         self._paths = [*sorted(self._nodes), *(mount.host_path for mount in device.mounts)]
         self._host = host
@@ -82,6 +84,7 @@ class _Exists:
 
 class _Open:
     def __init__(self, device: RawDevice, host: HostRoot) -> None:
+        host = host.at_one_moment()
         self._nodes = device.nodes
         self._host = host
 
@@ -118,7 +121,7 @@ class _File:
     def __init__(self, path: str, content: str) -> None:
         self._path = path
         self._content = content.strip()
-        self._here = HostRoot()
+        self._here = _HERE.at_one_moment()
 
     def run(self) -> Outcome:
         try:

@@ -41,6 +41,8 @@ class DirectoryLock:
             return not self._closed and self._take(leave)
 
     def _take(self, leave: Callable[[os.stat_result], bool]) -> bool:
+        if self._stands():
+            return True
         try:
             handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as failed:
@@ -48,11 +50,7 @@ class DirectoryLock:
                 raise
             log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
             return True
-        status = os.fstat(handle)
-        if self._held is not None and os.path.samestat(status, os.fstat(self._held)):
-            os.close(handle)
-            return True
-        if leave(status):
+        if leave(os.fstat(handle)):
             os.close(handle)
             return False
         try:
@@ -69,6 +67,16 @@ class DirectoryLock:
         if self._closed:  # meanwhile
             self.release()
         return not self._closed
+
+    def _stands(self) -> bool:
+        """Whether the path leads to what is locked: while that is open, no other directory has its number."""
+        held = self._held
+        if held is None:
+            return False
+        try:
+            return os.path.samestat(os.stat(self._directory), os.fstat(held))
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Let others have it for good: a `take` that is under way in another thread gets nothing."""

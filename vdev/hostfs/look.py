@@ -36,7 +36,7 @@ def listed(directory: Path) -> list[Path]:
 def stamp(path: Path) -> Stamp | None:
     """What another file, or the same one written anew, would not have; None where there is no file."""
     try:
-        found = path.lstat()
+        found = os.lstat(path)
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import HostError, reason_of
 
+_LEAST = 4096  # bytes that are read at a time, of what does not tell its size
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a symbolic link",
@@ -25,10 +26,12 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
     try:
         _must_be_plain(path, os.stat(path, follow_symlinks=follow).st_mode)  # opening a device may do something
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        with open(os.open(path, flags), "rb") as file:
+        with open(os.open(path, flags), "rb", buffering=0) as file:
             found = os.fstat(file.fileno())  # another file may have taken its place since
             _must_be_plain(path, found.st_mode)
-            data: bytes = b"" if found.st_size > limit else file.read(limit + 1)
+            data, step = b"", max(found.st_size, _LEAST) + 1  # no more than that, for which room is made
+            while found.st_size <= limit >= len(data) and (more := file.read(step)):
+                data += more
     except FileNotFoundError:
         if follow and os.path.islink(path):
             raise HostError(f"cannot read {path}: it is a symbolic link to nothing") from None

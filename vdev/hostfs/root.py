@@ -21,7 +21,7 @@ from ..core.spec import NodeKind
 from ..errors import HostError, reason_of
 from . import symlinks
 
-_READ_LIMIT = 64 * 1024  # sysfs attributes hold a page, probed files a word; nobody may feed us more
+READ_LIMIT = 64 * 1024  # sysfs attributes hold a page, probed files a word; nobody may feed us more
 
 _KINDS = {
     stat.S_IFCHR: NodeKind.CHAR,
@@ -83,16 +83,24 @@ class HostRoot:
         What does not exist stays as it is written. Raises HostError when the links form a loop, and for a path with
         a NUL character, which no file has.
         """
+        if follow and self._directories and (known := self._directories.get(host_path)):
+            return known
+        path = self._in_directory(host_path)
+        if not path:
+            return self._followed(host_path, last=follow)
+        return self._followed(path) if follow and self._read_link(path) else path
+
+    def _in_directory(self, host_path: str) -> str:
+        """The path in the directory that its own leads to, if that is remembered; the empty string where it is not."""
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
         directory, _, name = host_path.rpartition("/")
         if self._directories is None or not directory or name in ("", ".", ".."):
-            return self._followed(host_path, last=follow)
+            return ""
         known = self._directories.get(directory)
         if known is None:
             known = self._directories[directory] = self._followed(directory)
-        path = f"{known.rstrip('/')}/{name}"
-        return self._followed(path) if follow and self._read_link(path) else path
+        return f"{known.rstrip('/')}/{name}"
 
     def _followed(self, host_path: str, *, last: bool = True) -> str:
         way = symlinks.follow(host_path, self._read_link, last=last)
@@ -122,6 +130,12 @@ class HostRoot:
 
         Raises HostError for a loop of links, or without permission to look.
         """
+        path = self._in_directory(host_path)
+        if path:
+            try:
+                return FileInfo(path, *self._inspect(self._prefix + path))
+            except OSError:  # a link, or nothing
+                pass
         resolved = self.resolve(host_path)
         try:
             kind, major, minor = self._inspect(self._prefix + resolved)
@@ -165,7 +179,7 @@ class HostRoot:
         except (OSError, ValueError) as cause:
             raise HostError(f"cannot list {host_path}: {reason_of(cause)}") from cause
 
-    def read_text(self, host_path: str, *, limit: int = _READ_LIMIT) -> str | None:
+    def read_text(self, host_path: str, *, limit: int = READ_LIMIT) -> str | None:
         """The text of a file, stripped, at most `limit` bytes; None when it is not there. Never waits at a pipe.
 
         Raises HostError when it cannot be read.

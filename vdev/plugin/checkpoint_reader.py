@@ -8,6 +8,7 @@ plain list. Its form: pkg/kubelet/cm/devicemanager/checkpoint of Kubernetes 1.36
 """
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class CheckpointReader:
 def _stamp(path: Path) -> tuple[int, ...]:
     """Identifies one version of the file; the kubelet renames a new file over the old one."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - twice as fast, and often called
     except OSError:
         return ()
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

@@ -9,8 +9,9 @@ from vdev import config, discovery
 from vdev.agent.inputs.discovered import Scan, Scanner
 from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock
-from vdev.core.spec import EntrySpec, Spec
+from vdev.core.spec import EntrySpec, NodeKind, Spec
 from vdev.hostfs import HostRoot
+from vdev.hostfs.root import inspect
 
 
 def spec(glob: str) -> Spec:
@@ -107,3 +108,46 @@ async def test_devices_of_an_entry_whose_scan_failed_are_looked_for_again(
 
 def _fail(*_: object, **__: object) -> discovery.Found:
     raise MemoryError
+
+
+def _as_node(path: str) -> tuple[NodeKind, int, int]:
+    kind, major, minor = inspect(path)
+    return (NodeKind.CHAR, 10, 1) if kind is NodeKind.FILE else (kind, major, minor)
+
+
+async def test_what_looks_the_same_is_not_concluded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host says what it said, the result is the same one; where it does not, it is what is there now."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "by-id").mkdir()
+    (tmp_path / "dev/ttyA0").touch()
+    host = HostRoot(tmp_path, inspect=_as_node)
+    scanner = Scanner(host, "n", tmp_path, tmp_path)
+    wanted = config.load_text(GLOBS).spec
+    first = await scanner.scan(Scan(), wanted)
+    assert 1 == first.size
+    with monkeypatch.context() as broken:
+        broken.setattr(discovery, "discover", _fail)
+        again = await scanner.scan(first, wanted, again=first.entries)
+    assert not scanner.failed
+    assert all(again.found[name] is found for name, found in first.found.items())
+    (tmp_path / "dev/video3").touch()
+    (tmp_path / "by-id/one").symlink_to("/dev/ttyA0")
+    third = await scanner.scan(again, wanted, again=first.entries)
+    assert {"a": 1, "b": 1, "link": 1, "below": 0, "fixed": 0} == {
+        name: len(found.devices) for name, found in third.found.items()
+    }
+    assert third.found["a"] is first.found["a"]
+
+
+async def test_an_entry_that_says_something_else_is_looked_for_though_the_host_looks_the_same(tmp_path: Path) -> None:
+    """What was concluded for the entry as it was before is not what the new one means."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/ttyA0").touch()
+    host = HostRoot(tmp_path, inspect=_as_node)
+    scanner = Scanner(host, "n", tmp_path, tmp_path)
+    scan = await scanner.scan(Scan(), spec("/dev/tty*"))
+    assert 1 == scan.size
+    scan = await scanner.scan(scan, spec("/dev/ttyA[1]"))
+    assert 0 == scan.size
+    scan = await scanner.scan(scan, spec("/dev/tty*"))
+    assert 1 == scan.size

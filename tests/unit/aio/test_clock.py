@@ -117,3 +117,30 @@ async def test_a_leaping_clock_runs_by_itself():
     clock.call_later(0.001, over.set)
     await over.wait()
     assert clock.next_due is not None
+
+
+async def test_waiting_for_an_event_ends_with_it_or_with_the_time(clock: Clock):
+    """Which then sets the event; what came first leaves no timer behind, and without a time it may take for ever."""
+    event = asyncio.Event()
+    task = asyncio.create_task(clock.wait(event, HOUR))
+    await settle()
+    assert not task.done()
+    event.set()
+    await task
+    event.clear()
+    clock.advance(2 * HOUR)
+    await settle()
+    assert not event.is_set()
+    task = asyncio.create_task(clock.wait(event, HOUR))
+    await settle()
+    clock.advance(HOUR)
+    await task
+    assert event.is_set()
+    event.clear()
+    task = asyncio.create_task(clock.wait(event, None))
+    await settle()
+    clock.advance(HOUR)
+    await settle()
+    assert not task.done()
+    event.set()
+    await task

@@ -1,10 +1,14 @@
 """What was found out ahead is not found out again, and is never said of other inventories."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vdev import config
 from vdev.core.inventory.difference import Added, ChangedResource, Differences, RemovedResource, diff
 from vdev.core.inventory.imagined_nodes import inventory
+from vdev.core.inventory.resources import Resource
+from vdev.core.model.device import HEALTHY, Device, RawDevice, Slot
 
 
 def arranged(*counts):
@@ -47,3 +51,21 @@ def test_not_for_others(differences):
     differences.forget()
     (again,) = differences(old, new)
     assert again is not known
+
+
+SOME = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)
+MANY = [f"n{number}" for number in range(1500)]  # more than are compared in one go
+
+
+def resource(ids):
+    """One that lists these ids."""
+    device = Device(id="d", raw=RawDevice(id="d", entry="e", index=0), ordinal="0")
+    return Resource("acme.dev/r", tuple(Slot(id=each, device=device, health=HEALTHY) for each in ids))
+
+
+@given(SOME, SOME, st.sampled_from([[], MANY]), st.sampled_from([[], MANY, MANY[::-1]]))
+def test_which_ids_one_has_of_another(own, other, more, others):
+    """In whatever order, and wherever they stand."""
+    one, two = [*own, *more], [*other, *others]
+    assert (set(one) >= set(two)) == resource(one).has_all_of(resource(two))
+    assert resource(one).has_all_of(resource([*more, *own]))

@@ -19,6 +19,17 @@ def test_a_plain_file_is_read_whole(tmp_path: Path) -> None:
     assert read_plain(tmp_path / "nothing", limit=5) is None
 
 
+def test_a_file_that_does_not_tell_its_size_is_read_whole() -> None:
+    """As those that the kernel makes up; also there the limit holds."""
+    path = Path("/proc/self/smaps")
+    assert 0 == path.stat().st_size
+    found = read_plain(path, limit=2**24)
+    assert found is not None
+    assert found.count(b"VmFlags") > 100
+    with pytest.raises(HostError, match="more than 5000 bytes"):
+        read_plain(path, limit=5000)
+
+
 @pytest.mark.parametrize("follow", [True, False])
 @pytest.mark.parametrize(
     ("kind", "said"),

@@ -17,7 +17,7 @@ TIMEOUT = 10.0
 @pytest.fixture(params=["inotify", "poll"])
 async def watcher(request: pytest.FixtureRequest) -> AsyncIterator[Watcher]:
     """Both ways to hear of a change; every test holds for both."""
-    with Watcher(poll_interval=0.02, inotify=request.param == "inotify") as watcher:
+    with Watcher(poll_interval=0.02, stand_interval=0.02, inotify=request.param == "inotify") as watcher:
         yield watcher
 
 

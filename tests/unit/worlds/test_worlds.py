@@ -52,6 +52,18 @@ FOUND = {  # what worlds found, by what was wrong: the seed and the fewest event
             [336.936, "edit", 762, 9963, 7774],
         ],
     ),
+    "a file that is spoilt on the way of a driver's answer was the driver's mistake": (
+        3,
+        [
+            event
+            for number in range(8)
+            for event in (
+                [30 + 5 * number, "claim pod", 0, 3, 1],
+                [30.005 + 5.001 * number, "CDI spoilt", 0, 0, 0],
+                [33 + 5 * number, "delete", 0, 0, 0],
+            )
+        ],
+    ),
 }
 
 

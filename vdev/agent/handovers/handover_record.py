@@ -56,6 +56,8 @@ class HandoverRecord(StateKeeper):
         """Write it down where it is new or the file is gone. A failure is a problem, and stops nothing."""
         if self._file is None or ledger == self._written == EMPTY:
             return
+        if ledger is self._written and self._file.is_known and not self._turn.locked():
+            return
         try:
             async with self._clock.timeout(self._patience), self._turn:
                 if ledger == self._written and await self._file.stands():

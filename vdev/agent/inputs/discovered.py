@@ -14,6 +14,7 @@ from ...core.model.problem import Problem
 from ...core.spec import EntrySpec, Spec, VirtualSource
 from ...errors import HostError
 from ...hostfs import HostRoot
+from ...hostfs.noted_host import NotedHost
 from ..steps import Steps
 
 _Before = tuple[EntrySpec, discovery.Found]
@@ -52,8 +53,19 @@ class Scan:
         return tuple(problem for found in self.found.values() for problem in found.problems)
 
 
-_Places = tuple[discovery.Found, Mapping[Path, Sequence[str]]]
-"""A result, and where this process sees each of the directories that it depends on."""
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A result for an entry, what it follows from, and where this process sees each directory that it depends on."""
+
+    entry: EntrySpec
+    found: discovery.Found
+    places: Mapping[Path, Sequence[str]]
+    host: NotedHost | None = None
+
+    def stands(self, host: HostRoot, entry: EntrySpec, before: _Before | None) -> bool:
+        """Whether looking again would find the same: this is what was found last, and the host says what it said."""
+        current = before is not None and before[0] is entry is self.entry and before[1] is self.found
+        return current and self.host is not None and self.host.says_the_same(host)
 
 
 class Scanner:
@@ -70,8 +82,8 @@ class Scanner:
         self._smi_dir = str(smi_dir)
         self._steps = steps or Steps()
         self._numberings: dict[str, discovery.Numbering] = {}
-        self._looked: dict[str, _Places] = {}  # by entry, as it was looked for last
-        self._places: dict[str, _Places] = {}  # what is watched, by entry
+        self._looked: dict[str, _Looked] = {}  # by entry, as it was looked for last
+        self._places: dict[str, _Looked] = {}  # what is watched, by entry
 
     async def scan(self, before: Scan, spec: Spec, *, again: Iterable[str] = ()) -> Scan:
         """Scan the entries that are new or changed since `before`, and those named by `again`; keep the other results.
@@ -104,23 +116,28 @@ class Scanner:
         looked = await asyncio.to_thread(self._attempts, asked)
         for name, attempt in looked.items():
             self._steps.do(_step(name), functools.partial(self._note, name, attempt))
-        return {name: each[0] for name, each in looked.items() if not isinstance(each, Exception)}
+        return {name: each.found for name, each in looked.items() if not isinstance(each, Exception)}
 
-    def _note(self, name: str, attempt: "_Places | Exception") -> None:
+    def _note(self, name: str, attempt: "_Looked | Exception") -> None:
         if isinstance(attempt, Exception):
             raise attempt
         self._looked[name] = attempt
 
-    def _attempts(self, asked: Sequence[_Asked]) -> "dict[str, _Places | Exception]":
+    def _attempts(self, asked: Sequence[_Asked]) -> "dict[str, _Looked | Exception]":
         host = self._host.at_one_moment()
         return {each[0].name: self._attempt(host, each) for each in asked}
 
-    def _attempt(self, host: HostRoot, asked: _Asked) -> "_Places | Exception":
+    def _attempt(self, host: HostRoot, asked: _Asked) -> "_Looked | Exception":
+        entry, _, before = asked
         try:
-            found = self._look(host, *asked)
+            last = self._looked.get(entry.name)
+            if last is not None and last.stands(host, entry, before):
+                return last
+            noted = NotedHost(host)
+            found = self._look(noted, *asked)
+            return _Looked(entry, found, _resolved(noted, found), noted)
         except Exception as failed:  # noqa: BLE001 - it is raised in the step of the entry
             return failed
-        return found, _resolved(host, found)
 
     def _look(
         self, host: HostRoot, entry: EntrySpec, numbering: discovery.Numbering, before: _Before | None
@@ -146,6 +163,7 @@ class Scanner:
     def start_over(self) -> None:
         """Forget all indices: what was found was found for a configuration that is not adopted."""
         self._numberings.clear()
+        self._looked.clear()
 
     def forget(self, scan: Scan, served: Inventory) -> None:
         """Free the indices of devices that are neither there nor listed to the kubelet any more."""
@@ -158,22 +176,24 @@ class Scanner:
     async def watched(self, scan: Scan) -> frozenset[Path]:
         """Directories whose changes can change a result, from now on those of this scan."""
         places = {name: self._looked.get(name) for name in scan.found}
-        unknown = [name for name, known in places.items() if known is None or known[0] is not scan.found[name]]
+        unknown = [name for name, known in places.items() if known is None or known.found is not scan.found[name]]
         if unknown:  # it was looked for since, for a configuration that was refused
-            self._looked |= await asyncio.to_thread(
-                lambda: {name: (scan.found[name], _resolved(self._host, scan.found[name])) for name in unknown}
-            )
+            self._looked |= await asyncio.to_thread(lambda: {name: self._known(scan, name) for name in unknown})
         self._places = {name: self._looked[name] for name in scan.found}
         self._looked = dict(self._places)
-        return frozenset(place for _, places in self._places.values() for place in places)
+        return frozenset(place for each in self._places.values() for place in each.places)
+
+    def _known(self, scan: Scan, name: str) -> _Looked:
+        found = scan.found[name]
+        return _Looked(scan.entries[name], found, _resolved(self._host, found))
 
     def concerned(self, changed: Mapping[Path, Collection[str]]) -> frozenset[str]:
         """The entries that changes of watched directories concern; each comes with the names that changed, or none."""
         return frozenset(
             name
-            for name, (found, places) in self._places.items()
-            for place in places.keys() & changed.keys()
-            if any(found.concerns(directory, changed[place]) for directory in places[place])
+            for name, each in self._places.items()
+            for place in each.places.keys() & changed.keys()
+            if any(each.found.concerns(directory, changed[place]) for directory in each.places[place])
         )
 
 

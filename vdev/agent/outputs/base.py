@@ -5,7 +5,7 @@ tried again, and that it shows in log, status and metrics is the reconciler's bu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -26,6 +26,11 @@ class Stage(IntEnum):
     PREPARE = 1
     LIST = 2
     FOLLOW = 3
+
+
+def telling(outputs: Iterable["Output"], what: str) -> list["Output"]:
+    """Those of the outputs that have anything of their own to tell under this name, which is one of `Output`."""
+    return [each for each in outputs if getattr(type(each), what) is not getattr(Output, what)]
 
 
 class Output(ABC):

@@ -57,6 +57,7 @@ class HandoverActions(Output):
         self._ledger = handovers.EMPTY
         self._named: Mapping[Key, str] = {}  # pods by name, as of the last reading
         self._inventories: tuple[Inventory, ...] = ()  # what is listed, and what is wanted
+        self._acting: dict[Key, bool] = {}  # of slots that pods have, by these
         self._begun: dict[Handover, ActionWork] = {}  # what is queued
         self._failing: dict[Handover, str] = {}
         self._news = asyncio.Event()
@@ -93,7 +94,9 @@ class HandoverActions(Output):
 
     async def settle(self, plan: Plan) -> None:
         """Begin releases whose devices are known by now; write the record again where it is gone."""
-        self._inventories = (plan.inventory, plan.base)
+        if [*map(id, self._inventories)] != [id(plan.inventory), id(plan.base)]:
+            self._inventories = (plan.inventory, plan.base)
+            self._acting.clear()
         self._begin()
         await self._record.write(self._ledger)
 
@@ -139,7 +142,11 @@ class HandoverActions(Output):
         news.set()
 
     def _is_acting(self, key: Key) -> bool:
-        return any(_acts(each.resources.get(key[0]), key[1]) for each in self._inventories)
+        known = self._acting.get(key)
+        if known is None:
+            known = any(_acts(each.resources.get(key[0]), key[1]) for each in self._inventories)
+            self._acting[key] = known
+        return known
 
     # --- what is done -------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from ...aio.clock import Clock
 from ...core.decide import Plan
 from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource, size
 from ...core.inventory.resources import EMPTY
+from ...core.model import spans
 from ...core.model.device import Key
 from ...observe.metrics import Metrics
 from .base import Output
@@ -39,7 +40,9 @@ class Measures(Output):
         for change in changes:
             match change:
                 case Added(resource):
-                    self.changed_at[resource.name] = dict.fromkeys(resource.ids, now)
+                    times = self.changed_at[resource.name] = {}
+                    for some in spans.batches(resource.ids):
+                        times |= dict.fromkeys(some, now)
                 case ChangedResource(new=new):
                     times = self.changed_at[new.name]
                     times |= dict.fromkeys((*change.added, *(each for each, _ in change.health)), now)

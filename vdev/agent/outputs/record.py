@@ -6,6 +6,7 @@ at least what the kubelet was told; that it also survives a power cut is seen to
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import structlog
@@ -109,7 +110,7 @@ class _Subject:
 
     __slots__ = ("_base", "_ids")
 
-    def __init__(self, base: Resource | None, ids: frozenset[str]) -> None:
+    def __init__(self, base: Resource | None, ids: AbstractSet[str]) -> None:
         self._base = base
         self._ids = ids
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import is_
 
 from ..model import spans
 from ..model.device import Health, Slot
@@ -85,7 +86,7 @@ def settled(old: Inventory, new: Inventory) -> Inventory:
         name: before if (before := old.resources.get(name)) == resource and before else resource
         for name, resource in new.resources.items()
     }
-    return replace(new, resources=resources)
+    return new if all(map(is_, resources.values(), new.resources.values())) else replace(new, resources=resources)
 
 
 def diff(old: Inventory, new: Inventory, known: Mapping[str, ChangedResource] = NOTHING_KNOWN) -> tuple[Change, ...]:
@@ -93,17 +94,19 @@ def diff(old: Inventory, new: Inventory, known: Mapping[str, ChangedResource] = 
 
     `known` are changes by resource, which are good for the very resources that they are of.
     """
-    changes: list[Change] = [
-        RemovedResource(resource) for name, resource in old.resources.items() if name not in new.resources
-    ]
+    changes: list[Change] = []
+    if not old.resources.keys() <= new.resources.keys():
+        changes += (RemovedResource(each) for name, each in old.resources.items() if name not in new.resources)
     for name, resource in new.resources.items():
         before = old.resources.get(name)
+        if before is resource:
+            continue
         found = known.get(name)
         if before is None:
             changes.append(Added(resource))
         elif found is not None and found.old is before and found.new is resource:
             changes.append(found)
-        elif before is not resource and before != resource:
+        elif before != resource:
             changes.append(ChangedResource(before, resource))
     return tuple(changes)
 

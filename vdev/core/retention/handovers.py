@@ -112,11 +112,12 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
             (absent if early else ended).add(holder)
         elif names:
             pods[holder] = min(names)
-    unsure = {_unit(key) for key, each in ledger.tenants.items() if each.holder in absent}
+    unsure = frozenset(_unit(key) for key, each in ledger.tenants.items() if each.holder in absent)
     ledger = _end(ledger, ended)
     known = {key: _named(each, pods.get(each.holder, "")) for key, each in ledger.tenants.items()}
-    ledger = replace(ledger, tenants=known, unsure=frozenset(unsure))
-    ledger = replace(ledger, granted=frozenset(filter(may_hold, ledger.granted)) if complete else ledger.granted)
+    granted = frozenset(filter(may_hold, ledger.granted)) if complete else ledger.granted
+    if (known, unsure, granted) != (ledger.tenants, ledger.unsure, ledger.granted):
+        ledger = replace(ledger, tenants=known, unsure=unsure, granted=granted)
     strange = {key: pod for key, pod in named.items() if key not in ledger.tenants and key not in ledger.granted}
     for key in sorted(strange):
         ledger, _ = _arrive(ledger, [key], named)
@@ -205,7 +206,7 @@ def _by_holder(ledger: Ledger) -> dict[int, list[Key]]:
 
 def _named(tenant: Tenant, pod: str) -> Tenant:
     """The tenant by its name. What this process saw itself need not be made up for."""
-    return replace(tenant, pod=pod, recalled=False) if pod else tenant
+    return replace(tenant, pod=pod, recalled=False) if pod and (pod != tenant.pod or tenant.recalled) else tenant
 
 
 def _unit(key: Key) -> Unit:

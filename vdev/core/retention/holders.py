@@ -16,6 +16,7 @@ Everything here is a value and a pure function of it; times are monotonic second
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from operator import attrgetter
 
 from ..intervals import PRODUCTION, Intervals
@@ -24,7 +25,7 @@ from ..model.device import Key
 _NO_PODS = 3  # times the grace: for so long a kubelet that knows of no pod at all is not believed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KubeletCheckpoint:
     """What the kubelet's checkpoint file names, by the pod's UID, and which writing of the file it was.
 
@@ -34,7 +35,7 @@ class KubeletCheckpoint:
     pods: Mapping[str, frozenset[Key]]
     stamp: tuple[int, ...]
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[Key]:
         """Everything that it names."""
         return frozenset().union(*self.pods.values())
@@ -155,20 +156,22 @@ def learn(
         key: _doubt(before, reading, before.missing.get(key), allocated.get(key), intervals, rewritten=rewritten)
         for key in unnamed
     }
-    alive = _held_beside_named(checkpoint, answer) if checkpoint else frozenset()
+    alive = _held_beside_named(checkpoint, answer) if checkpoint and missing else frozenset()
     doubted = {
         key
         for key, doubt in missing.items()
         if key in alive or _may_be_held(doubt, before, at, intervals, pressed.get(key, at if key in on_disk else None))
     }
-    return replace(
-        before,
+    return Knowledge(
         holders={**_by_name(before, at, missing, intervals.kubelet_grace), **answer.holders},
         answered_at=at,
         doubted=frozenset(doubted),
         silent_since=None,
         heard=True,
+        young_until=before.young_until,
+        full_from=before.full_from,
         kubelet=reading.kubelet,
+        since=before.since,
         stamp=checkpoint.stamp if full and checkpoint else None,
         without={pod: before.without.get(pod, at) for pod in answer.without},
         named={key: moment for key, moment in named.items() if key in answer.holders or key in on_disk},
@@ -198,6 +201,8 @@ def _doubt(
         known = Doubt(since, frozenset(late) if own else without, own=own)
     elif reading.at < max(known.since, before.full_from) + intervals.unnamed_allocate:
         known = replace(known, suspects=known.suspects | (without - before.without.keys()))
+    if known.suspects <= without and (known.confirmed or not rewritten):
+        return known
     return replace(known, suspects=known.suspects & without, confirmed=rewritten or known.confirmed)
 
 

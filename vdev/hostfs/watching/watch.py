@@ -8,7 +8,7 @@ now and then in a thread; kernel uevents, where allowed, report changes in sysfs
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -54,6 +54,24 @@ class _Target:
     known: bool = False  # whether `stamp` holds anything
 
 
+@dataclass(frozen=True, slots=True)
+class _Poll:
+    """What a comparison asks about all targets; the same one until that is something else."""
+
+    targets: tuple[_Target, ...]
+    asked: tuple[_Asked, ...]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether one of them was never looked at."""
+        return not all(known for _, _, known, _ in self.asked)
+
+    @property
+    def is_of_content(self) -> bool:
+        """Whether changes in one of them are found by comparing alone."""
+        return any(silent or polled for _, silent, _, polled in self.asked)
+
+
 @dataclass(slots=True)
 class _Pending:
     """What the next `changes()` answers. `reports` counts what it is made of; `goes_on`: more may belong to it."""
@@ -75,27 +93,32 @@ class Watcher:
 
     `settle` is how long (seconds) a burst is gathered after its first event, since a file is written in several steps.
     A device node is made in one: where only entries changed in directories without `content`, the burst is over when
-    none follows for `alone`. `poll_interval` is the pace of the poll behind the events. `sys` is where the host's sysfs
-    is seen: kernel uevents count as changes of every watched directory below it. `inotify=False` leaves the poll alone.
+    none follows for `alone`. `poll_interval` is the pace of the poll behind the events. Where every directory has
+    events, it only looks whether these still stand at their paths: that is done each `stand_interval`. `sys` is where
+    the host's sysfs is seen: kernel uevents count as changes of every watched directory below it. `inotify=False`
+    leaves the poll alone.
     """
 
     def __init__(
         self,
         *,
         poll_interval: float = PRODUCTION.look_at_files,
+        stand_interval: float = PRODUCTION.look_at_directories,
         settle: float = PRODUCTION.burst,
         alone: float = PRODUCTION.burst_of_nodes,
         sys: Path | None = None,
         inotify: bool = True,
     ) -> None:
         self._poll_interval = poll_interval
+        self._stand_interval = stand_interval
         self._settle = settle
         self._alone = alone
         self._sys = sys
         self._targets: dict[Path, _Target] = {}
         self._users: dict[int, set[Path]] = {}
         self._pending = _Pending()
-        self._compared: object = None  # what was asked at the last comparison, and the answer
+        self._poll: _Poll | None = None  # of the targets as they are; None where they became others
+        self._compared: tuple[_Poll, object] | None = None  # what was asked at the last comparison, and the answer
         self._own = 0  # by this number the kernel says what a file was renamed to that is our own
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -158,14 +181,17 @@ class Watcher:
         target = self._targets.pop(path, None)
         if target is not None:
             self._release(target)
+            self._poll = None
             self._pending.names.pop(path, None)
             self._pending.anything.discard(path)
 
     async def changes(self) -> Changes:
         """Wait until at least one directory may have changed, and a moment longer for the rest of the burst."""
         while True:
-            if all(target.known for target in self._targets.values()):
-                timer = self._loop.call_later(self._poll_interval, self._wake.set)
+            poll = self._next_poll()
+            if not poll.is_due:
+                pause = self._poll_interval if poll.is_of_content else self._stand_interval
+                timer = self._loop.call_later(pause, self._wake.set)
                 try:
                     await self._wake.wait()
                 finally:
@@ -287,6 +313,7 @@ class Watcher:
     def _arm(self, target: _Target) -> None:
         """Listen at the directory, or at its nearest existing ancestor; fall back to the poll."""
         self._release(target)
+        self._poll = None
         if self._inotify is None or target.silent:
             return
         try:
@@ -339,15 +366,22 @@ class Watcher:
 
     # --- the poll behind ----------------------------------------------------------------------------------------------
 
+    def _next_poll(self) -> _Poll:
+        if self._poll is None:
+            targets = tuple(self._targets.values())
+            self._poll = _Poll(
+                targets, tuple((str(each.path), each.silent, each.known, each.armed is None) for each in targets)
+            )
+        return self._poll
+
     async def _compare(self) -> None:
         """Compare every directory with its last stamp, in a thread."""
-        targets = list(self._targets.values())
-        asked = [(str(each.path), each.silent, each.known, each.armed is None) for each in targets]
-        seen = await asyncio.to_thread(_stamps, asked)
-        if (asked, seen) == self._compared:
+        poll = self._next_poll()
+        seen = await asyncio.to_thread(_stamps, poll.asked)
+        before, self._compared = self._compared, (poll, seen)
+        if before is not None and before[0] is poll and before[1] == seen:
             return  # as mostly: each is what it was
-        self._compared = (asked, seen) if all(known for _, _, known, _ in asked) else None
-        for target, (silent, stamp) in zip(targets, seen, strict=True):
+        for target, (silent, stamp) in zip(poll.targets, seen, strict=True):
             if self._targets.get(target.path) is not target:
                 continue
             if target.known and target.stamp != stamp:
@@ -355,13 +389,15 @@ class Watcher:
                 self._arm(target)  # another directory stands there, or none
             elif not target.known and (silent or target.armed is None):
                 self._report(target.path)  # nobody listened between `watch` and this first look
+            if not target.known or (silent and not target.silent):
+                self._poll = None  # it is asked otherwise from now on
             target.stamp, target.known = stamp, True
             if silent and not target.silent:
                 target.silent = True
                 self._release(target)
 
 
-def _stamps(asked: list[_Asked]) -> list[tuple[bool, Hashable]]:
+def _stamps(asked: Sequence[_Asked]) -> list[tuple[bool, Hashable]]:
     seen = []
     for path, was_silent, known, polled in asked:
         silent = was_silent or (not known and directory_stamps.is_silent(Path(path)))

@@ -82,6 +82,7 @@ class Cluster:
             stack.enter_context(mock.patch.object(store, "_now", now))
             stack.enter_context(mock.patch.object(dra_side, "os", SimpleNamespace(environ=_Environment())))
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
+            stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))
             # By which the client's pool tells how long a connection was idle.
             stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._stage.loop.time)))
             yield

@@ -6,6 +6,8 @@ after a quiet moment   CDI files are those of the record; slices and labels are 
 in the end             slices and labels are as the file says; without pods nothing is prepared, and no file is left
 """
 
+import contextlib
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +17,7 @@ from ...pb import dra_v1_pb2 as pb
 from ...sim import Kubelet, Phase, PodStatus
 from ..api.claim_model import DRIVER, GATE, ClaimModel, pieces
 from ..api.cluster import Cluster
-from ..invariants import Broken, cdi_names, in_use
+from ..invariants import Broken, cdi_names, entries_of, in_use
 
 if TYPE_CHECKING:
     from ...core.decide import Plan
@@ -33,21 +35,30 @@ Claims = dict[tuple[str, str], list[str]]
 def recorded(root: Path) -> Claims:
     """The prepared claims, as the drivers' records below the kubelet's directory have them."""
     found: Claims = {}
-    for path in sorted(root.glob("plugins/*/prepared-claims.json")):
-        document = json.loads(path.read_bytes().partition(b"\n")[0])
-        found |= {
-            (path.parent.name, claim["uid"]): [each["device"] for each in claim["devices"]]
-            for claim in document["claims"]
-        }
+    for driver in entries_of(root / "plugins"):
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            open(f"{root}/plugins/{driver}/prepared-claims.json", "rb") as file,  # noqa: PTH123 - as it is read most often
+        ):
+            found |= {(driver, uid): list(devices) for uid, devices in _claims_in(file.read())}
     return found
+
+
+@functools.lru_cache(maxsize=512)
+def _claims_in(text: bytes) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Uid and devices of the claims in a record with this text, which is there at most events."""
+    document = json.loads(text.partition(b"\n")[0])
+    return tuple((each["uid"], tuple(one["device"] for one in each["devices"])) for each in document["claims"])
 
 
 def files(cdi_dir: Path) -> set[tuple[str, str]]:
     """Driver and uid of the claims that have a CDI file."""
-    names = (
-        each.name.removeprefix(_PREFIX).removesuffix(".json") for each in cdi_dir.glob(f"{_PREFIX}*{_MIDDLE}*.json")
+    of_claims = (
+        name.removeprefix(_PREFIX).removesuffix(".json").partition(_MIDDLE)
+        for name in entries_of(cdi_dir)
+        if name.startswith(_PREFIX) and _MIDDLE in name and name.endswith(".json")
     )
-    return {(driver, uid) for driver, _, uid in (name.partition(_MIDDLE) for name in names)}
+    return {(driver, uid) for driver, _, uid in of_claims}
 
 
 def judge_answer(call: "Answering", message: bytes, stage: "Stage") -> None:

@@ -230,12 +230,13 @@ class KubeletClock:
 
     def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
         """Call `action` each `period` seconds; returns what stops it."""
+        context = contextvars.copy_context()  # of who asked, for all of them
 
         def fire() -> None:
-            timers[0] = self._loop.call_later(period, fire)
+            timers[0] = self._loop.call_later(period, fire, context=context)
             action()
 
-        timers = [self._loop.call_later(period, fire)]
+        timers = [self._loop.call_later(period, fire, context=context)]
 
         def end() -> None:
             timers[0].cancel()
