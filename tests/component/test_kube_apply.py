@@ -131,3 +131,33 @@ async def test_an_apply_makes_what_is_not_there(api_server, api):
     with pytest.raises(kube.Missing):
         await api.apply(NODES, "new", {"status": {"capacity": {"cpu": "1"}}}, subresource="status")
     assert "new" == (await api.apply(NODES, "new", labels(__a="1")))["metadata"]["name"]
+
+
+_X = {"capacity": {"acme.dev/x": "1"}, "allocatable": {"acme.dev/x": "1"}}
+_OURS = {"conditions": [{"type": "Ours", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("applied", "capacity", "conditions"),
+    [
+        (_X | _OURS, ["acme.dev/x", "cpu"], ["Mine", "Ours"]),
+        (_X, ["acme.dev/x", "cpu"], []),
+        (_OURS, [], ["Mine", "Ours"]),
+        ({}, [], []),
+        (None, [], []),
+        ({"capacity": {}, "allocatable": {}, "conditions": []}, ["cpu"], []),
+    ],
+)
+async def test_what_nobody_owns_goes_with_the_last_of_a_field(applied, capacity, conditions, api_server, api):
+    """As Kubernetes 1.36.2 answered: what a Node was made with is nobody's, and a field in which nobody owns anything
+    any more goes whole.
+    """
+    born = {"capacity": {"cpu": "8"}, "conditions": [{"type": "Mine", "status": "True"}]}
+    await api_server.add("nodes", {"metadata": {"name": "n"}, "status": born})
+    both = {"capacity": {"acme.dev/x": "1", "acme.dev/y": "1"}, "allocatable": {"acme.dev/x": "1"}, **_OURS}
+    await api.apply(NODES, "n", {"status": both}, force=True, subresource="status")
+    document = {} if applied is None else {"status": applied}
+    found = await api.apply(NODES, "n", document, force=True, subresource="status")
+    status = found.get("status") or {}
+    assert capacity == sorted(status.get("capacity") or {})
+    assert conditions == sorted(each["type"] for each in status.get("conditions") or ())

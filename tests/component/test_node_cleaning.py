@@ -42,6 +42,20 @@ async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
     assert "n: vdev has written nothing\n" == capsys.readouterr().out
 
 
+async def test_what_the_node_registered_with_stays(api_server, api, kubeconfig):
+    """It is nobody's: an apply that wants nothing any more would take it along with ours."""
+    born = {"capacity": {"cpu": "8", "pods": "110"}, "allocatable": {"cpu": "7", "pods": "110"}}
+    born["conditions"] = [{"type": "Registered", "status": "True"}]
+    await api_server.add("nodes", {"metadata": {"name": "n"}, "status": born}, manager="kubelet")
+    amounts = {name: {"acme.dev/npu": "4"} for name in ("capacity", "allocatable")}
+    ours = amounts | {"conditions": [{"type": "NpuHealthy", "status": "True"}]}
+    await api.apply(NODES, "n", {"status": ours}, force=True, subresource="status")
+    assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
+    found = api_server.object("nodes", "n")
+    assert born == {name: found["status"].get(name) for name in born}
+    assert "vdev" not in {each["manager"] for each in found["metadata"]["managedFields"]}
+
+
 async def test_all_nodes(api_server, node, kubeconfig, capsys):
     """Those that have anything of ours; a dry run takes nothing."""
     writes = api_server.writes

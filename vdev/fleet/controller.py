@@ -92,6 +92,7 @@ class Fleet:
         self._metrics = Metrics(shown=False)
         self._spec = Spec()
         self._read = Spec()  # as the files had it
+        self._adopted = self._epoch  # when
         self._due = DueQueue(options.clock)
         self._turns = asyncio.Semaphore(_TURNS)
         self._turning: set[str] = set()
@@ -120,7 +121,7 @@ class Fleet:
     def _adopt(self, loaded: Loaded, now: float) -> None:
         """From now on the nodes are as this configuration says."""
         self.refused = ()
-        self._read = loaded.spec
+        self._read, self._adopted = loaded.spec, now
         spec = spec_for_fleet(loaded.spec).after(self._spec)
         self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not left_out.is_real(entry)))
         self._warn(loaded.problems, tuple(left_out.warnings(spec)))
@@ -249,21 +250,25 @@ class Fleet:
         return InjectedAnswer(message="the node has a kubelet by now") if seen and seen.has_kubelet else None
 
     async def _tell_progress(self) -> None:
-        """A line now and then while nodes are not as the file says, and one when they are."""
-        begun, writes, told = self._clock.now(), self.writes, False
+        """A line now and then while nodes are not as the file says, and one when they are, also after each edit."""
+        begun, writes, told = self._clock.now(), self.writes, None
         while True:
             await self._clock.sleep(_PROGRESS)
             if not (self.has_begun and self.is_leading):
+                begun, writes = self._clock.now(), self.writes
                 continue
             if not self.is_settled:
-                if told:
-                    begun, writes, told = self._clock.now(), self.writes, False
                 late = {node for node, *_ in self.late}
+                if told is self._spec and not late:
+                    continue  # Nodes of others have news now and then
+                if told is not None:
+                    begun, writes, told = self._clock.now(), self.writes, None
                 log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
-            elif not told:
-                told = True
-                wrote, seconds = self.writes - writes, round(self._clock.now() - begun, 1)
+            elif told is not self._spec:
+                told = self._spec
+                wrote, seconds = self.writes - writes, round(self._clock.now() - max(begun, self._adopted), 1)
                 log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
+                begun, writes = self._clock.now(), self.writes
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
         if self.leadership is not None:  # what is so from the start is said by who leads, and by nobody else
@@ -397,7 +402,9 @@ class Fleet:
 
     def _may_write(self, name: str) -> bool:
         member = self.members.get(name)
-        return member is not None and not member.node.has_kubelet and self.is_leading
+        if member is None or member.node.document is None:
+            return False
+        return not member.node.has_kubelet and self.is_leading
 
     def _is_left(self, seen: SeenNode) -> bool:
         """Whether something was written by an earlier controller on a node that is none of ours now, and may go.

@@ -15,6 +15,7 @@ from ..core.fleet.made import MAKER, TAINTS, TOLD, MadeNode
 from ..core.fleet.scope import Scope, marked_by
 from ..core.model.syntax.quantity import amount_of
 from ..kube import NODES, Api, Conflict, Missing
+from ..kube.node_cleaning import cleared
 from ..kube.ownership import owned
 from .seen.cluster import SeenNode
 from .seen.kept import metadata_of
@@ -47,6 +48,10 @@ class NodeMaker:
         if document is None or not _is_there(document, wanted):
             seen.note(await self._api.apply(NODES, wanted.name, _whole(document, wanted), force=True, manager=MAKER))
         status = wanted.status()
+        if seen.document and not _has_status(seen.document, status):
+            rest = await cleared(self._api, seen.document, status, MAKER)
+            if rest is not seen.document:
+                seen.note(rest)
         if not _has_status(seen.document or {}, status):
             whole = {"status": status}
             answer = await self._api.apply(NODES, wanted.name, whole, force=True, manager=MAKER, subresource="status")

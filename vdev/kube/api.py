@@ -27,6 +27,7 @@ def _whole(each: Object) -> Object:
 
 
 _MERGE = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 
 
@@ -134,10 +135,12 @@ class Api:
         *,
         namespace: str = "",
         subresource: str = "",
+        strategic: bool = False,
     ) -> dict[str, Any]:
-        """The object after this was merged into it."""
+        """The object after this was merged into it; `strategic`: lists by the keys of their items."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
-        return await self._ask("PATCH", call, params={"fieldManager": MANAGER}, body=change, content_type=_MERGE)
+        form = _STRATEGIC if strategic else _MERGE
+        return await self._ask("PATCH", call, params={"fieldManager": MANAGER}, body=change, content_type=form)
 
     async def apply(
         self,

@@ -26,6 +26,7 @@ from ..errors import reason_of
 from .answers import ApiCall, Unconfigured, Unreachable
 
 _AGENT = "vdev"
+_URLS = 50  # that are kept: most requests of an agent are repeated, and to make sense of a path takes long
 _FOREVER = httpx.Timeout(None)  # the deadlines are those of the clock that was handed in
 
 # What means that the server does not answer, and what a program may raise that is to print credentials.
@@ -74,6 +75,7 @@ class Connection:
         self._seen = seen
         self._client = client
         self._token = token
+        self._urls: dict[tuple[object, ...], httpx.URL] = {}  # of paths and parameters that were asked for
         self._users = 0
         self._retired = False
 
@@ -127,7 +129,18 @@ class Connection:
         """The answer to a request; to be used inside of `speaking`."""
         self._users += 1
         try:
-            async with self._client.stream(method, path, params=params, headers=headers, content=body) as response:
+            place = path, *params.items()
+            known = self._urls.get(place)
+            asked = (
+                self._client.stream(method, path, params=params, headers=headers, content=body)
+                if known is None
+                else self._client.stream(method, known, headers=headers, content=body)
+            )
+            async with asked as response:
+                if known is None:
+                    if len(self._urls) >= _URLS:
+                        self._urls.clear()
+                    self._urls[place] = response.request.url
                 yield HttpAnswer(status=response.status_code, headers=response.headers, response=response)
         finally:
             self._users -= 1

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .api import Api
+from .api import MANAGER, Api
 from .kinds import NODES
-from .ownership import owned
+from .ownership import is_shared, owned
 
 _STATUS = "status"
+_CONDITIONS = "conditions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,35 @@ async def clean(api: Api, ours: Ours) -> None:
     if ours.labels:
         await api.apply(NODES, ours.node, {})
     if ours.resources or ours.conditions:
-        await api.apply(NODES, ours.node, {}, force=True, subresource=_STATUS)
+        left = _ours(await cleared(api, await api.get(NODES, ours.node), {}))
+        if left.resources or left.conditions:
+            await api.apply(NODES, ours.node, {}, force=True, subresource=_STATUS)
+
+
+async def cleared(
+    api: Api, document: Mapping[str, Any], wanted: Mapping[str, Any], manager: str = MANAGER
+) -> Mapping[str, Any]:
+    """The Node, without what is the manager's in parts of the status of which it wants nothing any more.
+
+    An apply would take away such a part whole if nobody owns anything else of it, and the capacity with which a kubelet
+    registers a Node, or somebody makes one, is nobody's. Raises ApiServerError.
+    """
+    metadata = document["metadata"]
+    gone: dict[str, Any] = {}
+    for part in ("capacity", "allocatable", _CONDITIONS):
+        ours = owned(document, _STATUS, part, manager=manager, subresource=_STATUS)
+        if (
+            ours
+            and not wanted.get(part)
+            and not is_shared(document, _STATUS, part, manager=manager, subresource=_STATUS)
+        ):
+            names = sorted(ours)
+            is_list = part == _CONDITIONS
+            gone[part] = [{"type": each, "$patch": "delete"} for each in names] if is_list else dict.fromkeys(names)
+    if not gone:
+        return document
+    change = {"metadata": {"uid": metadata["uid"]} if metadata.get("uid") else {}, _STATUS: gone}
+    return await api.patch(NODES, metadata["name"], change, subresource=_STATUS, strategic=True)
 
 
 def _ours(document: Mapping[str, Any]) -> Ours:

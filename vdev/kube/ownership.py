@@ -18,6 +18,16 @@ def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subre
     return frozenset(key for fields in _fields(document, manager, subresource) for key in _keys(fields, path))
 
 
+def is_shared(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> bool:
+    """Whether anybody else, or the manager in another way, owns anything below a path."""
+    entries = (document.get("metadata") or {}).get("managedFields") or ()
+    mine = manager, _APPLY, subresource
+    others = [
+        each for each in entries if (each.get("manager"), each.get("operation"), each.get("subresource", "")) != mine
+    ]
+    return any(True for each in others for _ in _keys(each.get("fieldsV1") or {}, path))
+
+
 def _fields(document: Mapping[str, Any], manager: str, subresource: str) -> Iterator[Mapping[str, Any]]:
     for entry in (document.get("metadata") or {}).get("managedFields") or ():
         mine = entry.get("manager") == manager and entry.get("operation") == _APPLY

@@ -57,6 +57,7 @@ class SocketServer(Generic[_Servicer]):
     ) -> None:
         self.servicer = servicer
         self.path = path
+        self._file = str(path)  # which is looked at every few seconds
         self._intervals = intervals
         self._clock = clock
         self._transport = transport
@@ -105,7 +106,7 @@ class SocketServer(Generic[_Servicer]):
     def owns_socket(self) -> bool:
         """Whether the socket's file is still ours; a kubelet deletes all sockets when it starts. Blocks briefly."""
         try:
-            return self.path.lstat().st_ino == self._inode
+            return os.lstat(self._file).st_ino == self._inode
         except OSError:
             return False
 

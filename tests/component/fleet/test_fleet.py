@@ -5,6 +5,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.fleet import CONFIG, NPU, RACKS, add_pod, allocatable, capacity, devices, node, slices, taints
@@ -73,6 +74,28 @@ async def test_an_edit_applies_as_a_difference(start, api_server, until, directo
     await until(lambda: not fleet.refused and ["4", "4"] == capacity(api_server, "gpu-2"))
 
 
+async def test_each_edit_is_followed_by_a_word_that_it_is_done(start, api_server, until, directory):
+    """Also where all was done before anybody looked: who takes the fleet away waits for that word."""
+    clock = LeapClock()
+
+    def said(logs):
+        return [each["nodes"] for each in logs if each["event"] == "converged"]
+
+    with structlog.testing.capture_logs() as logs:
+        fleet = await start(clock=clock)
+        await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
+        clock.advance(5)
+        await until(lambda: [3] == said(logs))
+        clock.advance(1000)
+        (directory / "vdev.yaml").write_text(CONFIG[: CONFIG.index("fleet:")] + "fleet: {nodes: []}")
+        await until(lambda: fleet.is_settled and not api_server.all("nodes"))
+        clock.advance(5)
+        await until(lambda: [3, 0] == said(logs))
+        clock.advance(5)
+    assert [3, 0] == said(logs)
+    assert max(each["seconds"] for each in logs if each["event"] == "converged") < 100
+
+
 async def test_nothing_is_written_when_nothing_differs(start, api_server, until):
     """Not by the controller that made it, nor by the next one."""
     first = await start()
@@ -111,6 +134,19 @@ async def test_a_node_that_somebody_deletes_comes_again(start, api_server, until
     await api_server.remove("nodes", "gpu-0")
     await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
     assert uid != node(api_server, "gpu-0")["metadata"]["uid"]
+
+
+async def test_a_node_that_is_gone_is_no_failed_write(start, api_server, until, directory):
+    """What was to be told of it is of no use, whoever deleted it, and the log says nothing of it."""
+    with structlog.testing.capture_logs() as logs:
+        fleet = await start()
+        await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-0"))
+        uid = node(api_server, "gpu-0")["metadata"]["uid"]
+        await api_server.remove("nodes", "gpu-0")
+        await until(lambda: fleet.is_settled and uid != node(api_server, "gpu-0").get("metadata", {}).get("uid", uid))
+        (directory / "vdev.yaml").write_text(CONFIG.replace("{0..2}", "{0..1}"))
+        await until(lambda: fleet.is_settled and not node(api_server, "gpu-2"))
+    assert [] == [each for each in logs if each["log_level"] == "warning"]
 
 
 async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(start, api_server, until):
@@ -272,6 +308,17 @@ async def test_more_pods_than_devices_are_said(rejects, start, api_server, until
     phase = "Failed" if rejects else "Pending"
     await until(lambda: phase == api_server.object("pods", "late", "default")["status"]["phase"])
     assert {} == devices(api_server, "late")
+
+
+async def test_pods_that_were_refused_already_fail_after_an_edit_that_wants_it(start, api_server, until, directory):
+    """With one Event each."""
+    await start(ONE_NODE)
+    await until(lambda: ["4", "4"] == capacity(api_server, "n"))
+    await add_pod(api_server, "many", 5)
+    await until(lambda: api_server.all("events", "default"))
+    (directory / "vdev.yaml").write_text(ONE_NODE.replace("fleet: {", "fleet: {rejectPods: true, "))
+    await until(lambda: "Failed" == api_server.object("pods", "many", "default")["status"]["phase"])
+    assert 1 == len(api_server.all("events", "default"))
 
 
 async def test_a_device_of_a_running_pod_that_fails_shows_in_its_status(start, api_server, until):

@@ -75,10 +75,8 @@ async def test_what_only_a_claim_has_is_not_cut_after_a_restart(start, api_serve
         {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": large[1]},
         {"request": "other", "driver": "acme.dev", "pool": "n", "device": "x"},
     ]
-    claim = {
-        "metadata": {"name": "c", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
-    }
+    requests = [{"name": name, "exactly": {"deviceClassName": "gpu"}} for name in ("r", "other")]
+    claim = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"devices": {"requests": requests}}}
     user = {"resource": "pods", "name": "p", "uid": "1"}
     status = {"allocation": {"devices": {"results": results}}, "reservedFor": [user]}
     await api_server.add("resourceclaims", claim, namespace="default", status=status)

@@ -5,6 +5,7 @@ import contextlib
 import functools
 
 import pytest
+import structlog
 
 from tests.kit import quick
 from vdev import config
@@ -92,6 +93,19 @@ async def advance_until(api_server, controllers, condition):
         return condition()
 
     await api_server.until(passed)
+
+
+async def test_the_time_of_who_stood_by_counts_from_when_it_leads(start, api_server):
+    """What it says of how long all took is no sum of the days that it waited."""
+    first = await start("first")
+    await api_server.until(lambda: ["2", "2"] == amounts(api_server))
+    with structlog.testing.capture_logs() as logs:
+        second = await start("second", count=3)
+        await api_server.until(lambda: 2 == len(second.fleet.members))
+        second.clock.advance(1000)
+        await first.stop()
+        await advance_until(api_server, [second], lambda: any(each["event"] == "converged" for each in logs))
+    assert [True] == [each["seconds"] < 100 for each in logs if each["event"] == "converged"]
 
 
 async def test_one_writes_and_the_other_takes_over(start, api_server):

@@ -61,6 +61,26 @@ async def test_a_node_that_left_meanwhile(leaves, told, api_server, start, until
     assert (writes, {}) == (api_server.writes, fleet.members)
 
 
+async def test_what_a_node_was_made_with_stays(api_server, start, until, directory):
+    """Its capacity and conditions are nobody's, and an apply that wants nothing any more would take them along."""
+    born = {"capacity": {"cpu": "32", "pods": "110"}, "allocatable": {"cpu": "31", "pods": "110"}}
+    born["conditions"] = [{"type": "Theirs", "status": "True"}]
+    await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}, "status": born})
+    fleet = await start(CHOSEN)
+    await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "n"))
+    assert "NpuHealthy" in str(node(api_server, "n")["status"]["conditions"])
+    (directory / "vdev.yaml").write_text(CHOSEN.replace("conditions: true", "conditions: false"))
+    await until(lambda: fleet.is_settled and "NpuHealthy" not in str(node(api_server, "n")["status"]["conditions"]))
+    assert ["Theirs"] == [each["type"] for each in node(api_server, "n")["status"]["conditions"]]
+    await fleet.stop()
+    last = await start(OTHERS)
+    await until(lambda: last.is_settled and not node(api_server, "n")["metadata"].get("annotations"))
+    status = node(api_server, "n")["status"]
+    assert born == {name: status.get(name) for name in born}
+    managers = {each["manager"] for each in node(api_server, "n")["metadata"]["managedFields"]}
+    assert {"somebody"} == managers
+
+
 async def test_another_fleet_leaves_it(told, api_server, start, until):
     """Of two with names of their own neither takes back what the other wrote."""
     writes = api_server.writes

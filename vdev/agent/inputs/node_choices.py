@@ -52,6 +52,7 @@ class NodeChoices:
         self._on_change = on_change
         self._follows = False
         self._applied: tuple[Spec, Progresses, Spec] | None = None
+        self._chosen: tuple[Spec, list[EntrySpec]] | None = None  # for which a label chooses, in that specification
 
     async def begin(self, spec: Spec, *, clock: Clock, within: float) -> None:
         """Follow the Node where a label of it chooses, and give it a moment to be seen before the first list."""
@@ -139,8 +140,14 @@ class NodeChoices:
             for each in self.progresses.values()
         ]
 
+    def are_made(self, spec: Spec) -> bool:
+        """Whether a label chooses anything."""
+        return bool(self._entries(spec))
+
     def _entries(self, spec: Spec) -> list[EntrySpec]:
-        return [entry for entry in spec.on_node(self._node) if entry.choice]
+        if self._chosen is None or self._chosen[0] is not spec:
+            self._chosen = spec, [entry for entry in spec.on_node(self._node) if entry.choice]
+        return self._chosen[1]
 
 
 def with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:

@@ -153,11 +153,14 @@ class _Later(Output):
     def __init__(self, name: str, node_api: NodeApi) -> None:
         self.name = name
         self._node_api = node_api
+        self._known: Output | None = None
 
     @property
     def _made(self) -> Output | None:
         side = self._node_api.side
-        return next((each for each in side.outputs if each.name == self.name), None) if side else None
+        if self._known is None and side is not None:
+            self._known = next((each for each in side.outputs if each.name == self.name), None)
+        return self._known
 
     async def settle(self, plan: Plan) -> None:
         """As the output does, once there is something for it."""

@@ -99,7 +99,7 @@ class PodNotes:
         self._assigned = Assignment()
         self._health: Mapping[tuple[str, str], bool] = {}
         self._rejects = False
-        self._said: set[str] = set()  # pods about which it was said that they are refused
+        self._said: dict[str, bool] = {}  # refused pods of which it was said, and whether they were to fail then
 
     def settle(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
         """From now on this is who has what; `rejects`: pods that a kubelet would refuse shall fail."""
@@ -113,7 +113,7 @@ class PodNotes:
     @property
     def has_news(self) -> bool:
         """Whether something may have to be written."""
-        return any(True for _ in self._due()) or any(uid not in self._said for uid in self._assigned.rejected)
+        return any(True for _ in self._due()) or any(map(self._is_untold, self._assigned.rejected))
 
     async def catch_up(self) -> None:
         """Write what differs. Raises ApiServerError."""
@@ -124,10 +124,14 @@ class PodNotes:
                 self._pods.by_uid.pop(seen.pod.uid, None)  # the watch has not told yet
         for uid, why in self._assigned.rejected.items():
             seen_pod = self._pods.by_uid.get(uid)
-            if uid not in self._said and seen_pod is not None:
+            if self._is_untold(uid) and seen_pod is not None:
                 await self._refuse(seen_pod.pod, why)
-            self._said.add(uid)
-        self._said &= self._assigned.rejected.keys()
+            self._said[uid] = self._rejects
+        self._said = {uid: failed for uid, failed in self._said.items() if uid in self._assigned.rejected}
+
+    def _is_untold(self, uid: str) -> bool:
+        """Whether it is to be said of a refused pod, or to be done, that a kubelet refuses it."""
+        return uid not in self._said or (self._rejects and not self._said[uid])
 
     def _due(self) -> Iterator[tuple[SeenPod, Devices]]:
         for uid, devices in self._assigned.devices.items():

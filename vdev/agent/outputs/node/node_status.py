@@ -15,6 +15,7 @@ from ....core.decide import Plan
 from ....core.model.syntax.quantity import amount_of
 from ....core.node.capacity import SlotCounts
 from ....core.node.conditions import NodeCondition, condition_document
+from ....kube.node_cleaning import cleared
 from ....kube.ownership import owned
 from .api_output import ApiOutput, NodeAccess
 
@@ -58,7 +59,11 @@ class NodeStatus(ApiOutput):
             self.written = True
             return
         wanted, written = (self._capacity, self._conditions), self._document(status)
-        await self._apply(document, {_STATUS: written}, status=True)
+        rest = await cleared(self._api, document, written)
+        if rest is not document:
+            self._view.note(rest)
+        if rest is document or not self._is_there(rest, rest.get(_STATUS) or {}):
+            await self._apply(rest, {_STATUS: written}, status=True)
         self._offered = written.get("allocatable", {})
         self.written = wanted == (self._capacity, self._conditions)  # or something else is wanted by now
         log.log(self._level, "node status written", resources=len(self._capacity), conditions=len(self._conditions))
