@@ -25,8 +25,8 @@ devices:
 
 @pytest.fixture
 async def kubelet(directory):
-    """For two seconds it says that there are no pods: twice the grace that the agent has here."""
-    timings = Timings(boot=0.01, lead=0.01, sources=2.0)
+    """For longer than the grace that the agent has here it says that there are no pods."""
+    timings = Timings(boot=0.01, lead=0.01, sources=2.5)
     async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
         yield running
 
@@ -34,7 +34,7 @@ async def kubelet(directory):
 @pytest.mark.long
 async def test_nothing_is_released_before_it_knows_its_pods(kubelet, start_agent, shows):
     """A re-cut that waits for a pod goes on waiting; once the pod is gone for certain, it is there."""
-    agent = await start_agent(cut("2x"), kubelet_grace=1.0)
+    agent = await start_agent(cut("2x"), kubelet_grace=2.0)
     await kubelet.run_pod(manifest("holder", {WHOLE: 1}))
     agent.edit(cut("1x, 1x"))
     await shows(HALF, 2, 0)

@@ -77,6 +77,20 @@ async def test_configurations_applied_and_refused(start_agent, account, api_serv
     assert "vdev.yaml:8:14: devices[0].virtual.count" in refused["message"]
 
 
+async def test_what_a_configuration_offers_to_claims(start_agent, account, api_server, events):
+    """It is named by its driver; and a configuration without any device says so."""
+    both = CONFIG.replace("    virtual:", "    advertise: [device-plugin, dra]\n    virtual:")
+    agent = await start_agent(both, api_server=account)
+    await api_server.until(lambda: "ConfigurationApplied" in events())
+    assert "configuration applied: acme.dev/npu 4; for claims acme.dev 4" == events()["ConfigurationApplied"]["message"]
+    agent.edit("version: v1\nnode: {events: true}\ndevices: []\n")
+    await api_server.until(
+        lambda: any(
+            "configuration applied: no devices" == each["message"] for each in api_server.all("events", "default")
+        )
+    )
+
+
 async def test_devices_cut_anew(start_agent, account, api_server, events):
     """From what to what."""
     agent = await start_agent(CONFIG, api_server=account)

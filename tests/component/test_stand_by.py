@@ -150,7 +150,7 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         process.process.kill()
         await process.process.wait()
         await shows(NPU, 3, 3)
-        assert status.ready(second.agent)
+        await kubelet.wait_until(lambda: status.ready(second.agent), what="the answer to the registration")
         assert [] == kubelet.errors
         process.end = second.stop  # what the context manager would end is gone
 

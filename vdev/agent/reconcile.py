@@ -43,7 +43,7 @@ from .inputs.node_choices import NodeChoices
 from .inputs.pod_holders import PodHolders
 from .inputs.verdicts import Verdicts
 from .options import Options
-from .outputs.base import Output, Stage
+from .outputs.base import Output, Stage, telling
 from .outputs.last_good import Kept
 from .steps import Steps
 
@@ -55,6 +55,7 @@ log = structlog.get_logger(__name__)
 _DECIDING = "deciding what to list"
 _ENTRY = 10  # as many devices as looking at an entry of which nothing changed takes
 _ROUNDS = 10  # of deciding and preparing, for one plan
+_TOLD = ("problems", "again_at", "undeliverable", "toolless", "directories")  # asked of outputs at each turn
 
 LastGoodReader = Callable[[], Awaitable[Kept | None]]
 """Reads the configuration that an earlier process kept; raises ConfigError where that cannot be used."""
@@ -98,6 +99,7 @@ class Reconciler:
         self._claimed = claimed
         self.outputs = sorted(outputs, key=lambda output: output.stage)
         self._of_stage = {stage: [each for each in outputs if each.stage is stage] for stage in Stage}
+        self._telling = {what: telling(self.outputs, what) for what in _TOLD}
         self.verdicts = Verdicts(health, metrics, intervals=options.intervals, clock=options.clock)
         self._options = options
         self._clock = options.clock
@@ -127,8 +129,13 @@ class Reconciler:
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
         of_choices = self.choices.problems
         of_plan = self._plan.problems if self._plan else ()
-        of_outputs = (problem for output in self.outputs for problem in output.problems)
+        of_outputs = (problem for output in self._telling["problems"] for problem in output.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
+
+    @property
+    def watching(self) -> Sequence[Output]:
+        """The outputs that have directories of their own."""
+        return self._telling["directories"]
 
     @property
     def needs_answer(self) -> bool:
@@ -136,7 +143,7 @@ class Reconciler:
         plan, known = self._plan, self._holdings()
         if plan is None or self.choices.progresses:
             return True
-        return known != self._observed and (plan.waits_for_answer or not self._observed.says(known))
+        return not self._observed.says(known) or (plan.waits_for_answer and known != self._observed)
 
     async def start(self, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time.
@@ -228,7 +235,8 @@ class Reconciler:
         before = _counts(self.base)
         await beside(base.size, self._faults.engine.meet, base)
         self._adopt(loaded, scan, base)
-        log.info("configuration applied", resources=_counts(base), before=before)
+        offered = {"for_claims": _offered(base)} if base.claimable else {}
+        log.info("configuration applied", resources=_counts(base), before=before, **offered)
 
     async def _read_later(self) -> Loaded:
         """All that the files say; of files in force in part since the start, that part while they say the same."""
@@ -285,6 +293,8 @@ class Reconciler:
         """Cut devices as labels of the node choose: where no pod holds what that takes away, at the last moment too."""
         await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
         before = self.choices.progresses
+        if not before and not self.choices.are_made(self.spec):
+            return
         for _ in range(_ROUNDS):
             holdings = self._holdings()
             now = self._clock.now()
@@ -355,9 +365,9 @@ class Reconciler:
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", self._count_problems)
-        of_parts = (self.choices.again_at, self.verdicts.again_at(begun), *(each.again_at for each in self.outputs))
+        of_outputs = (each.again_at for each in self._telling["again_at"])
         self._differences.forget()
-        again = (plan.again_at, *of_parts)
+        again = (plan.again_at, self.choices.again_at, self.verdicts.again_at(begun), *of_outputs)
         return min((each for each in again if each is not None), default=None)
 
     async def _prepared(self) -> Plan | None:
@@ -434,10 +444,11 @@ class Reconciler:
         return self.holders.snapshot(tuple(self.served.resources.values()))
 
     def _undeliverable(self) -> Mapping[str, Health]:
-        return {raw: health for output in self.outputs for raw, health in output.undeliverable.items()}
+        of_outputs = (each.undeliverable for each in self._telling["undeliverable"])
+        return {raw: health for found in of_outputs for raw, health in found.items()}
 
     def _toolless(self) -> frozenset[str]:
-        return frozenset[str]().union(*(output.toolless for output in self.outputs))
+        return frozenset[str]().union(*(each.toolless for each in self._telling["toolless"]))
 
     async def _settle(self, stage: Stage, plan: Plan) -> None:
         for output in self._of_stage[stage]:
@@ -459,7 +470,7 @@ class Reconciler:
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
-        self._config.applied(loaded, ", ".join(f"{name} {count}" for name, count in _counts(base).items()))
+        self._config.applied(loaded, _summary(base))
         self._tell()
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
@@ -490,3 +501,17 @@ def _must_be_good(base: Inventory, scan: Scan) -> None:
 
 def _counts(inventory: Inventory) -> dict[str, int]:
     return {name: len(resource.slots) for name, resource in inventory.resources.items()}
+
+
+def _offered(inventory: Inventory) -> dict[str, int]:
+    """The devices that claims can get whole or in parts, by driver."""
+    return {driver: len(resource.raws) for driver, resource in inventory.claimable.items()}
+
+
+def _summary(inventory: Inventory) -> str:
+    """`acme.dev/npu 2; for claims gpu.nvidia.com 4`"""
+    counts = {"": _counts(inventory), "for claims ": _offered(inventory)}
+    parts = [
+        what + ", ".join(f"{name} {count}" for name, count in each.items()) for what, each in counts.items() if each
+    ]
+    return "; ".join(parts) or "no devices"

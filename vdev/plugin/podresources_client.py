@@ -36,6 +36,8 @@ class PodResources:
         self._transport = transport
         self._channel: grpc.aio.Channel | None = None
         self._file: object = None  # which one the socket was when that was opened
+        self._stub: rpc.PodResourcesListerAsyncStub | None = None  # of that channel
+        self._heard: tuple[pb.ListPodResourcesResponse, HoldersAnswer] | None = None  # the last answer, and its meaning
 
     async def holders(self, file: object, *, within: float) -> HoldersAnswer | None:
         """What all active pods hold; None when the API does not answer `within` so many seconds.
@@ -47,11 +49,11 @@ class PodResources:
             return None
         if file != self._file:
             await self.close()
-        if self._channel is None:
+        if self._stub is None:
             self._channel, self._file = channel_to(self._socket, self._transport), file
+            self._stub = rpc.PodResourcesListerStub(self._channel)
         try:
-            stub = rpc.PodResourcesListerStub(self._channel)
-            answer = await stub.List(pb.ListPodResourcesRequest(), timeout=within)
+            answer = await self._stub.List(pb.ListPodResourcesRequest(), timeout=within)
         except grpc.aio.AioRpcError as failed:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed
@@ -59,11 +61,13 @@ class PodResources:
             return None
         finally:
             raise_if_cancelled()
-        return _understood(answer)
+        if self._heard is None or self._heard[0] != answer:
+            self._heard = answer, _understood(answer)
+        return self._heard[1]
 
     async def close(self) -> None:
         """Hang up; the next question connects anew."""
-        channel, self._channel = self._channel, None
+        channel, self._channel, self._stub = self._channel, None, None
         if channel is not None:
             await channel.close()
 

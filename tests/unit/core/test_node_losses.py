@@ -6,8 +6,9 @@ import pytest
 
 from vdev.core.inventory.resources import EMPTY, with_health
 from vdev.core.model.device import Health
-from vdev.core.node.happenings import EventText, of_losses, of_partitions
+from vdev.core.node.happenings import EventText, of_layouts, of_losses, of_partitions
 from vdev.core.node.losses import NONE, losses
+from vdev.core.repartition import Progress, RepartitionState
 from vdev.core.spec import ConditionSpec, MigStrategy
 
 GPU = "nvidia.com/gpu"
@@ -134,3 +135,17 @@ def test_a_message_has_at_most_what_the_server_takes(build):
     ill = sick(well, "GPU-gggg0", health=replace(DEAD, reason="x" * 5000))
     (only,) = of_losses(NONE, losses(well, ill, NONE, [entry]), ill)
     assert 1024 == len(only.message)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("all-9g", "nvidia.com/mig.config=all-9g"),
+        (None, "the layout for a node without the label nvidia.com/mig.config"),
+    ],
+)
+def test_a_layout_that_is_refused(value, what):
+    """It is named by the label's value, or by the label that the node does not have."""
+    why = "pod default/train holds it"
+    failed = Progress(label="nvidia.com/mig.config", value=value, state=RepartitionState.FAILED, sentence=why)
+    assert [("RepartitionFailed", f"{what} is refused: {why}")] == said(of_layouts({}, {failed.label: failed}))

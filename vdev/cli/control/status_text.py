@@ -11,7 +11,7 @@ from ..terminal import Colour, painted
 def lines(status: dict[str, Any]) -> Iterator[str]:
     """The lines, of the document that `vdev status --output json` prints."""
     yield from _state(status)
-    yield from _devices_in_short(status["resources"])
+    yield from _devices_in_short(status["resources"], status["dra"])
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * (not status["kubelet"]["present"])
     yield from _holders(status["podResources"], status["record"])
     yield from _node(status["nodeApi"])
@@ -37,8 +37,11 @@ def _state(status: dict[str, Any]) -> Iterator[str]:
         yield painted(f"  {reason}", Colour.BAD)
 
 
-def _devices_in_short(resources: list[dict[str, Any]]) -> Iterator[str]:
+def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, Any]]) -> Iterator[str]:
     devices = [device for resource in resources for device in resource["devices"]]
+    if not devices and any(each["devices"] for each in drivers):
+        yield "no devices of the device plugin; claims get those of the DRA drivers below"
+        return
     if not devices:
         yield "no devices; vdev plan FILE --explain says why none is found"
         return

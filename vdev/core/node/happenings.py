@@ -8,7 +8,7 @@ from ..inventory.resources import Inventory
 from ..model.device import Health, Key
 from ..model.faults.fault_answers import XidError
 from ..model.faults.xid import APPLICATION_ERRORS, described
-from ..repartition import Progresses, RepartitionState
+from ..repartition import Progress, Progresses, RepartitionState
 from .losses import Loss, Losses
 from .situation import Situation
 from .words import named, shortened
@@ -113,11 +113,16 @@ def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
         return ()
     failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
     return tuple(
-        _said("RepartitionFailed", f"{each.label}={each.value} is refused: {each.sentence}", warning=True)
+        _said("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
         for name, each in failed.items()
         if (last := before.get(name)) is None
         or (last.state, last.value, last.sentence) != (each.state, each.value, each.sentence)
     )
+
+
+def _layout(progress: Progress) -> str:
+    label = progress.label
+    return f"the layout for a node without the label {label}" if progress.value is None else f"{label}={progress.value}"
 
 
 def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
